@@ -1,4 +1,4 @@
-"""The child's side of `batos.confined`: does what it is asked, behind walls. Run by path.
+"""The child's side of `batos.isolation`: does what it is asked, behind walls. Run by path.
 
     python -I -S confinement.py PARENT_PID MODULE MEMORY_BYTES IDLE_S PATH ...
 

@@ -72,7 +72,7 @@ EXIT_IMAGE_FAILED = 70
 """The exit code of a daemon whose storage failed: EX_SOFTWARE of sysexits.h."""
 
 EXIT_STALLED = 62
-"""The exit code of a daemon whose loop stood. Also the number of the signal that ends it so (`batos.watchdog`): one of the real-time
+"""The exit code of a daemon whose loop stood. Also the number of the signal that ends it so (`batos.supervision`): one of the real-time
 signals, 34 to 64, that nothing else uses."""
 
 

@@ -1,4 +1,4 @@
-"""The process beside a daemon that ends it where its loop stands and its own watchdog (`batos.watchdog`) cannot run.
+"""The process beside a daemon that ends it where its loop stands and its own watchdog (`batos.supervision`) cannot run.
 
     python -I -S watcher.py PID SECONDS SIGNAL
 
@@ -20,7 +20,7 @@ LOOK_S = 1.0  # between two of them, at most
 DUMP_S = 5.0  # for standard error to take the stacks, until SIGKILL
 
 
-class Standing:
+class StallDetector:
     """Says whether what beats has stood too long. A look that comes late counts as one that came in time."""
 
     def __init__(self, limit_s: float, now: Callable[[], float] = time.monotonic) -> None:
@@ -47,7 +47,7 @@ class Standing:
 
 def main(pid: int, limit_s: float, number: int) -> None:
     """Hear the beats of a process; return when it has ended, or was ended: by the signal `number`, or by SIGKILL where that does not do."""
-    standing, beats = Standing(limit_s), 0
+    standing, beats = StallDetector(limit_s), 0
     while True:
         heard = _heard(standing.look_s)
         if heard is None:

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from batos import logs
+from batos.app.kernel import Kernel
 from batos.autotelic import changes
+from batos.autotelic.changes import Proposal
 from batos.autotelic.improver import Improver
-from batos.autotelic.proposals import Proposal
 from batos.config import Settings
-from batos.image.mirror import mirror
-from batos.kernel import Kernel
+from batos.image.living_image import mirror
 from batos.objects import UvmObject
 
 MIRRORS = 20
@@ -158,7 +158,7 @@ class Instant:
     """An inference that answers at once, and has no embedder."""
 
     async def chat(self, request: Any, **more: Any) -> Any:
-        from batos.bridge.types import ChatReply
+        from batos.bridge.inference import ChatReply
 
         text = json.dumps(dict.fromkeys(request.schema["properties"], "what of it")) if request.schema else "Take one small step."
         return ChatReply(text, request.model, "d" * 64, 7, 5, 0.5, 2.0)

@@ -32,18 +32,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from batos import logs
+from batos.app.kernel import Kernel
+from batos.bridge.admission import Fairness
 from batos.bridge.client import OllamaInference, connect
-from batos.bridge.hosts import Hosts
-from batos.bridge.place import Place, Places
+from batos.bridge.hosts import Hosts, ManagedHost, ManagedHosts
+from batos.bridge.inference import ChatRequest, ReadyInference
 from batos.bridge.profiles import load_profile, modelfiles_folder
-from batos.bridge.provision import Provisioner
-from batos.bridge.ready import ReadyInference
+from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Residency
 from batos.bridge.service import OllamaService
-from batos.bridge.turns import Fairness
-from batos.bridge.types import ChatRequest
 from batos.config import load
-from batos.kernel import Kernel
 
 PERSONAS = ("robin", "brick", "babs", "alfred")
 BASE = "smollm2:embedded"
@@ -127,8 +125,8 @@ async def overhead(client: Any, host: str, rounds: int) -> dict[str, Any]:
     provisioner = Provisioner(client, profile, modelfiles_folder())
     await provisioner.ensure()
     residency = Residency(client, 6_900_000_000, profile.options, Fairness(64, 60))
-    place = Place(inner, residency, provisioner)
-    everywhere = Places([place], 30)
+    place = ManagedHost(inner, residency, provisioner)
+    everywhere = ManagedHosts([place], 30)
     hosts = Hosts([place], wait_s=30, switch_s=30, crowded=lambda place, model: place.crowded(model))
     bridge = ReadyInference(hosts, ready=everywhere.ready, heal=everywhere.heal)
 
@@ -184,7 +182,7 @@ async def make_experts(client: Any, folder: pathlib.Path) -> None:
     """Four models `expert-NAME:bench`, each with an adapter of its own on all layers' queries and values."""
     import numpy
 
-    from batos.bridge.blobs import upload
+    from batos.bridge.model_builder import upload_blob
 
     for seed, name in enumerate(PERSONAS):
         numbers = numpy.random.default_rng(seed)
@@ -199,7 +197,7 @@ async def make_experts(client: Any, folder: pathlib.Path) -> None:
         save(tensors, path / "adapter_model.safetensors")
         config = {"peft_type": "LORA", "r": RANK, "lora_alpha": RANK, "target_modules": ["q_proj", "v_proj"]}
         (path / "adapter_config.json").write_text(json.dumps(config))
-        adapters = {file.name: await upload(client, file) for file in sorted(path.iterdir())}
+        adapters = {file.name: await upload_blob(client, file) for file in sorted(path.iterdir())}
         await client.create(f"expert-{name}:bench", from_=BASE, adapters=adapters)
 
 

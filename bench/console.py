@@ -43,8 +43,8 @@ async def pages(folder: pathlib.Path, missions: int, times: int) -> dict[str, An
     import httpx
 
     from batos import logs
+    from batos.app.kernel import Kernel
     from batos.config import load
-    from batos.kernel import Kernel
 
     logs.configure("error", "json")
     flags = {"data": folder, "autotelic": "off", "listen": [f"ipc://{folder / 's'}"], "console": "on", "console_listen": "127.0.0.1:0"}

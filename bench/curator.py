@@ -32,16 +32,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import numpy as np
 
 from batos import logs
-from batos.allocator import one_arena
+from batos.app.memory import Recollection
 from batos.config import Settings
 from batos.image import LivingImage
 from batos.image.blobs import folder_of
-from batos.image.costs import Meter
 from batos.image.upkeep import Upkeep
+from batos.image.usage_totals import CostMeter
 from batos.memory import objects
-from batos.memory.library import library_of
-from batos.recollection import Recollection
-from batos.wire.schemas import SearchRequest
+from batos.memory.store import library_of
+from batos.resources import one_arena
+from batos.wire.admin_schemas import SearchRequest
 
 THEMES, KEPT = 60, 6
 DAYS = 40
@@ -127,7 +127,7 @@ class Life:
         self.folder, self.image, self.memory, self.chunks, self.curates = folder, image, memory, chunks, curates
         self.now = 1.7e9
         memory.curator._now = lambda: self.now
-        self.upkeep = Upkeep(image, Meter(image), history_days=0, journal_days=0, backups=folder, interval_s=1e6, first_s=1e6)
+        self.upkeep = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=folder, interval_s=1e6, first_s=1e6)
         self.writer, self.chance = Writer(7), random.Random(8)
 
     async def lived(self) -> dict[str, Any]:

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from batos import logs
-from batos.autotelic import decay, entropy, material
-from batos.autotelic.entropy import EMBEDDING, WORDS, Kinds, Text, Thought
-from batos.autotelic.window import Window
+from batos.app.kernel import Kernel
+from batos.autotelic import entropy, entropy_records
+from batos.autotelic.entropy import EMBEDDING, WORDS, Kinds, Text, Thought, Window
 from batos.config import Settings
 from batos.image import ledger
-from batos.kernel import Kernel
 
 WORDS_OF_ANSWER = 200
 MEASURED = 200
@@ -75,7 +74,9 @@ async def reading(folder: Path) -> dict[str, float]:
         times = []
         for n in range(20):
             begun = time.perf_counter()
-            found = kernel.image.read(lambda root, n=n: (material.of(root, ledger.mission_of(root, f"m{n}")), material.kinds(root)))
+            found = kernel.image.read(
+                lambda root, n=n: (entropy_records.material_of(root, ledger.mission_of(root, f"m{n}")), entropy_records.persona_kinds(root))
+            )
             times.append((time.perf_counter() - begun) * 1e3)
             assert found[0] is not None
         return percentiles(times)
@@ -87,7 +88,7 @@ class Instant:
     """An inference that answers at once, and has no embedder."""
 
     async def chat(self, request: Any, **more: Any) -> Any:
-        from batos.bridge.types import ChatReply
+        from batos.bridge.inference import ChatReply
 
         text = json.dumps(dict.fromkeys(request.schema["properties"], "what of it")) if request.schema else "Take one small step."
         return ChatReply(text, request.model, "d" * 64, 7, 5, 0.5, 2.0)
@@ -118,10 +119,10 @@ def watch(runs: int) -> dict[str, Any]:
 
 def alarm(seed: int, fall: float, count: int, calm: int = 0) -> int | None:
     """How many missions after the fall it was found; None if never."""
-    chance, state = random.Random(seed), decay.State()
+    chance, state = random.Random(seed), entropy.CusumState()
     baseline = Settings.model_fields["cem_baseline"].default
     for n in range(count + calm):
-        state = decay.taken(state, chance.gauss(0.6 - (0.05 * fall if n >= calm else 0), 0.05), WORDS, baseline)
+        state = entropy.cusum_after(state, chance.gauss(0.6 - (0.05 * fall if n >= calm else 0), 0.05), WORDS, baseline)
         if state.fallen:
             return n - calm + 1
     return None

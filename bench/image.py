@@ -26,15 +26,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from kernel import BRIEF, Instant, floors
 
 from batos import logs
+from batos.app.kernel import Kernel
+from batos.concurrency import in_helper
 from batos.config import load
+from batos.daemon import calm_collector
 from batos.image import ledger
-from batos.image.integrity import Walk
-from batos.image.living import LivingImage
+from batos.image.living_image import LivingImage
 from batos.image.packing import pack
-from batos.image.turns import in_helper
-from batos.kernel import Kernel
+from batos.image.scrubber import Walk
 from batos.objects import UvmObject
-from batos.process import calm_collector
 
 PARTS = ("accept", "socket", "restart", "million", "stalls")
 ROUNDS = 7  # the machine's own speed varies by half: each in turns with its floor

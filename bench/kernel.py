@@ -50,9 +50,9 @@ def main() -> None:
 
 
 def imports() -> dict[str, Any]:
-    """Time and memory of `import batos.kernel` in a fresh process; the best of three."""
+    """Time and memory of `import batos.app.kernel` in a fresh process; the best of three."""
     code = (
-        "import time; t = time.perf_counter(); import batos.kernel; t = time.perf_counter() - t\n"
+        "import time; t = time.perf_counter(); import batos.app.kernel; t = time.perf_counter() - t\n"
         "kib = next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith('VmRSS'))\n"
         "print(t, kib / 1024)"
     )
@@ -105,7 +105,7 @@ class Instant:
     """An inference that answers at once, with 400 bytes."""
 
     async def chat(self, request: Any, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> Any:
-        from batos.bridge.types import ChatReply
+        from batos.bridge.inference import ChatReply
 
         return ChatReply(PLAN if request.schema else ANSWER, request.model, "0" * 64, 120, 100, 0.1, 1.0)
 
@@ -118,9 +118,9 @@ class Instant:
 
 async def missions(folder: pathlib.Path, count: int, concurrency: int, *, wire: bool) -> dict[str, Any]:
     from batos import logs
+    from batos.app.kernel import Kernel
     from batos.config import load
-    from batos.kernel import Kernel
-    from batos.process import calm_collector
+    from batos.daemon import calm_collector
 
     logs.configure("error", "json")
     endpoint = f"ipc://{folder / 'bench.sock'}"

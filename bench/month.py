@@ -34,15 +34,14 @@ from typing import Any
 from synthesis import Made, build_expert, first_try, one_task, within_bound
 
 from batos import logs
-from batos.bridge.experts import staging_folder
+from batos.app.kernel import Kernel
+from batos.bridge.lora.staging import staging_folder
 from batos.bridge.service import OllamaService
 from batos.config import Settings, load
-from batos.image import examples, history, ledger
-from batos.kernel import Kernel
-from batos.mind.handbook.families import BLIND, Family, families
-from batos.training.dataset import tasks_of
+from batos.image import history, ledger, taught_examples
+from batos.synthesis.families import BLIND, Family, families
+from batos.training.dataset import Prover, tasks_of
 from batos.training.methods import NAME
-from batos.training.proof import Prover
 from batos.training.tasks import Task
 
 LIFE, MEASURED = 1000, 2000  # seeds of tasks that the user puts, and of those that measure
@@ -230,7 +229,7 @@ class Month:
 
 def _teach(root: Any, path: str, selector: str, example: dict[str, Any]) -> None:
     """System transaction: one more example."""
-    examples.teach(root, history.resolve(root, path)._p_oid, selector, [example], "", 16)
+    taught_examples.teach(root, history.resolve(root, path)._p_oid, selector, [example], "", 16)
 
 
 def _counted(found: Sequence[Made]) -> str:

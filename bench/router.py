@@ -19,13 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from batos.bridge.inference import Inference
 from batos.bridge.profiles import load_profile, modelfiles_folder
-from batos.bridge.types import Inference
 from batos.config import load
-from batos.image.living import LivingImage
+from batos.image.living_image import LivingImage
 from batos.mind.codex import Codex, load_codex
-from batos.mind.likeness import Likeness
-from batos.mind.router import Router
+from batos.mind.router import Likeness, Router
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "briefs.jsonl"
 PATIENCE_S = 60.0
@@ -130,7 +129,7 @@ def quantile(values: Sequence[float], at: float) -> float:
 async def run(host: str, codex: str) -> dict[str, Any]:
     """Figures from the Ollama at `host`, or from one that is started for the occasion."""
     from batos.bridge.client import OllamaInference, connect
-    from batos.bridge.provision import Provisioner
+    from batos.bridge.provisioning import Provisioner
     from batos.bridge.service import OllamaService
 
     with tempfile.TemporaryDirectory(prefix="batos-bench-") as folder:

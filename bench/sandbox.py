@@ -20,12 +20,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any
 
 from batos.config import Settings
+from batos.daemon import calm_collector
 from batos.errors import BatosError
 from batos.objects import Method, UvmObject
-from batos.process import calm_collector
 from batos.sandbox import Activity, Sandbox
 from batos.sandbox.membrane import Handles
-from batos.sandbox.programs import Loaded
+from batos.sandbox.program_cache import Loaded
 
 PURE = "def twice(self, n):\n    return n * 2\n"
 READ_WRITE = "def bump(self, by):\n    self.count = self.count + by\n    self._p_changed = True\n    return self.count\n"

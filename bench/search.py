@@ -31,15 +31,14 @@ from typing import Any, NamedTuple
 
 from batos import logs
 from batos.config import Settings, load
+from batos.forge import candidate_search, method_prompts
 from batos.guardian import PersistenceGuardian
-from batos.image import examples
-from batos.mind import amending, assembling, channel, prompting, reuse, second_look, side_by_side, specification
-from batos.mind.handbook import nearest
-from batos.mind.handbook.entries import entries
+from batos.image import taught_examples
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox
-from batos.training.dataset import generate
-from batos.training.proof import Prover
+from batos.synthesis import adaptation, batch_runner, composer, handbook, ranking, translation_model
+from batos.synthesis.handbook import entries
+from batos.training.dataset import Prover, generate
 from batos.training.tasks import Task
 
 PLAIN = ("thinking", "composed", "products")  # what the groups of the handbook's families begin with that are not
@@ -84,33 +83,35 @@ class Searcher:
 
     async def search(self, task: Task) -> Searched | None:
         """What is found; None where nothing may be searched for."""
-        if examples.constant([task.shown]):
+        if taught_examples.all_constant([task.shown]):
             return None
         target, told, limit = task.target(), {"intent": task.intent, "examples": [task.shown]}, self._settings.method_bytes
-        what = specification.wanted(target, task.selector, task.args, dict(task.kwargs), **told)
-        named = [one for one in prompting.sends_spoken_of(target, task.selector, task.intent) if one != "think_"]
+        what = candidate_search.specification_of(target, task.selector, task.args, dict(task.kwargs), **told)
+        named = [one for one in method_prompts.sends_spoken_of(target, task.selector, task.intent) if one != "think_"]
         if set(named) - {*what.helpers}:
             return None
-        run, begun = side_by_side.Aside(self._run, what.helpers), time.monotonic()
-        known = [] if named else tuple(nearest.handbook().alike(what.known.told, without=what.known.slots))
+        run, begun = batch_runner.Aside(self._run, what.helpers), time.monotonic()
+        known = [] if named else tuple(handbook.handbook().alike(what.known.told, without=what.known.slots))
         given = task.selector, known, lambda text: self._guardian.audit(text, task.selector).accepted, run
-        near = await reuse.passing(what, *given, most=self._settings.synthesis_reuse, limit=limit, within=second_look.KNOWN)
-        made = await assembling.passing(what, *given, most=self._settings.synthesis_parts, limit=limit)
-        passed = (*((cost + second_look.ELSEWHERE, text) for cost, text in near), *made)
-        passed = channel.priced(passed, what.known.told, without=what.known.slots)
-        groups = await amending.able(passed, what, run, limit=limit, about=amending.ABOUT)
+        near = await adaptation.adapted_passing(
+            what, *given, most=self._settings.synthesis_reuse, limit=limit, within=candidate_search.KNOWN
+        )
+        made = await composer.composed(what, *given, most=self._settings.synthesis_parts, limit=limit)
+        passed = (*((cost + candidate_search.ELSEWHERE, text) for cost, text in near), *made)
+        passed = translation_model.priced(passed, what.known.told, without=what.known.slots)
+        groups = await ranking.able(passed, what, run, limit=limit, about=ranking.ABOUT)
         seconds = time.monotonic() - begun
         pool = []
-        for share, group in amending.by_best(groups)[:JUDGED]:
+        for share, group in ranking.by_best(groups)[:JUDGED]:
             source = group.sources[0]
             right = (await self._prover.judge(task, source)).right
             pool.append((share, group.cost, source, right))
-        chance = second_look.chance(pool[0][0], pool[0][1], what) if pool else 0.0
+        chance = candidate_search.chance(pool[0][0], pool[0][1], what) if pool else 0.0
         return Searched(task, chance, seconds, pool)
 
     async def _run(self, text: str, given: list[Any]) -> Any:
         activity = Activity(self._sends, "search", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
-        return await self._sandbox.run(UvmObject(), Method(side_by_side.SELECTOR, text), [given], activity=activity)
+        return await self._sandbox.run(UvmObject(), Method(batch_runner.SELECTOR, text), [given], activity=activity)
 
     async def _sends(self, *message: Any, **more: Any) -> Any:
         raise AssertionError("methods that run side by side send nothing")
@@ -126,7 +127,7 @@ def tasks_of(args: argparse.Namespace) -> list[Task]:
 def leave_out(shapes: set[str]) -> None:
     """Have a handbook without methods of these shapes. Before it is read: what is made of it is cached."""
     held = tuple(one for one in entries() if one.shape not in shapes)
-    nearest.entries = channel.entries = lambda: held
+    handbook.entries = translation_model.entries = lambda: held
 
 
 async def measure(args: argparse.Namespace, folder: str) -> list[Searched]:
@@ -167,7 +168,7 @@ def main() -> None:
     logs.configure("error", "json")
     with tempfile.TemporaryDirectory(prefix="batos-bench-") as folder:
         found = asyncio.run(measure(args, folder))
-    taken = [one for one in found if one.chance >= second_look.AT_ONCE]
+    taken = [one for one in found if one.chance >= candidate_search.AT_ONCE]
 
     def share(held: Sequence[Any]) -> float:
         return round(len(held) / max(1, len(found)), 4)

@@ -16,11 +16,11 @@ from typing import Any
 
 from ollama import AsyncClient
 
+from batos.app.kernel import Kernel
 from batos.bridge.client import connect
 from batos.bridge.service import OllamaService
 from batos.config import Settings, load
 from batos.image import ledger
-from batos.kernel import Kernel
 
 TEMPERATURE = 0.2  # of the bare call
 _ask = AsyncClient.chat  # as it is before `Overheard` listens

@@ -33,8 +33,8 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
-from batos.allocator import one_arena
 from batos.errors import BatosError, InvalidInput, MissionFailed
+from batos.resources import one_arena
 from batos.wire import Client
 
 AIMS = {"stall_s": 0.25, "bytes_a_mission": 1024, "slower": 1.5, "memory": 1.15, "starved_s": 60.0}
@@ -85,7 +85,7 @@ class StandIn:
         self._turn = asyncio.Lock()
 
     async def chat(self, request: Any, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> Any:
-        from batos.bridge.types import ChatReply
+        from batos.bridge.inference import ChatReply
 
         await asyncio.sleep(CHAT_S)
         chance = random.Random(zlib.crc32(request.user.encode("utf-8", "replace")))
@@ -127,9 +127,9 @@ def hashed(text: str) -> list[float]:
 
 async def serve(folder: pathlib.Path, kept: int) -> None:
     from batos import logs
+    from batos.app.kernel import Kernel
     from batos.config import load
-    from batos.kernel import Kernel
-    from batos.process import calm_collector
+    from batos.daemon import calm_collector
 
     one_arena()  # as the daemon does
 
@@ -495,7 +495,7 @@ def tally(path: pathlib.Path, empty: int) -> dict[str, Any]:
     from ZODB.utils import get_pickle_metadata
 
     from batos.image.storage import open_database
-    from batos.memory.kinds import DIGEST, FAILURE, MISSION
+    from batos.memory.records import DIGEST, FAILURE, MISSION
 
     db = open_database(f"file://{path}", cache_size=100_000, pool_size=7, read_only=True)
     parts: Counter[str] = Counter()

@@ -4,7 +4,7 @@ Ends with one JSON line.
 
 Each task is an object of an image, a message that nobody understands, and hidden trials. The mission writes the method as any does: prompt,
 model, guardian, sandbox, trials, up to `synthesis_expert_tries` different ones (the base `synthesis_tries`); then the hidden trials say
-whether what was kept is right. Families are those that no training has seen (`batos.mind.handbook.families`: part `test`), the far set of
+whether what was kept is right. Families are those that no training has seen (`batos.synthesis.families`: part `test`), the far set of
 composed tasks, and unseen families of other authors (`BLIND`), whose methods are twice as long.
 
     python bench/synthesis.py                    # all, with the expert that lies in lora_staging
@@ -35,16 +35,15 @@ from typing import Any, NamedTuple
 from everyday import AUTHORS, everyday
 
 from batos import logs
+from batos.app.kernel import Kernel
 from batos.bridge.service import OllamaService
 from batos.config import Settings, load
-from batos.image import examples
-from batos.image.examples import Example
-from batos.image.experts import report, speaks_methods
-from batos.kernel import Kernel
-from batos.mind.handbook.families import BLIND
+from batos.image import taught_examples
+from batos.image.model_registry import report_experts, speaks_methods
+from batos.image.taught_examples import Example
 from batos.objects import Method
-from batos.training.dataset import generate
-from batos.training.proof import Prover
+from batos.synthesis.families import BLIND
+from batos.training.dataset import Prover, generate
 from batos.training.tasks import Task
 
 WAIT_S = 300
@@ -191,7 +190,7 @@ async def build_expert(kernel: Kernel) -> None:
     assert kernel.substrate.factory is not None
     await kernel.substrate.places[0].provisioner.ready("brick:embedded")  # what it is built on
     await kernel.substrate.factory.scan_settled()
-    assert kernel.image.read(speaks_methods), kernel.image.read(report)
+    assert kernel.image.read(speaks_methods), kernel.image.read(report_experts)
 
 
 async def one_task(kernel: Kernel, name: str, task: Task, prover: Prover, *, example: bool, target: str = "") -> Made:
@@ -250,7 +249,7 @@ def _written(root: Any, name: str, selector: str) -> tuple[str, dict[str, Any]]:
 def _teach(root: Any, name: str, selector: str, example: dict[str, Any]) -> str:
     """System transaction: one more example; whose."""
     obj = root["lobby"]._slots[name]
-    examples.teach(root, obj._p_oid, selector, [example], "", 16)
+    taught_examples.teach(root, obj._p_oid, selector, [example], "", 16)
     return f"oid:{int.from_bytes(obj._p_oid, 'big'):x}"
 
 
@@ -262,7 +261,7 @@ def _place(root: Any, name: str, task: Task, example: bool) -> str:
         obj._slots[selector] = Method(selector, source)
     lobby._slots[name] = obj
     root._p_jar.add(obj)
-    examples.teach(root, obj._p_oid, task.selector, [task.shown.to_json()] if example else [], task.intent, 16)
+    taught_examples.teach(root, obj._p_oid, task.selector, [task.shown.to_json()] if example else [], task.intent, 16)
     return f"oid:{int.from_bytes(obj._p_oid, 'big'):x}"
 
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from batos.config import Settings
-from batos.training.base import base_of
 from batos.training.dataset import generate, pairs
-from batos.training.lora import Plan, Trainer
+from batos.training.lora import Trainer, TrainingPlan
 from batos.training.methods import CHECKED, training_tasks
+from batos.training.workspace import base_of
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 FORWARD = ("gate_proj", "up_proj", "down_proj")
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="only the last line, which is JSON in any case")
     args = parser.parse_args()
     weights = base_of(Settings())[1]
-    data = pairs(random.Random(args.seed).sample(training_tasks(args.seed), args.steps * Plan(0).batch), args.seed, shown=False)
+    data = pairs(random.Random(args.seed).sample(training_tasks(args.seed), args.steps * TrainingPlan(0).batch), args.seed, shown=False)
     checked = pairs(generate("validation", args.seed, each=1)[:CHECKED], args.seed, shown=False)
     found = {}
     for name in args.ways.split(","):
@@ -101,7 +101,7 @@ def main() -> None:
 def trained(way: Way, weights: Path, data: list[tuple[str, str]], checked: list[tuple[str, str]], seed: int) -> dict[str, float]:
     """What came of one way."""
     with tempfile.TemporaryDirectory(prefix="batos-bench-") as work:
-        trainer = Timed(weights, Path(work), Plan(**{"minutes": HOUR, "seed": seed, "passes": 1, **way.plan}))
+        trainer = Timed(weights, Path(work), TrainingPlan(**{"minutes": HOUR, "seed": seed, "passes": 1, **way.plan}))
         trainer.in_order = way.sorted
         trainer.train(data, (), "bench", lambda point, done: None)
         parameters = sum(value.numel() for value in trainer.tensors().values())

@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 from batos import logs
+from batos.app.kernel import Kernel
 from batos.bridge.client import OllamaInference
 from batos.config import Settings
-from batos.kernel import Kernel
-from batos.memory.library import library_of
+from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 
 FILE = pathlib.Path(__file__).parent / "week.jsonl"

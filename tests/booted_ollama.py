@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 
 from batos.config import supervision
-from batos.notify import Supervisor
+from batos.supervision import Supervisor
 from batos.testing import ScriptedOllama
 from tests.daemon import provisioned
 

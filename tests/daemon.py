@@ -20,10 +20,8 @@ from typing import IO, Any
 
 import zmq
 
-from batos.bridge.blobs import digest_of
-from batos.bridge.built import Built
+from batos.bridge.model_builder import BuiltModels, blob_digest, recipe_from_source
 from batos.bridge.profiles import load_profile
-from batos.bridge.recipes import from_source
 from batos.testing import ScriptedOllama
 
 ROOT = Path(__file__).parents[1]
@@ -155,12 +153,12 @@ def provisioned(server: ScriptedOllama) -> ScriptedOllama:
 _PROVISIONED: dict[str, ScriptedOllama] = {}
 
 
-def built(server: ScriptedOllama, path: Path | None = None) -> Built:
+def built(server: ScriptedOllama, path: Path | None = None) -> BuiltModels:
     """What a start before notes of the base models of a server that is `provisioned`: weights that are written anew for Ollama are so no
     second time, which takes two seconds and 150 MB."""
-    noted = Built(path)
+    noted = BuiltModels(path)
     for source in load_profile("embedded").models:
-        recipe = from_source(source)
+        recipe = recipe_from_source(source)
         digests = {file: _digest(file) for file in recipe.paths}
         noted.note(source.name, server.models[source.name].digest, recipe.fingerprint(digests, ""))
     return noted
@@ -176,7 +174,7 @@ def note_built(host: str, folder: Path) -> None:
 
 @functools.cache
 def _digest(path: Path) -> str:
-    return digest_of(path)
+    return blob_digest(path)
 
 
 class Peer:

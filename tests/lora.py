@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from batos.bridge import adapters
+from batos.bridge.lora import adapters
 
 ROOT = Path(__file__).parents[1]
 SHIPS_LOG = ROOT / "examples" / "experts" / "ships-log"
@@ -23,7 +23,7 @@ INFO = {
     "general.architecture": "llama", "llama.block_count": LAYERS, "llama.embedding_length": HIDDEN,
     "llama.feed_forward_length": FEED, "llama.attention.head_count": HEADS, "llama.attention.head_count_kv": HEADS_KV,
 }  # fmt: skip
-BASE = adapters.Base.of(INFO)
+BASE = adapters.AdapterBase.of(INFO)
 
 
 def weights(

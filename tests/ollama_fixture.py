@@ -82,13 +82,13 @@ def _start(folder: Path) -> str:
 
 
 async def _provision(host: str, folder: Path) -> None:
-    from batos.bridge.built import Built
     from batos.bridge.client import connect
+    from batos.bridge.model_builder import BuiltModels
     from batos.bridge.profiles import load_profile, modelfiles_folder
-    from batos.bridge.provision import Provisioner
+    from batos.bridge.provisioning import Provisioner
 
     async with connect(host) as client:
-        provisioner = Provisioner(client, load_profile("embedded"), modelfiles_folder(), built=Built(folder / "built.json"))
+        provisioner = Provisioner(client, load_profile("embedded"), modelfiles_folder(), built=BuiltModels(folder / "built.json"))
         failed = [s for s in await provisioner.ensure() if not s.ready]
     assert not failed, failed
 

@@ -27,7 +27,7 @@ from batos import config, errors
 from batos.cli.app import app, register
 from batos.image.journal import content_of, key_of
 from batos.objects import Primitive, UvmObject
-from batos.objects.primitive_names import FORMER
+from batos.objects.slot_values import FORMER
 from batos.wire.schemas import OPS
 from tests.unit.mind_support import FakeInference, mind
 
@@ -57,7 +57,7 @@ def classes() -> list[str]:
     found = {cls for cls in _subclasses(Persistent) if cls.__module__.split(".")[0] == "batos"}
     for module in [module for name, module in list(sys.modules.items()) if name.startswith("batos.")]:
         found |= {value for value in vars(module).values() if isinstance(value, type) and value.__module__ in STABLE}
-    bases = {"batos.memory.partlog.PartLog"}  # has no instances of its own
+    bases = {"batos.memory.part_log.PartLog"}  # has no instances of its own
     return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in found} - bases)
 
 

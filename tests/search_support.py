@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batos.memory.collection import Collection
-from batos.memory.segments import Entry, Facts, build, speaker_key
-from batos.memory.traits import traits
-from batos.memory.words import words
+from batos.memory.search_index import Collection
+from batos.memory.segments import Entry, Facts, build, speaker_key, traits
+from batos.memory.tokenizer import words
 
 DIMENSIONS = 16
 

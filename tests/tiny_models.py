@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batos.bridge.blobs import digest_of, upload
 from batos.bridge.client import connect
+from batos.bridge.model_builder import blob_digest, upload_blob
 from batos.bridge.profiles import load_profile
 
 if TYPE_CHECKING:
@@ -142,9 +142,9 @@ async def _create(host: str, folder: Path, names: dict[str, str]) -> None:
         for kind, name in names.items():
             file = folder / f"{kind}.gguf"
             write(file, KINDS[kind].architecture, SAID[kind], sees=KINDS[kind].sees)
-            await upload(client, file, digest=digest_of(file))
+            await upload_blob(client, file, digest=blob_digest(file))
             said = {key: value for key in ("template", "renderer", "parser", "parameters") if (value := getattr(KINDS[kind], key))}
-            body = {"model": name, "files": {file.name: digest_of(file)}, "stream": False, **said}
+            body = {"model": name, "files": {file.name: blob_digest(file)}, "stream": False, **said}
             await client._request_raw("POST", "/api/create", json=body)
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from batos.cli.units import unit
+from batos.cli.service import unit
 
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000 | errno.EPERM

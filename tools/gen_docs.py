@@ -79,7 +79,7 @@ def clients() -> str:
     import inspect
 
     from batos.wire import Client
-    from batos.wire.operating import Operating
+    from batos.wire.client import Operating
 
     parts = []
     for name, method in {**vars(Client), **vars(Operating)}.items():

@@ -21,10 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from batos.app.kernel import Kernel
 from batos.autotelic import changes
-from batos.bridge.types import ChatReply, ChatRequest
-from batos.image import examples, ledger
-from batos.kernel import Kernel
+from batos.bridge.inference import ChatReply, ChatRequest
+from batos.image import ledger, taught_examples
 from batos.objects import Intent
 from tests.unit.memory_support import QUICK, CountsWords
 from tests.unit.mind_support import FakeInference, answer, mind, submit
@@ -110,7 +110,7 @@ async def _missions(kernel: Kernel, held: Held) -> None:
     METHODS["greet_"] = METHODS["greet_"].replace("Hello", "Good day,")
     told = [{"args": ["Ada"], "result": "Good day, Ada"}]
     oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
-    await kernel.image.system(examples.teach, oid, "greet_", told, "a greeting", 16)
+    await kernel.image.system(taught_examples.teach, oid, "greet_", told, "a greeting", 16)
     await held.sent("learns", "thing", "learn_", "greet_")
     message = json.dumps({"target": "nobody", "selector": "add_", "args": [], "kwargs": {}})
     assert (await (await submit(kernel, "fails", "send nobody add_", message=message)).end())["state"] == "FAILED"

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from batos.autotelic import changes, home, kinds
-from batos.autotelic.alarms import Fired
-from batos.autotelic.expertise import KIND
-from batos.autotelic.kinds import Ground
-from batos.autotelic.proposals import Proposal, Proposed
-from batos.autotelic.remedies import may_be_trained, remedies
+from batos.autotelic import change_types, changes, schema
+from batos.autotelic.change_types import Ground
+from batos.autotelic.changes import Proposal, Proposed
+from batos.autotelic.rule_proposals import may_be_trained, remedies
+from batos.autotelic.trigger_missions import Fired
+from batos.autotelic.writer_evaluation import KIND
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
-from batos.mind import weaving
+from batos.mind import plans
+from batos.mind.attempt_context import current
 from batos.mind.incarnation import facets, system_message
-from batos.mind.states import by
-from batos.mind.thinking import current
+from batos.mind.psm import by
 from batos.objects import Method, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
@@ -155,20 +155,20 @@ class Audits:
             if not (fault := self._fault(root, proposal, cause)):
                 return proposal
             log.info("proposal_makes_no_sense", kind=proposal.kind, target=proposal.target, why=fault, left=left)
-            prompt = asked + weaving.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
+            prompt = asked + plans.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
         return None
 
     def _prompt(self, root: Any, measured: str, thought: str) -> str:
-        told = "\n".join(f"- {name}: {kind.says}" for name, kind in kinds.KINDS.items())
+        told = "\n".join(f"- {name}: {kind.says}" for name, kind in change_types.KINDS.items())
         there = _there(root)
         if models := self._ground.settings.autotelic_models:
             there.append(f"- models that a persona may be given: {', '.join(models)}")
-        return weaving.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
+        return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
     def _fault(self, root: Any, proposal: Proposal, cause: Cause) -> str:
         """Why a proposal is not to be made; empty where nothing speaks against it."""
         try:
-            kinds.check(root, proposal, self._ground)
+            change_types.check(root, proposal, self._ground)
         except BatosError as e:
             return e.message
         digest = changes.digest_of(proposal)
@@ -197,12 +197,12 @@ def _causes(root: Any, mission: str) -> list[Cause]:
     An improvement has its trigger, unless that has recovered. An audit has those that have not, once their own missions have ended; the
     one first about which nothing was proposed for longest.
     """
-    fired = [Fired(*row) for row in home.part(root, "triggers").fired.values()]
+    fired = [Fired(*row) for row in schema.part_of(root, "triggers").fired.values()]
     if mission.startswith(IMPROVEMENT):
         found = [one for one in fired if one.mission == mission]
     else:
         tried = {(one["evidence"].get("trigger"), one["evidence"].get("key")): one["number"] for one in reversed(changes.listed(root))}
-        found = [one for one in fired if home.is_there(root, one.mission) and not home.is_pending(root, one.mission)]
+        found = [one for one in fired if schema.is_known_mission(root, one.mission) and not schema.is_pending_mission(root, one.mission)]
         found.sort(key=lambda one: (tried.get((one.trigger, one.key), 0), one.at))
     busy = _under_way(root)
     return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
@@ -252,8 +252,8 @@ def _is_another(root: Any, before: dict[str, Any], proposal: Proposal, cause: Ca
     """Whether what was refused was to take away something else that stood there, or for other trouble: no content tells them apart."""
     if proposal.kind != "retire" or before["state"] != changes.REFUSED:
         return False
-    stood = before["comparison"].get(kinds.STANDING)
-    return before["evidence"].get("trigger") != cause.trigger or (stood is not None and stood != kinds.standing(root, proposal))
+    stood = before["comparison"].get(change_types.STANDING)
+    return before["evidence"].get("trigger") != cause.trigger or (stood is not None and stood != change_types.standing(root, proposal))
 
 
 def _there(root: Any) -> list[str]:
@@ -265,7 +265,7 @@ def _there(root: Any) -> list[str]:
         if isinstance(persona, UvmObject):
             own = ", ".join(f"{name}.{selector} ({_short(intent)})" for selector, intent in facets(persona) if selector in persona._slots)
             lines.append(f"- the persona {name}: {own}")
-    for name in kinds.prompted():
+    for name in change_types.prompted():
         lines.append(f"- psm.{name}: {_short(lobby.psm._slots[name].meta_prompt)}")
     for holder, selector in itertools.islice(_methods(root), METHODS):
         lines.append(f"- the method {history.oid_of(holder)}.{selector}")
@@ -273,7 +273,7 @@ def _there(root: Any) -> list[str]:
 
 
 def _methods(root: Any) -> Iterator[tuple[UvmObject, str]]:
-    for key in home.part(root, "usage").methods:
+    for key in schema.part_of(root, "usage").methods:
         oid, _, selector = key.partition(" ")
         try:
             holder = history.resolve(root, oid)

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import structlog
 from ZODB.utils import p64, u64
 
-from batos.autotelic import changes, home
+from batos.autotelic import changes, schema
+from batos.concurrency import in_helper
 from batos.errors import BatosError
 from batos.image import journal, ledger
-from batos.image.living import LivingImage
-from batos.image.moments import tid_of
-from batos.image.reversal import UNDO
-from batos.image.turns import in_helper
+from batos.image.history import tid_of
+from batos.image.living_image import LivingImage
+from batos.image.transaction_undo import UNDO
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -30,7 +30,7 @@ DAY_S, HOUR_S = 86400.0, 3600.0
 LEAST_WAIT_S = 1.0  # between two looks whether there is room again
 
 
-class Spent(NamedTuple):
+class DaySpending(NamedTuple):
     """What was spent, or may be."""
 
     tokens: float
@@ -70,7 +70,7 @@ class Budget:
     def __init__(
         self,
         image: LivingImage,
-        limits: Spent,
+        limits: DaySpending,
         *,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
@@ -83,10 +83,10 @@ class Budget:
         self._looked_at = 0  # the number of the last mission
         self._until = ""  # the id of the last transaction
         self._counting = asyncio.Lock()
-        self._last = Spent(0, 0, 0, 0)
+        self._last = DaySpending(0, 0, 0, 0)
         self.deferred = ""
 
-    async def spent(self) -> Spent:
+    async def spent(self) -> DaySpending:
         """What was spent in the last 24 hours."""
         async with self._counting:
             since = self._now() - DAY_S
@@ -97,7 +97,7 @@ class Budget:
             rows, made = self._image.read(_rows, since, until), self._image.read(changes.promoted_since, since, until)
         own = [Row(0, one.tokens, one.seconds, 0) for one in self._missions.values()] + rows
         sums = Row(*(sum(column) for column in zip(*own, strict=True))) if own else Row(0, 0, 0.0, 0)
-        self._last = Spent(sums.tokens, round(sums.seconds / 60, 3), sums.bytes, made, sums.pulled, round(sums.trained / 60, 3))
+        self._last = DaySpending(sums.tokens, round(sums.seconds / 60, 3), sums.bytes, made, sums.pulled, round(sums.trained / 60, 3))
         return self._last
 
     async def why_not(self) -> str:
@@ -142,14 +142,14 @@ class Budget:
         while await self.why_not():
             await self._sleep(self._wait())
 
-    def paid(self, inference: journal.Inference) -> None:
+    def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
         tokens = inference.prompt_tokens + inference.answer_tokens
         self._image.later(_note, Row(self._hour(), tokens, round(inference.total_ms / 1000, 3), 0))
 
     def facts(self) -> dict[str, Any]:
         """What `info` says of it: what was spent in 24 hours when it was last counted, of how much, and why the loop waits."""
-        pairs = zip(Spent._fields, self._last, self._limits, strict=True)
+        pairs = zip(DaySpending._fields, self._last, self._limits, strict=True)
         return {"spent": {name: {"spent": spent, "limit": limit} for name, spent, limit in pairs}, "deferred": self.deferred or None}
 
     def _wait(self) -> float:
@@ -173,7 +173,7 @@ def count_pull(root: Any, size: int, now: float) -> None:
     _note(root, Row(int(now // HOUR_S), 0, 0.0, 0, size))
 
 
-def _told(spent: Spent, limits: Spent, names: Sequence[str]) -> str:
+def _told(spent: DaySpending, limits: DaySpending, names: Sequence[str]) -> str:
     over = (name for name in names if getattr(spent, name) >= getattr(limits, name))
     words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (loop_{name})" for name in over]
     return f"in 24 hours the loop has spent {' and '.join(words)}" if words else ""
@@ -203,7 +203,7 @@ def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: in
 
 
 def _rows(root: Any, since: float, until: float) -> list[Row]:
-    rows = (Row(*row) for row in home.part(root, "budget").rows)
+    rows = (Row(*row) for row in schema.part_of(root, "budget").rows)
     return [row for row in rows if since < (row.hour + 1) * HOUR_S and row.hour * HOUR_S <= until]
 
 
@@ -213,7 +213,7 @@ def _written(root: Any, since: float, looked_at: str) -> tuple[str, int, str]:
     :param looked_at: up to which one nothing is to be found beyond what was counted.
     """
     db = root._p_jar.db()
-    counted = home.part(root, "budget").until
+    counted = schema.part_of(root, "budget").until
     after = max(counted, looked_at)
     begin = max(p64(u64(bytes.fromhex(after)) + 1) if after else b"", tid_of(db, since))
     last = db.lastTransaction()
@@ -247,7 +247,7 @@ def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> 
     :param counted: how far transactions were looked through before; if it is not so any more, somebody else has counted them.
     :param until: how far they are now.
     """
-    held = home.part(root, "budget")
+    held = schema.part_of(root, "budget")
     if counted is not None:
         if held.until != counted:
             return

@@ -7,6 +7,10 @@ proposed ─ refused                     what its rehearsal said
 
 All functions are parts of a transaction, or reads. A promotion is a unit of work of its own, annotated with `name_of` and a note that
 begins with `NOTE`, which writes what the change is about and calls `promote`: so it can be undone like a mission.
+
+Proposals: one change each of what the system is, as plain values, and the form in which a model is asked for one.
+
+What there is to be changed, when a proposal of it makes sense, and how it is done is `batos.autotelic.change_types`.
 """
 
 from __future__ import annotations
@@ -16,12 +20,59 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from batos.autotelic import home
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from batos.autotelic import schema
 from batos.errors import InvalidInput, UnknownChange
 from batos.image import ledger
 from batos.objects import UvmObject
+
+TARGET_CHARS, WHY_CHARS = 200, 500
+
+
+class Proposal(NamedTuple):
+    """One change. `batos.autotelic.changes` records it."""
+
+    kind: str
+    """One of `kinds.KINDS`."""
+    target: str
+    """What it is about: a persona, a state, or an object and a selector, parted by a dot (`robin.sage_facet_`)."""
+    content: Any
+    """What is to be there, as a JSON value: mostly a text."""
+    why: str
+    """What it is expected to do."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object of a mission's result."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Proposal:
+        """The proposal that `to_json` described, or that a change's record has; what else is there is left out."""
+        return cls(*(told[name] for name in cls._fields))
+
+
+class Proposed(BaseModel):
+    """What a model says when it is asked for a proposal: its JSON schema goes along."""
+
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
+
+    kind: str = Field(min_length=1, max_length=32)
+    target: str = Field(min_length=1, max_length=TARGET_CHARS)
+    content: str = Field(max_length=8000)
+    why: str = Field(min_length=1, max_length=WHY_CHARS)
+
+    @field_validator("kind", "target", "why", mode="before")
+    @classmethod
+    def _trimmed(cls, value: Any) -> Any:
+        return value.strip() if isinstance(value, str) else value
+
+    def proposal(self) -> Proposal:
+        """As a proposal."""
+        return Proposal(self.kind, self.target, self.content.strip(), self.why)
+
 
 PROPOSED, REFUSED, PROMOTED, KEPT, UNDONE, DISABLED = "proposed", "refused", "promoted", "kept", "undone", "disabled"
 STATES = (PROPOSED, REFUSED, PROMOTED, KEPT, UNDONE, DISABLED)
@@ -30,9 +81,9 @@ STANDING = (PROMOTED, KEPT)
 LESSONS = (REFUSED, UNDONE, DISABLED)
 """States of a change that is not to be proposed again."""
 MODEL, MEASUREMENT, MISSION = "model", "measurement", "mission"
-"""Where a proposal comes from; the last, that a mission needed it (`batos.autotelic.provided`)."""
+"""Where a proposal comes from; the last, that a mission needed it (`batos.autotelic.provided_models`)."""
 PREPARED = "prepared"
-"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.preparing`)."""
+"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.prerequisites`)."""
 ITSELF = "itself"
 """Who let a model be pulled that a mission needed: nobody was asked."""
 NOTE = "PROMOTED"
@@ -42,8 +93,8 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys
 _JSON = ("content", "evidence", "comparison", "effect")
 
 
-class Proposed(Protocol):
-    """What a proposal says: see `batos.autotelic.proposals`."""
+class ChangeContent(Protocol):
+    """What a proposal says: see `batos.autotelic.changes`."""
 
     @property
     def kind(self) -> str:
@@ -77,7 +128,7 @@ def number_in(name: str) -> int | None:
 
 
 def propose(
-    root: Any, proposal: Proposed, evidence: Mapping[str, Any], mission: str, *, source: str = MEASUREMENT, limit: int = LISTED
+    root: Any, proposal: ChangeContent, evidence: Mapping[str, Any], mission: str, *, source: str = MEASUREMENT, limit: int = LISTED
 ) -> int:
     """Record a proposal; its number. The same one of the same mission again, while it is undecided, is the one that is there.
 
@@ -85,7 +136,7 @@ def propose(
     :param mission: whose work the proposal is; empty for none.
     :param limit: records that are kept; of more, the oldest go, but none that is watched.
     """
-    held, digest = home.part(root, "changes"), digest_of(proposal)
+    held, digest = schema.part_of(root, "changes"), digest_of(proposal)
     same = next((one for one in newest_first(root) if one.digest == digest and one.state == PROPOSED and one.mission == mission), None)
     if same is not None:
         return int(same.number)
@@ -130,7 +181,7 @@ def promote(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
     _decide(root, number, PROMOTED, "", comparison)
     newest = ledger.ledger_of(root).newest.mission
     record_of(root, number).missions = 0 if newest is None else int(newest.number)
-    home.part(root, "changes").last = number
+    schema.part_of(root, "changes").last = number
 
 
 def make(root: Any, number: int, comparison: Mapping[str, Any], why: str) -> None:
@@ -241,7 +292,7 @@ def newest_first(root: Any) -> Iterator[UvmObject]:
 
 def whole_since(root: Any) -> float:
     """From when on no record was dropped (`propose`): what was decided of a mission before that, nobody knows any more."""
-    last = home.part(root, "changes").ever
+    last = schema.part_of(root, "changes").ever
     since = 0.0
     for record in newest_first(root):
         if record.number != last:
@@ -263,12 +314,12 @@ def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dic
 
 def watched(root: Any) -> dict[str, Any] | None:
     """The change that was promoted and is being watched, if there is one."""
-    last = home.part(root, "changes").last
-    record = home.part(root, "changes").log.get(last) if last else None
+    last = schema.part_of(root, "changes").last
+    record = schema.part_of(root, "changes").log.get(last) if last else None
     return None if record is None or record.state != PROMOTED else described(record)
 
 
-def lesson(root: Any, proposal: Proposed) -> dict[str, Any] | None:
+def lesson(root: Any, proposal: ChangeContent) -> dict[str, Any] | None:
     """The last change that said the same and was refused, undone or disabled: what is not to be tried again."""
     digest = digest_of(proposal)
     return next((described(one) for one in newest_first(root) if one.digest == digest and one.state in LESSONS), None)
@@ -280,12 +331,12 @@ def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
     return sum(one.source != MISSION or json.loads(one.comparison).get(PREPARED, {}).get("by") == ITSELF for one in made)
 
 
-def digest_of(proposal: Proposed) -> str:
+def digest_of(proposal: ChangeContent) -> str:
     """What makes two proposals the same: kind, target and content."""
     return hashlib.sha256(_COMPACT.encode([proposal.kind, proposal.target, proposal.content]).encode()).hexdigest()[:32]
 
 
 def is_record(root: Any, obj: UvmObject) -> bool:
     """Whether an object is a change's record, or what holds them: no part of what a change did."""
-    held = home.part(root, "changes")
+    held = schema.part_of(root, "changes")
     return obj is held or obj._slots.get("parent*") is held

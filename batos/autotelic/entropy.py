@@ -2,10 +2,19 @@
 
 Formulas, where they are from, and what they cannot see: docs/entropy.md. No numpy: a mission is compared with a few dozen others,
 which takes a millisecond or two.
+
+The window: the last thoughts, and how alike their answers are. A thought is measured against those before it, then joins them.
+
+Entropic decay: whether the metric has fallen for good. Page's cumulative sum (1954).
+
+Each value is held against what was usual when the baseline was learned. What it lacks, in standard deviations and beyond a
+slack, adds up; what it does not lack takes away again. One value counts `CLIP` at most, and the alarm needs more than four
+of those: it takes a change that lasts.
 """
 
 from __future__ import annotations
 
+import collections
 import math
 import re
 import zlib
@@ -13,7 +22,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Words = Mapping[str, float]
 """A text as a vector of length 1 over its words."""
@@ -156,3 +165,116 @@ def description_length(lines: Iterable[str]) -> int:
 
 def _unit(value: float) -> float:
     return min(1.0, max(0.0, value))
+
+
+class _Member(NamedTuple):
+    number: int
+    thought: Thought
+    similar: dict[str, dict[int, float]]
+    """By source and number of an earlier member: how alike the answers are."""
+
+
+class Window:
+    """The last `length` thoughts, oldest first."""
+
+    def __init__(self, length: int) -> None:
+        self._members: collections.deque[_Member] = collections.deque()
+        self._length, self._taken = length, 0
+
+    @property
+    def full(self) -> bool:
+        """Whether values are comparable: while it fills, everything is new and even."""
+        return len(self._members) == self._length
+
+    def take(self, thought: Thought, kinds: Kinds) -> tuple[Parts, str]:
+        """Measure a thought and take it in: its four parts, and what texts were compared by.
+
+        By meaning where the thought has one and at least half of the others have one to compare it with; else by words.
+        """
+        comparable = [member for member in self._members if _comparable(thought, member.thought)]
+        by_meaning = thought.brief.meaning is not None and _comparable(thought, thought) and 2 * len(comparable) >= len(self._members)
+        source, others = (EMBEDDING, comparable) if by_meaning else (WORDS, list(self._members))
+        # both ways, whichever is needed now: later ones may be measured the other way
+        similar = {WORDS: _row(thought, list(self._members), WORDS), EMBEDDING: _row(thought, comparable, EMBEDDING)}
+        new = _Member(self._taken, thought, similar)
+        self._taken += 1
+        window = [*others, new]
+        parts = Parts(
+            relevance=relevance(thought, source),
+            diversity=diversity([member.thought for member in window], _triangle(window, source), kinds),
+            novelty=novelty(new.similar[source].values()),
+            structure=structure(thought.described),
+        )
+        self._members.append(new)
+        while len(self._members) > self._length:
+            gone = self._members.popleft()
+            for member in self._members:
+                for row in member.similar.values():
+                    row.pop(gone.number, None)
+        return parts, source
+
+
+def _comparable(one: Thought, other: Thought) -> bool:
+    mine, theirs = one.answer.meaning, other.answer.meaning
+    return mine is not None and theirs is not None and len(mine) == len(theirs)
+
+
+def _row(thought: Thought, others: Sequence[_Member], source: str) -> dict[int, float]:
+    return {member.number: alike(thought.answer, member.thought.answer, source) for member in others}
+
+
+def _triangle(members: Sequence[_Member], source: str) -> list[list[float]]:
+    """Of each member, how alike it is to those of `members` before it."""
+    return [[member.similar[source][other.number] for other in members[:n]] for n, member in enumerate(members)]
+
+
+CUSUM_SLACK = 0.6  # standard deviations that do not count: about half of the smallest fall that is to be found soon
+CUSUM_LIMIT = 8.0  # of the sum: thousands of values between two false alarms, also where the baseline is a little off
+CUSUM_CLIP = 2.5  # standard deviations: the most that one value may say
+CUSUM_FLOOR = 0.02  # least standard deviation: below it is rounding
+CUSUM_RECOVERED = 2.0  # the sum below which a fall is over
+CUSUM_CEILING = 1.25 * CUSUM_LIMIT  # of the sum, so that recovering does not take for ever
+CUSUM_ACCEPTED = 8  # baselines' length: after so many values a fallen level is the new baseline
+
+
+class CusumState(NamedTuple):
+    """All that the watch remembers."""
+
+    source: str = ""
+    learned: int = 0
+    """Values that the baseline was learned from."""
+    mean: float = 0.0
+    squares: float = 0.0
+    """Sum of squared deviations from the mean (Welford)."""
+    sum: float = 0.0
+    fallen: bool = False
+    since: int = 0
+    """Values since it fell."""
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the baseline."""
+        return max(CUSUM_FLOOR, math.sqrt(self.squares / (self.learned - 1))) if self.learned > 1 else CUSUM_FLOOR
+
+
+def cusum_after(state: CusumState, value: float, source: str, baseline: int) -> CusumState:
+    """The state after one more value. Values of another source are no continuation: the baseline is learned anew.
+
+    :param baseline: values that make a baseline.
+    """
+    if state.source != source:
+        state = CusumState(source=source)
+    if state.learned < baseline:
+        count = state.learned + 1
+        mean = state.mean + (value - state.mean) / count
+        return state._replace(learned=count, mean=mean, squares=state.squares + (value - state.mean) * (value - mean))
+    lack = max(-CUSUM_CLIP, min(CUSUM_CLIP, (state.mean - value) / state.deviation))
+    total = min(CUSUM_CEILING, max(0.0, state.sum + lack - CUSUM_SLACK))
+    fallen = total > CUSUM_RECOVERED if state.fallen else total >= CUSUM_LIMIT
+    since = state.since + 1 if fallen else 0
+    return CusumState(source=source) if since >= CUSUM_ACCEPTED * baseline else state._replace(sum=total, fallen=fallen, since=since)
+
+
+def cusum_state(plain: dict[str, Any]) -> CusumState:
+    """The state as the image keeps it; one that is not there, or of other fields, begins anew."""
+    return CusumState(**plain) if plain.keys() == set(CusumState._fields) else CusumState()

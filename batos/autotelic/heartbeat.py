@@ -1,28 +1,76 @@
 """The heartbeat: self_audit missions at intervals, when nobody else needs the system, and only where there is news.
 
-At each beat the system is measured, and damage is looked for. Where nothing has happened since the last audit (`batos.autotelic.news`)
+At each beat the system is measured, and damage is looked for. Where nothing has happened since the last audit (`batos.autotelic.heartbeat`)
 none is enqueued, and the pause doubles, up to a day; news cuts it short.
 
 The schedule is in the image: a restart goes on with it, and what fell due while the daemon was away is made up for once.
 A busy system defers itself: a beat that falls due while missions are under way waits for the first quiet moment. One
 audit is never enqueued while another one has not ended, not even one that rests.
+
+Tell what has happened since the last audit: without news, none is due. Reads the image; asks nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
-from batos.autotelic import home, news
-from batos.autotelic.news import Seen
+from batos.autotelic import changes, schema
 from batos.errors import BatosError
-from batos.image.living import LivingImage
+from batos.image import ledger
+from batos.image.living_image import LivingImage
+
+_LOOKED_AT = 256  # missions
+
+
+class AuditSeen(NamedTuple):
+    """Hold what an audit has seen. Stored as a plain tuple."""
+
+    number: int
+    """Of the newest mission."""
+    fired: int
+    """Triggers that had ever fired."""
+    decided: float
+    """When the last change was decided."""
+    damaged: int
+    """Records found damaged, since the start of the daemon."""
+
+
+def audit_seen(root: Any, damaged: int) -> AuditSeen:
+    """Read how things stand now."""
+    newest = ledger.ledger_of(root).newest.mission
+    decided = max((float(one.decided or 0) for one in changes.newest_first(root)), default=0.0)
+    return AuditSeen(0 if newest is None else int(newest.number), int(schema.part_of(root, "triggers").ever), decided, damaged)
+
+
+def news_since(root: Any, last: AuditSeen | None, damaged: int) -> str:
+    """Tell what is new since the last audit, in words; empty where nothing is.
+
+    :param last: what that one saw; None: there was none.
+    :param damaged: records found damaged since the start of the daemon.
+    """
+    if last is None:
+        return "it is the first one."
+    now, found = audit_seen(root, damaged), []
+    missions = itertools.takewhile(lambda one: one.number > last.number, itertools.islice(ledger.newest_first(root), _LOOKED_AT))
+    if count := sum(one.origin != "system" for one in missions):
+        found.append(f"missions of users: {count}{' or more' if count == _LOOKED_AT else ''}")
+    if schema.part_of(root, "triggers").fired:
+        if now.fired > last.fired:
+            found.append(f"triggers that fired: {now.fired - last.fired}")
+        if now.decided > last.decided:
+            found.append("a change about one that stands was decided")
+    if damaged > last.damaged:
+        found.append(f"records found damaged: {damaged - last.damaged}")
+    return f"{'; '.join(found)}." if found else ""
+
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -111,12 +159,12 @@ class Heartbeat:
         """
         id, facts = f"self_audit-{_moment(due).strftime('%Y%m%dT%H%M%S.%f')}", await self._measure()
         last, quiet, new, seen = self._image.read(_look, facts["damaged"])
-        if last and self._image.read(home.is_pending, last):
+        if last and self._image.read(schema.is_pending_mission, last):
             log.info("beat_left_out", why=f"mission {last!r} has not ended")
             id = ""
         elif new:
             quiet = 0
-            if not self._image.read(home.is_there, id):
+            if not self._image.read(schema.is_known_mission, id):
                 moment = _moment(self._now()).strftime("%Y-%m-%d %H:%M:%S")
                 await self._submit(id, BRIEF.format(time=moment, new=new, **facts))
         else:
@@ -126,38 +174,38 @@ class Heartbeat:
         await self._image.system(plan, self._now() + pause, id, quiet, seen)
 
 
-def plan(root: Any, due: float, beaten: str = "", quiet: int = 0, seen: Seen | None = None) -> None:
+def plan(root: Any, due: float, beaten: str = "", quiet: int = 0, seen: AuditSeen | None = None) -> None:
     """System transaction: the next beat is due then.
 
     :param beaten: the mission of the last one, if one was enqueued; `seen` is what that one saw.
     :param quiet: beats in a row that brought nothing new.
     """
-    heartbeat = home.part(root, "heartbeat")
+    heartbeat = schema.part_of(root, "heartbeat")
     heartbeat.due, heartbeat.quiet = due, quiet
     if beaten:
         heartbeat.last, heartbeat.seen = beaten, None if seen is None else tuple(seen)
         heartbeat.beats += 1
 
 
-def _seen(root: Any) -> Seen | None:
-    held = home.part(root, "heartbeat").seen
-    return None if held is None else Seen(*held)
+def _seen(root: Any) -> AuditSeen | None:
+    held = schema.part_of(root, "heartbeat").seen
+    return None if held is None else AuditSeen(*held)
 
 
 def _standing(root: Any) -> tuple[float | None, int, bool]:
     """When the next beat is due, how many brought nothing new, and whether there is news by now; damage is for the beat to find."""
-    heartbeat = home.part(root, "heartbeat")
-    return heartbeat.due, heartbeat.quiet, bool(heartbeat.quiet and news.since(root, _seen(root), 0))
+    heartbeat = schema.part_of(root, "heartbeat")
+    return heartbeat.due, heartbeat.quiet, bool(heartbeat.quiet and news_since(root, _seen(root), 0))
 
 
-def _look(root: Any, damaged: int) -> tuple[str, int, str, Seen]:
+def _look(root: Any, damaged: int) -> tuple[str, int, str, AuditSeen]:
     """The last audit, how many beats brought nothing new, what is new by now, and what an audit sees that is enqueued now."""
-    heartbeat = home.part(root, "heartbeat")
-    return heartbeat.last, heartbeat.quiet, news.since(root, _seen(root), damaged), news.seen(root, damaged)
+    heartbeat = schema.part_of(root, "heartbeat")
+    return heartbeat.last, heartbeat.quiet, news_since(root, _seen(root), damaged), audit_seen(root, damaged)
 
 
 def _facts(root: Any) -> dict[str, Any]:
-    heartbeat = home.part(root, "heartbeat")
+    heartbeat = schema.part_of(root, "heartbeat")
     return {"due": heartbeat.due, "last": heartbeat.last or None, "beats": heartbeat.beats, "quiet": heartbeat.quiet}
 
 

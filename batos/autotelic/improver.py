@@ -19,20 +19,18 @@ from typing import Any, Protocol
 import structlog
 from transaction.interfaces import TransientError
 
-from batos.autotelic import changes, kinds, purse
+from batos.autotelic import change_types, changes, rehearsal_budget
 from batos.autotelic.audit import Audits, proposal_of, unrecorded
-from batos.autotelic.changes import PREPARED
-from batos.autotelic.kinds import STANDING, Ground
-from batos.autotelic.preparing import NotYet, Preparation
-from batos.autotelic.proposals import Proposal
-from batos.autotelic.purse import Allowance, Purse
+from batos.autotelic.change_types import STANDING, Ground
+from batos.autotelic.changes import PREPARED, Proposal
+from batos.autotelic.prerequisites import NotYet, Preparation
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.worktime import WorkTime
-from batos.bridge.types import Inference
+from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, WorkTime
+from batos.bridge.inference import Inference
+from batos.concurrency import in_helper
 from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
-from batos.image.living import LivingImage
-from batos.image.turns import in_helper
+from batos.image.living_image import LivingImage
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -42,7 +40,7 @@ AFTER = "after"
 """In a comparison: the number of the last change made before."""
 
 
-class Leash(Protocol):
+class ImproverBudget(Protocol):
     """`budget.Budget`, as the improver needs it."""
 
     async def why_not(self) -> str:
@@ -51,7 +49,7 @@ class Leash(Protocol):
     async def why_no_change(self) -> str:
         """Why the loop may not change anything now, in words; empty where it may."""
 
-    def paid(self, inference: journal.Inference) -> None:
+    def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
 
 
@@ -65,7 +63,7 @@ class Improver:
         ground: Ground,
         audits: Audits,
         rehearsals: Rehearsals,
-        leash: Leash,
+        leash: ImproverBudget,
         *,
         quiet: Callable[[], Awaitable[None]],
         curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
@@ -97,7 +95,7 @@ class Improver:
             self._came.clear()
             try:
                 if not tidy:  # a kill may have come between a decision and this
-                    await self._image.system(purse.forget)
+                    await self._image.system(rehearsal_budget.forget_payments)
                     tidy = True
                 while await self.step():
                     pass
@@ -142,20 +140,20 @@ class Improver:
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
         """Rehearse a change, and keep what came of it; False where it has to wait."""
         number = change["number"]
-        if await self._image.system(purse.begin, number, self._settings.rehearsal_tries) is None:
+        if await self._image.system(rehearsal_budget.begin_rehearsal, number, self._settings.rehearsal_tries) is None:
             await self._refuse(change, f"its rehearsal was begun {self._settings.rehearsal_tries} times and never ended", {})
             return True
         try:
             standing, made = self._image.read(self._stands, proposal)
             prepared = await self._prepared(number, proposal)
             proposal = self._made(proposal, prepared)
-            found = await self._compared(change, proposal) if kinds.KINDS[proposal.kind].rehearsed else {"reason": ""}
+            found = await self._compared(change, proposal) if change_types.KINDS[proposal.kind].rehearsed else {"reason": ""}
         except asyncio.CancelledError:
-            self._image.later(purse.take_back, number)
+            self._image.later(rehearsal_budget.take_back_rehearsal, number)
             raise
         except NotYet as e:
             log.info("change_waits", change=number, why=str(e))
-            await self._image.system(purse.take_back, number)
+            await self._image.system(rehearsal_budget.take_back_rehearsal, number)
             return False
         except TimeoutError:  # it goes on with what was paid for, as often as it may
             log.warning("rehearsal_too_long", change=number, seconds=self._settings.rehearsal_s)
@@ -186,12 +184,12 @@ class Improver:
 
         :raises BatosError: where the proposal makes no sense any more.
         """
-        kinds.check(root, proposal, self._ground)
-        return kinds.standing(root, proposal), _made(root)
+        change_types.check(root, proposal, self._ground)
+        return change_types.standing(root, proposal), _made(root)
 
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
         settings = self._settings
-        allowance = Allowance(settings.rehearsal_inferences, settings.rehearsal_tokens, settings.inference_deadline_s)
+        allowance = RehearsalAllowance(settings.rehearsal_inferences, settings.rehearsal_tokens, settings.inference_deadline_s)
         time = WorkTime(settings.rehearsal_s)
 
         async def quiet() -> None:
@@ -228,11 +226,11 @@ class Improver:
                         unit.doom()
                         break
                     try:
-                        if kinds.standing(unit.root, proposal) != comparison[STANDING]:
+                        if change_types.standing(unit.root, proposal) != comparison[STANDING]:
                             raise InvalidInput(f"{proposal.target} was changed since this was tried")
-                        kinds.apply(unit.root, proposal, self._ground, changes.name_of(number))
+                        change_types.apply(unit.root, proposal, self._ground, changes.name_of(number))
                         changes.promote(unit.root, number, comparison)
-                        if not kinds.KINDS[proposal.kind].rehearsed:
+                        if not change_types.KINDS[proposal.kind].rehearsed:
                             changes.keep(unit.root, number, OWN_WAY_BACK, {})
                     except BaseException:
                         unit.doom()
@@ -245,7 +243,7 @@ class Improver:
                 return True
             else:
                 log.info("promoted", change=number, kind=proposal.kind, target=proposal.target)
-                await self._image.system(purse.forget)
+                await self._image.system(rehearsal_budget.forget_payments)
                 return True
         else:
             raise Conflicted(f"change {number} met conflicts too often; it is tried again")
@@ -283,14 +281,14 @@ def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | N
     open_ones = [
         one
         for one in changes.listed(root, state=changes.PROPOSED)
-        if one["kind"] in kinds.KINDS and one["kind"] not in left and (not observe or one["comparison"].get("reason", "-"))
+        if one["kind"] in change_types.KINDS and one["kind"] not in left and (not observe or one["comparison"].get("reason", "-"))
     ]
     return open_ones[-1] if open_ones else None
 
 
 def _made(root: Any) -> str:
     """Which change is the last that is in the image: what is tried is tried on top of it."""
-    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in kinds.KINDS)
+    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in change_types.KINDS)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 
@@ -303,10 +301,10 @@ def _again(root: Any, number: int) -> None:
     """System transaction: a proposal is to be rehearsed anew; what was paid for stays."""
     held = _held(root, number)
     changes.rehearsed(root, number, {PREPARED: held} if held else {})
-    purse.take_back(root, number)
+    rehearsal_budget.take_back_rehearsal(root, number)
 
 
 def _refused(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
     """System transaction: the proposal is refused, and what was paid for it is let go of."""
     changes.refuse(root, number, why, comparison)
-    purse.forget(root)
+    rehearsal_budget.forget_payments(root)

@@ -1,8 +1,8 @@
 """Rehearsals: recorded missions thought through again in two mirrors of the image, one of them with a change.
 
 Both sides take every inference from the missions' journals; what is not there, because the change asks something else, is paid
-for within an allowance (`batos.autotelic.purse`), and beyond it the mission's outcome is unknown and does not count. Nothing that
-is thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
+for within an allowance (`batos.autotelic.rehearsal_budget`), and beyond it the mission's outcome is unknown and does not count.
+Nothing that is thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from typing import Any, NamedTuple
 import structlog
 from transaction.interfaces import TransientError
 
-from batos.autotelic import assessments, entropy, expertise, kinds, material, recorded, usage, voices
-from batos.autotelic.comparison import Comparison, Limits, Pair, Run, Side, compared
+from batos.autotelic import change_types, entropy, entropy_records, replay_selection, telemetry, writer_evaluation
+from batos.autotelic.change_types import Ground
+from batos.autotelic.changes import Proposal
 from batos.autotelic.entropy import Text, Thought
-from batos.autotelic.kinds import Ground
-from batos.autotelic.proposals import Proposal
-from batos.autotelic.purse import Purse, Unknown
+from batos.autotelic.rehearsal_budget import Purse, Unknown
+from batos.autotelic.rehearsal_verdict import Comparison, ComparisonLimits, Run, RunPair, Side, compared
 from batos.autotelic.triggers import DAY_S
-from batos.bridge.types import ChatRequest, Inference
+from batos.bridge.inference import ChatRequest, Inference
+from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import BatosError, BudgetSpent
-from batos.image import examples, experts, history, journal, ledger
-from batos.image.living import LivingImage
-from batos.image.mirror import mirror
-from batos.image.turns import in_helper
-from batos.mind import lessons, trial
-from batos.mind.attempt import Attempts
+from batos.forge import lessons, trials
+from batos.image import history, journal, ledger, model_registry, taught_examples
+from batos.image.living_image import LivingImage, mirror
+from batos.methods.runtime import MethodRuntime
+from batos.mind.attempt_context import thinking
 from batos.mind.events import TextBatch
-from batos.mind.handbook.nearest import handbook
-from batos.mind.methods import Methods
-from batos.mind.plain_values import same
-from batos.mind.replay import Replaying
-from batos.mind.signals import Place
-from batos.mind.thinking import thinking
+from batos.mind.inference import JournalPlace
+from batos.missions.execution import Attempts
+from batos.missions.replay import Replaying
 from batos.objects import Method, UvmObject
+from batos.synthesis.handbook import handbook
+from batos.synthesis.plain_values import same
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -76,7 +75,7 @@ class Rehearsing(Replaying):
         except BatosError as e:
             raise Unknown(e.message) from None
 
-    async def pay(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None = None) -> journal.Inference:
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None = None) -> journal.InferenceRecord:
         """What the journal does not have.
 
         :raises Unknown: where it cannot be had.
@@ -112,7 +111,7 @@ class Stage(NamedTuple):
     """One side of a rehearsal: a mirror, and who thinks in it."""
 
     image: LivingImage
-    methods: Methods
+    methods: MethodRuntime
     thinking: Callable[[dict[str, Any]], Rehearsing]
     """From a mission's record."""
 
@@ -121,12 +120,12 @@ Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextMana
 """Makes the stage of a mirror, with who names models there: what the kernel knows how to put together."""
 
 
-Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[expertise.Task]]]
+Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
 """At most so many."""
 
 
 @contextlib.asynccontextmanager
-async def no_tasks(count: int) -> AsyncIterator[Sequence[expertise.Task]]:
+async def no_tasks(count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
     """None."""
     yield ()
 
@@ -154,17 +153,19 @@ class Rehearsals:
         settings, names = self._settings, _Names(self._inference)
         async with self._stages(names) as (without, changed):
             async with changed.image.unit() as unit:
-                kinds.apply(unit.root, proposal, self._ground, "rehearsal")
-            ids = await in_helper(without.image.read, recorded.chosen, proposal, key, settings.rehearsal_missions)
-            if proposal.kind == expertise.KIND:  # before its missions: what it writes says most, and each of those may ask for many
+                change_types.apply(unit.root, proposal, self._ground, "rehearsal")
+            ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, settings.rehearsal_missions)
+            if proposal.kind == writer_evaluation.KIND:  # before its missions: what it writes says most, and each of those may ask for many
                 before, after, made = await self._writers(without, proposal, mission, purse)
             pairs = [await self._pair(without, changed, id, proposal, purse) for id in ids]
-            if proposal.kind != expertise.KIND:
+            if proposal.kind != writer_evaluation.KIND:
                 before, made = await self._side(without, proposal, mission, purse)
                 after, _ = await self._side(changed, proposal, mission, purse)
-            weights = self._image.read(assessments.weights_of)
+            weights = self._image.read(entropy_records.weights_of)
         slower = settings.rehearsal_slower if proposal.kind == "model" else None
-        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, settings.rehearsal_alike, slower)
+        limits = ComparisonLimits(
+            settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, settings.rehearsal_alike, slower
+        )
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
@@ -178,15 +179,15 @@ class Rehearsals:
         ):
             yield without, changed
 
-    async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> Pair:
+    async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> RunPair:
         rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id))["rating"])
         runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
-        return Pair(id, *runs, rating=rating["rating"] if rating else 0)
+        return RunPair(id, *runs, rating=rating["rating"] if rating else 0)
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
         reroute = proposal.kind == "exemplar" and not record["message"]
-        attempt = stage.thinking(record).equip(purse, reroute=reroute, revoice=proposal.kind == voices.KIND)
+        attempt = stage.thinking(record).equip(purse, reroute=reroute, revoice=proposal.kind == change_types.VOICE)
         attempt.recall()
         seen: list[Run] = []
 
@@ -205,7 +206,7 @@ class Rehearsals:
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
         """What one side is like besides its missions; and how many trials were made."""
-        found = stage.image.read(material.kinds)
+        found = stage.image.read(entropy_records.persona_kinds)
         if proposal.kind not in ("method", "retire"):
             return Side(found), 0
         failed = made = 0
@@ -216,7 +217,7 @@ class Rehearsals:
         async with stage.image.unit() as unit:
             unit.doom()
             if held:
-                holder, selector, method = kinds.method_at(unit.root, proposal.target)
+                holder, selector, method = change_types.method_at(unit.root, proposal.target)
                 with thinking(attempt):
                     for pupil, case in _cases(unit.root, holder, selector):
                         made += 1
@@ -228,26 +229,26 @@ class Rehearsals:
 
     def _is_used(self, root: Any, target: str) -> bool:
         """Whether a method was of use since the days after which it may go (`trigger_unused_days`)."""
-        holder, selector, _ = kinds.method_at(root, target)
-        last = usage.last_of(root, f"{history.oid_of(holder)} {selector}")
+        holder, selector, _ = change_types.method_at(root, target)
+        last = telemetry.last_use_of(root, f"{history.oid_of(holder)} {selector}")
         return last is None or time.time() - last < self._settings.trigger_unused_days * DAY_S
 
     async def _writers(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, Side, int]:
         """The expert that writes methods now beside the one that was made; and how many methods both have written."""
-        settings, found = self._settings, stage.image.read(material.kinds)
-        experts_ = stage.image.read(experts.speaks_methods), str(expertise.model_of(proposal))
+        settings, found = self._settings, stage.image.read(entropy_records.persona_kinds)
+        experts_ = stage.image.read(model_registry.speaks_methods), str(writer_evaluation.model_of(proposal))
         attempt = stage.thinking(stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission))))
         attempt.equip(purse, reroute=False).recall()
-        wrong, made = [expertise.Wrong(), expertise.Wrong()], 0
+        wrong, made = [writer_evaluation.Wrong(), writer_evaluation.Wrong()], 0
         async with stage.image.unit() as unit, self._tasks(settings.rehearsal_tasks) as tasks:
             unit.doom()
-            own = expertise.accepted(unit.root, settings.rehearsal_tasks, settings.synthesis_chars, await in_helper(handbook))
+            own = writer_evaluation.accepted(unit.root, settings.rehearsal_tasks, settings.synthesis_chars, await in_helper(handbook))
 
-            async def right(one: expertise.Synthesis | expertise.Task, model: str) -> bool:
-                source = await expertise.written(attempt, model, one.selector, one.prompt)
-                if isinstance(one, expertise.Task):
+            async def right(one: writer_evaluation.Synthesis | writer_evaluation.WritingTask, model: str) -> bool:
+                source = await writer_evaluation.written(attempt, model, one.selector, one.prompt)
+                if isinstance(one, writer_evaluation.WritingTask):
                     return await one.right(source)
-                return await expertise.is_right(one, source, unit.root, attempt, stage.methods)
+                return await writer_evaluation.is_right(one, source, unit.root, attempt, stage.methods)
 
             for one in [one for pair in itertools.zip_longest(own, tasks) for one in pair if one is not None]:
                 try:
@@ -255,34 +256,35 @@ class Rehearsals:
                 except Unknown as e:
                     log.info("rehearsal_unknown", task=one.selector, why=str(e)[:200])
                     continue
-                is_own = isinstance(one, expertise.Synthesis)
+                is_own = isinstance(one, writer_evaluation.Synthesis)
                 wrong = [
-                    so_far + expertise.Wrong(fault * is_own, fault * (not is_own)) for so_far, fault in zip(wrong, faults, strict=True)
+                    so_far + writer_evaluation.Wrong(fault * is_own, fault * (not is_own))
+                    for so_far, fault in zip(wrong, faults, strict=True)
                 ]
                 made += 1
         before, after = (Side(found, trials=one.own, tasks=one.tasks) for one in wrong)
         return before, after, made
 
-    async def _fails(self, case: trial.Case, pupil: UvmObject, method: Method, attempt: Rehearsing, methods: Methods) -> bool:
+    async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Rehearsing, methods: MethodRuntime) -> bool:
         """Whether a trial fails.
 
         :raises BatosError: where that cannot be found out.
         """
         try:
-            return bool((await trial.run(case, pupil, method, attempt, methods, attempt.making.new_activity())).reason)
+            return bool((await trials.run(case, pupil, method, attempt, methods, attempt.making.new_activity())).reason)
         except Unknown as e:
             raise BudgetSpent(f"a trial of {method.selector!r} could not be made: {e}") from e
 
 
-def _cases(root: Any, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trial.Case]]:
+def _cases(root: Any, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trials.Case]]:
     """The examples that a method was taught, each with who was: its holder, or others who have it from there."""
     pupils = (holder, *lessons.kin(root, holder, holder, selector))
-    return [(pupil, case) for pupil in pupils for case in trial.of_examples(examples.of(root, pupil, selector)[0])]
+    return [(pupil, case) for pupil in pupils for case in trials.of_examples(taught_examples.examples_of(root, pupil, selector)[0])]
 
 
 def _source_of(root: Any, target: str) -> str:
     try:
-        return kinds.method_at(root, target)[2].source
+        return change_types.method_at(root, target)[2].source
     except BatosError:
         return ""
 
@@ -297,7 +299,7 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
         was = (record["result"] or {}).get("value")
         return Run(known=True, tokens=tokens, seconds=seconds, answer=value, like=float(same(value["value"], was)))
     assert cycle is not None
-    personas, facets, described = material.shape_of(cycle)
+    personas, facets, described = entropy_records.shape_of(cycle)
     was = str((record["result"] or {}).get("text", ""))
     brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"], was))
     return Run(

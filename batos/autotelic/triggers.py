@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from batos.autotelic.tallies import OTHER, Tallies, Tally
-from batos.autotelic.usage import Use
+from batos.autotelic.telemetry import OTHER_KEYS, KeyTally, MethodUse, Tallies
 
 ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # samples on both sides of a comparison
 ENOUGH_VERDICTS, ENOUGH_RUNS = 8, 4
@@ -21,7 +20,7 @@ STAYS = ("state_slow", "missions_costly", "entropy_falls", "entropy_still")
 """Triggers that have not recovered by there being no measurement: nothing was seen."""
 
 
-class Limits(NamedTuple):
+class TriggerLimits(NamedTuple):
     """Settings of the same names, with `trigger_` before them."""
 
     failures: int
@@ -62,7 +61,7 @@ class Seen(NamedTuple):
     """Size of the image at the beginning of the window, and now; 0 where that is not known."""
     entropy: Entropy
     personas: Sequence[str]
-    methods: Sequence[Use]
+    methods: Sequence[MethodUse]
     learned: int = 0
     """Methods that were written since their expert was made, and missions for which none could be."""
 
@@ -88,7 +87,7 @@ class Measurement(NamedTuple):
         return self.value <= self.low
 
 
-def measured(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def measured(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     """All that can be measured now, the most urgent first."""
     yield from _failures(seen, limits)
     yield from _refusals(seen, limits)
@@ -102,14 +101,14 @@ def measured(seen: Seen, limits: Limits) -> Iterator[Measurement]:
     yield from _unchosen(seen, limits)
 
 
-def _failures(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _failures(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     for key, tally in seen.window.rows("failures"):
-        if key.split(" ")[0] not in (OTHER, *_NOT_FAILURES):
+        if key.split(" ")[0] not in (OTHER_KEYS, *_NOT_FAILURES):
             words = f"{tally.times} missions FAILED in the same way: {key}."
             yield Measurement("failure_repeats", key, tally.times, limits.failures, limits.failures / 2, words)
 
 
-def _refusals(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _refusals(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     refused, all = seen.window.of("verdicts", "refused").times, seen.window.sum("verdicts").times
     if all >= ENOUGH_VERDICTS:
         words = f"the guardian refused {refused} of {all} sources of methods."
@@ -119,18 +118,18 @@ def _refusals(seen: Seen, limits: Limits) -> Iterator[Measurement]:
 def _failing_methods(seen: Seen) -> Iterator[Measurement]:
     for key, failed in seen.window.rows("runs_failed"):
         runs = failed.times + seen.window.of("runs", key).times
-        if key != OTHER and runs >= ENOUGH_RUNS:
+        if key != OTHER_KEYS and runs >= ENOUGH_RUNS:
             words = f"the method {key.replace(' ', '.', 1)} failed in {failed.times} of {runs} runs."
             yield Measurement("method_fails", key, failed.times / runs, 0.5, 0.25, words)
 
 
-def _behind(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _behind(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     if limits.syntheses:
         words = f"{seen.learned} methods were written, or could not be, since the expert that writes them was made or trained last."
         yield Measurement("expert_behind", "", seen.learned, limits.syntheses, limits.syntheses / 2, words)
 
 
-def _entropy(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _entropy(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     found = seen.entropy
     if found.rolling is not None:
         words = f"the composite entropy of thought has fallen for good: usual was {found.usual:.2f}, now it is {found.rolling:.2f}."
@@ -141,7 +140,7 @@ def _entropy(seen: Seen, limits: Limits) -> Iterator[Measurement]:
         yield Measurement("entropy_still", "", limits.still - found.spread, 0.0, -limits.still, words)
 
 
-def _slow(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _slow(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     for state, recent in seen.recent.rows("states"):
         before = seen.before.of("states", state)
         if _comparable(recent, before) and recent.mean >= LEAST_SECONDS:
@@ -149,7 +148,7 @@ def _slow(seen: Seen, limits: Limits) -> Iterator[Measurement]:
             yield _ratio("state_slow", state, recent.mean / max(before.mean, 1e-3), limits.slower, words)
 
 
-def _costly(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _costly(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     recent, before = seen.recent.sum("missions"), seen.before.sum("missions")
     if _comparable(recent, before) and (usual := _tokens(seen.before) / before.times) > 0:
         cost = _tokens(seen.recent) / recent.times
@@ -157,20 +156,20 @@ def _costly(seen: Seen, limits: Limits) -> Iterator[Measurement]:
         yield _ratio("missions_costly", "", cost / usual, limits.slower, words)
 
 
-def _growth(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _growth(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     if seen.bytes_then > 0 and seen.bytes_now >= LEAST_BYTES:
         words = f"the image has grown from {seen.bytes_then:.0f} to {seen.bytes_now:.0f} bytes."
         yield _ratio("image_grows", "", seen.bytes_now / seen.bytes_then, limits.growth, words)
 
 
-def _unused(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _unused(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     for use in seen.methods:
         days = (seen.now - use.last) / DAY_S
         words = f"the method {use.method.replace(' ', '.', 1)} has not run for {days:.0f} days; it ran {use.runs} times before."
         yield Measurement("method_unused", use.method, days, limits.unused_days, limits.unused_days / 2, words)
 
 
-def _unchosen(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+def _unchosen(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     chosen = seen.whole.sum("personas").times
     for persona in seen.personas:
         times = seen.whole.of("personas", persona).times
@@ -182,7 +181,7 @@ def _ratio(trigger: str, key: str, value: float, high: float, words: str) -> Mea
     return Measurement(trigger, key, value, high, 1 + (high - 1) / 2, words)
 
 
-def _comparable(recent: Tally, before: Tally) -> bool:
+def _comparable(recent: KeyTally, before: KeyTally) -> bool:
     return recent.times >= ENOUGH_RECENT and before.times >= ENOUGH_BEFORE
 
 

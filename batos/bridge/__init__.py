@@ -5,6 +5,6 @@
 others pull in httpx.
 """
 
-from batos.bridge.types import ChatReply, ChatRequest, Inference
+from batos.bridge.inference import ChatReply, ChatRequest, Inference
 
 __all__ = ["ChatReply", "ChatRequest", "Inference"]

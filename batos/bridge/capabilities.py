@@ -2,18 +2,39 @@
 
 What is found out holds for all models that share weights, adapters, template, renderer and parser: a persona's model can do what its base
 can. Such a set is named by its *making*, a digest of these.
+
+Tells what a mission needs of its model: to see images, to use tools, to think first, to read so many tokens at once. Pure values.
+
+In words a need is `vision`, `tools`, `thinking` or `context:32k` (k is 1,024 tokens). `auto` beside them names none: it lets the mission's
+own plan name some.
+
+What is sent to a model of a request: what it can take, and no more. The request itself, which the journal's key is made of, stays.
+
+Probes: tiny requests that find out what a model can do, where what its Ollama claims is not enough to go by.
+
+* `think`: whether it thinks where it is told to, and answers at once where it is told not to. Some cannot be silenced.
+* `format`: whether an answer keeps to a schema. Ollama leaves the schema out while it believes that the model still thinks: with a parser
+  of its own for thoughts and `think` off until the end (0.17.4, server/routes.go).
+* `tools`, `images`: whether Ollama takes them for this model.
+* `context`: whether it is loaded with as much as it was asked for; found out where the model is loaded, see `Place.probe`.
+
+What a model says does not matter here, only how it is told.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
+
+import structlog
 
 from batos.bridge import modelfile
-from batos.errors import ModelfileError
+from batos.bridge.inference import ChatReply, ChatRequest
+from batos.errors import InferenceFailed, InvalidInput, ModelfileError
 
 KNOWN_LIMIT = 64
 """Makings of which it is kept what was found out: the ones found out last."""
@@ -101,14 +122,14 @@ def _count(value: Any) -> int | None:
 
 def writes_for_chats(shown: Mapping[str, Any]) -> bool:
     """Tell whether a model has words for who speaks: a chat template, or a renderer in place of one."""
-    made = parsed(shown)
+    made = shown_modelfile(shown)
     return bool(made is not None and made.renderer) or str(shown.get("template") or "").strip() not in ("", PLAIN)
 
 
-def parsed(shown: Mapping[str, Any]) -> modelfile.Modelfile | None:
+def shown_modelfile(shown: Mapping[str, Any]) -> modelfile.Modelfile | None:
     """The Modelfile that `/api/show` tells; None where it cannot be read."""
     try:
-        return modelfile.parse(str(shown.get("modelfile") or ""))
+        return modelfile.parse_modelfile(str(shown.get("modelfile") or ""))
     except ModelfileError:
         return None
 
@@ -123,7 +144,7 @@ def making_of(made: modelfile.Modelfile) -> str:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownCapabilities:
     """Keeps what is known of models, by digest. Answers from memory.
 
     :ivar keep: is told what was found out of a making: it and its record.
@@ -141,7 +162,7 @@ class Known:
 
     def note(self, digest: str, shown: Mapping[str, Any]) -> None:
         """Take note of what `/api/show` says of the model of a digest."""
-        made = parsed(shown)
+        made = shown_modelfile(shown)
         while len(self._claims) >= CLAIMS_LIMIT:
             oldest = next(iter(self._claims))
             for kept in (self._making, self._claims, self._templates):
@@ -179,3 +200,236 @@ class Known:
         record["speed"] = speed
         if first:  # a figure to go by; what follows is known while the daemon runs
             self.keep(self._making[digest], record)
+
+
+AUTO_NEEDS = "auto"
+Ability = Literal["vision", "tools", "thinking"]
+ABILITIES: dict[Ability, str] = {"vision": "sees images", "tools": "can use tools", "thinking": "thinks before it answers"}
+"""Each ability, and what a model does that has it."""
+PROBES: dict[Ability, str] = {"vision": "images", "tools": "tools", "thinking": "think"}
+"""By ability, the probe that finds it out."""
+CONTEXT = re.compile(r"context:([1-9][0-9]{0,8})(k?)", re.IGNORECASE)
+CONTEXT_LIMIT = 2**24
+"""Tokens that a need may name at most: no model reads as many."""
+_KILO = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What is needed. Falsy where that is nothing.
+
+    :ivar context: tokens that it has to read and write at once; 0: as many as it is given anyway.
+    """
+
+    vision: bool = False
+    tools: bool = False
+    thinking: bool = False
+    context: int = 0
+
+    @classmethod
+    def parse(cls, words: Iterable[str]) -> Needs:
+        """Read needs in words; `auto` among them counts as none.
+
+        :raises InvalidInput: for a word that is none.
+        """
+        abilities, context = set(), 0
+        for word in words:
+            if (found := CONTEXT.fullmatch(word)) is not None:
+                context = max(context, int(found[1]) * (_KILO if found[2] else 1))
+            elif word in ABILITIES:
+                abilities.add(word)
+            elif word != AUTO_NEEDS:
+                known = f"{', '.join(ABILITIES)}, context:TOKENS (such as context:32k), {AUTO_NEEDS}"
+                raise InvalidInput(f"{word[:64]!r} is no need; there are: {known}")
+        if context > CONTEXT_LIMIT:
+            raise InvalidInput(f"a context of {context} tokens; at most {CONTEXT_LIMIT} may be asked for")
+        return cls(**dict.fromkeys(abilities, True), context=context)
+
+    def __or__(self, other: Needs) -> Needs:
+        """Both together."""
+        abilities = {name: getattr(self, name) or getattr(other, name) for name in ABILITIES}
+        return Needs(**abilities, context=max(self.context, other.context))
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in ABILITIES) or self.context > 0
+
+    @property
+    def abilities(self) -> list[Ability]:
+        """The abilities that are needed."""
+        return [name for name in ABILITIES if getattr(self, name)]
+
+    def words(self) -> list[str]:
+        """As `parse` reads them."""
+        return [*self.abilities, *([f"context:{self.context}"] if self.context else [])]
+
+    def told(self) -> str:
+        """What a model does that meets them, in words."""
+        parts = [ABILITIES[name] for name in self.abilities]
+        parts += [f"reads {self.context:,} tokens at once"] if self.context else []
+        return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+    def covers(self, other: Needs) -> bool:
+        """Whether whoever meets these meets the other ones, too."""
+        return self | other == self
+
+    def lacking(self, can: Capabilities) -> Needs:
+        """What of it a model cannot. What is not known of its context is taken to be enough."""
+        has = {"vision": can.vision, "tools": can.tools, "thinking": can.thinks}
+        lacks = {name: True for name in self.abilities if not has[name]}
+        return Needs(**lacks, context=self.context if can.context is not None and can.context < self.context else 0)
+
+    @property
+    def probes(self) -> set[str]:
+        """The probes that find out whether a model meets them; its context is found out by loading it."""
+        return {PROBES[name] for name in self.abilities}
+
+
+THOUGHT_TOKENS = 2048
+"""Tokens beside those of the answer for a model that thinks first: else the thought would take them all."""
+AS_WORDS = "Answer with nothing but one JSON object of this JSON schema:"
+
+
+def fitted_request(request: ChatRequest, can: Capabilities | None, marks: Sequence[str], writes: Callable[[str], bool]) -> ChatRequest:
+    """The request as it is sent.
+
+    `think` goes only to a model that can, which is told not to where nobody asked for it; one that cannot be silenced is let think. Who
+    thinks has tokens of its own for that. Stop marks of the
+    profile's template go only to models in whose template they stand. A schema that a model does not keep to is said in words.
+
+    :param can: what the model can do; None: not known, then nothing is changed.
+    :param marks: the stop marks of the profile's template; others were named by the user, and are always sent.
+    :param writes: whether a mark stands in the model's own template.
+    """
+    if can is None:
+        return request
+    options: dict[str, Any] = dict(request.options)
+    if marks and tuple(options.get("stop", ())) == tuple(marks):
+        options["stop"] = tuple(mark for mark in marks if writes(mark))
+        if not options["stop"]:
+            del options["stop"]
+    if not can.thinks:
+        options.pop("think", None)
+    else:  # Ollama lets it think where nothing is said, which takes an answer's tokens and more
+        options["think"] = bool(options.get("think")) or not can.silenced
+    if options.get("think") and "num_predict" in options:
+        answer, context = options["num_predict"], options.get("num_ctx", 0)
+        options["num_predict"] = max(answer, min(answer + THOUGHT_TOKENS, context // 2))
+    if options != dict(request.options):
+        request = replace(request, options=tuple(sorted(options.items())))
+    if request.schema is not None and not can.format:
+        words = json.dumps(request.schema, ensure_ascii=False)
+        request = replace(request, schema=None, user=f"{request.user}\n\n{AS_WORDS}\n{words}")
+    return request
+
+
+log = structlog.get_logger(__name__)
+
+Ask = Callable[[ChatRequest], Awaitable[ChatReply]]
+PROBE_TOKENS = 48
+ASKED_PROBES = ("think", "format", "tools", "images")
+ALL_PROBES = (*ASKED_PROBES, "context")
+_QUESTION = "Say yes."
+_SCHEMA = {"type": "object", "properties": {"answer": {"type": "string", "enum": ["yes"]}}, "required": ["answer"]}
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "say",
+        "description": "Says a word.",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+    },
+}
+_IMAGE = (  # a white square of 32 pixels
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJklEQVR42u3NMQ0AAAwDoPo33arYsQQMkB6LQCAQCAQCgUAg+BIMi1X0ptsIcT0AAAAASUVORK5CYII="
+)
+
+
+async def probe(ask: Ask, model: str, claims: Capabilities, wanted: Collection[str], options: Mapping[str, Any]) -> Capabilities:
+    """Find out what is wanted and was not found out yet.
+
+    :param ask: does an inference.
+    :param claims: what is known so far.
+    :param options: those of every inference, with which the model is loaded.
+    :raises InferenceFailed: where the Ollama is away, or does not answer in time: then nothing of it is known.
+    """
+    found = claims
+    for name in ASKED_PROBES:
+        if name in wanted and name not in found.probed:
+            found = await _PROBES[name](_asking(ask, model, options), found)
+            found = replace(found, probed=found.probed | {name})
+            log.info("probed", model=model, probe=name, **{k: v for k, v in found.to_wire().items() if k != "probed"})
+    return found
+
+
+async def load_model(ask: Ask, model: str, options: Mapping[str, Any]) -> None:
+    """Have a model loaded as every inference has it.
+
+    :raises InferenceFailed: as `probe`.
+    """
+    await _asking(ask, model, options)(think=None)
+
+
+def tiny_request(model: str, options: Mapping[str, Any]) -> ChatRequest:
+    """A request that a model answers with hardly anything."""
+    given = {name: value for name, value in options.items() if name != "think"}
+    return ChatRequest(model, "", _QUESTION, options=tuple(sorted({**given, "num_predict": 1, "seed": 1}.items())))
+
+
+Say = Callable[..., Awaitable[ChatReply | None]]
+
+
+def _asking(ask: Ask, model: str, options: Mapping[str, Any]) -> Say:
+    """A way to ask the model something tiny; it answers None where Ollama refuses the request."""
+
+    async def say(*, think: bool | None = None, **more: Any) -> ChatReply | None:
+        given = {**options, "num_predict": PROBE_TOKENS, "seed": 1, **({} if think is None else {"think": think})}
+        if think is None:
+            given.pop("think", None)
+        try:
+            return await ask(ChatRequest(model, "", _QUESTION, options=tuple(sorted(given.items())), **more))
+        except InferenceFailed as e:
+            if e.cause in ("refused", "server_error"):
+                return None
+            raise
+
+    return say
+
+
+async def _think(say: Say, found: Capabilities) -> Capabilities:
+    if not found.thinks:
+        return found
+    if await say(think=True) is None:  # it is not let
+        return replace(found, thinks=False)
+    quiet = await say(think=False)
+    return replace(found, silenced=quiet is not None and not quiet.thinking)
+
+
+async def _format(say: Say, found: Capabilities) -> Capabilities:
+    think = False if found.thinks and found.silenced else None
+    reply = await say(think=think, schema=_SCHEMA)
+    if reply is None:
+        return replace(found, format=False)
+    text = reply.text.strip()
+    if reply.done_reason == "length" and (text.startswith("{") or (not found.silenced and not text)):
+        return found  # what there was time for kept to it; or all of it was thought, and the schema comes with the answer
+    try:
+        return replace(found, format=isinstance(json.loads(text), dict))
+    except ValueError:
+        return replace(found, format=False)
+
+
+async def _tools(say: Say, found: Capabilities) -> Capabilities:
+    think = False if found.thinks else None
+    return replace(found, tools=found.tools and await say(think=think, tools=(_TOOL,)) is not None)
+
+
+async def _images(say: Say, found: Capabilities) -> Capabilities:
+    think = False if found.thinks else None
+    return replace(found, vision=found.vision and await say(think=think, images=((_IMAGE,),)) is not None)
+
+
+_PROBES: dict[str, Callable[[Say, Capabilities], Awaitable[Capabilities]]] = {
+    "think": _think,
+    "format": _format,
+    "tools": _tools,
+    "images": _images,
+}

@@ -1,21 +1,36 @@
 """The catalogue: models that are not here and can be had, with what they are said to do and take. Nothing is asked or pulled.
 
 What comes with BAT OS is in `catalogue.toml` beside this module; a user's own is a file of that name in the data folder. What a registry
-of the user's has is listed by `batos.bridge.registries`.
+of the user's has is listed by `batos.bridge.catalogue`.
+
+What a registry has: the models in it, each with what it can do and takes, read from its manifests and the beginnings of its files.
+
+A registry speaks the distribution protocol: `/v2/_catalog` lists its repositories, where it allows that (the public library of Ollama does
+not; `batos.bridge.catalogue` has what is known of that one). Of each model some kilobytes are read, and of its weights no more than the
+header. Nothing is pulled.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from batos.bridge.candidates import UNKNOWN_CACHE, Candidate
-from batos.bridge.capabilities import Capabilities
-from batos.bridge.names import tagged
+from batos.bridge.capabilities import PLAIN, Capabilities, figure
+from batos.bridge.downloads import on_loopback
+from batos.bridge.installed_models import UNKNOWN_CACHE, Candidate, cache_of
+from batos.bridge.lora import gguf
+from batos.bridge.modelfile import tagged
+from batos.config import MIB
 from batos.errors import ConfigError
+
+if TYPE_CHECKING:
+    import httpx
 
 CATALOGUE = "catalogue.toml"
 CATALOGUE_FILE = Path(__file__).with_name(CATALOGUE)
@@ -85,3 +100,147 @@ def _model(name: str, entry: _Entry) -> Candidate:
         thinks="thinking" in entry.can,
     )
     return Candidate(tagged(name), "", entry.bytes, entry.cache, can)
+
+
+LIST_S = 20.0
+"""Time for a registry to say all that it has."""
+MODELS_LIMIT = 256
+"""Models of one registry that are looked at."""
+AT_ONCE = 8
+TEXT_BYTES, HEADER_BYTES = MIB, MIB
+"""Most that is read of a manifest, a configuration or a template, and of a file of weights: what is asked for stands at its beginning."""
+_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+_LAYER = "application/vnd.ollama.image."
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMBT])")
+_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+class RegistryListing(NamedTuple):
+    """What a registry has, and why that is not all of it, in words; empty where it is."""
+
+    offers: tuple[Offer, ...]
+    trouble: str = ""
+
+
+class _Unfit(Exception):
+    """A registry, or a model in it, does not say what is asked: why."""
+
+
+async def registry_models(host: str) -> RegistryListing:
+    """The models of the registry at `host` (host:port; plain HTTP on loopback, else HTTPS).
+
+    Never raises for what a registry does: it may be away, or answer nonsense.
+    """
+    import httpx
+
+    local = on_loopback(f"{host}/")
+    transport = httpx.AsyncHTTPTransport(trust_env=False) if local else None  # no proxy is meant for the machine itself
+    base = f"{'http' if local else 'https'}://{host}/v2/"
+    try:
+        async with (
+            asyncio.timeout(LIST_S),
+            httpx.AsyncClient(base_url=base, follow_redirects=True, timeout=LIST_S, trust_env=not local, transport=transport) as client,
+        ):
+            return await _Registry(client, host).listed()
+    except TimeoutError:
+        return RegistryListing((), f"the registry {host} did not say within {LIST_S:g} s what it has")
+    except (httpx.HTTPError, httpx.InvalidURL, _Unfit, OSError, ValueError) as e:
+        return RegistryListing((), f"the registry {host} does not say what it has: {str(e) or repr(e)}")
+
+
+class _Registry:
+    def __init__(self, client: httpx.AsyncClient, host: str) -> None:
+        self._client, self._host = client, host
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def listed(self) -> RegistryListing:
+        repositories = _texts(await self._json(f"_catalog?n={MODELS_LIMIT}"), "repositories")[:MODELS_LIMIT]
+        tagged = await asyncio.gather(*(self._tags(name) for name in repositories))
+        names = [(name, tag) for name, tags in zip(repositories, tagged, strict=True) for tag in tags]
+        found = await asyncio.gather(*(self._model(name, tag) for name, tag in names[:MODELS_LIMIT]))
+        offers = tuple(Offer(one, f"the registry {self._host}") for one in found if one is not None)
+        beyond = len(names) - MODELS_LIMIT
+        return RegistryListing(offers, f"the registry {self._host} has {beyond} models more than are looked at" if beyond > 0 else "")
+
+    async def _tags(self, name: str) -> list[str]:
+        import httpx
+
+        try:
+            return _texts(await self._json(f"{name}/tags/list"), "tags")
+        except (httpx.HTTPError, _Unfit, ValueError):  # a repository whose tags were deleted
+            return []
+
+    async def _model(self, name: str, tag: str) -> Candidate | None:
+        """A model of the registry; None for what is none, or does not say."""
+        import httpx
+
+        try:
+            manifest = await self._json(f"{name}/manifests/{tag}", accept=_MANIFEST)
+            layers = [one for one in manifest.get("layers") or () if isinstance(one, dict)]
+            by_kind = {str(one.get("mediaType")).removeprefix(_LAYER): one for one in layers}
+            if "model" not in by_kind:
+                return None
+            config = await self._json(f"{name}/blobs/{manifest['config']['digest']}")
+            template = ""
+            if "template" in by_kind:
+                template = (await self._bytes(f"{name}/blobs/{by_kind['template']['digest']}", TEXT_BYTES)).decode("utf-8", "replace")
+            keys = gguf.read_keys(await self._bytes(f"{name}/blobs/{by_kind['model']['digest']}", HEADER_BYTES))
+            size = sum(int(one["size"]) for one in layers) + int(manifest["config"]["size"])
+        except (httpx.HTTPError, _Unfit, ValueError, KeyError, TypeError):
+            return None
+        can = _capabilities(config, template, keys, projector="projector" in by_kind)
+        return Candidate(f"{self._host}/{name}:{tag}", "", size, cache_of(keys), can)
+
+    async def _json(self, path: str, accept: str = "application/json") -> dict[str, Any]:
+        import json
+
+        read = json.loads(await self._bytes(path, TEXT_BYTES, {"Accept": accept}, whole=True))
+        if not isinstance(read, dict):
+            raise _Unfit(f"/v2/{path} answers no object")
+        return read
+
+    async def _bytes(self, path: str, most: int, headers: Mapping[str, str] | None = None, *, whole: bool = False) -> bytes:
+        """The first bytes of what is at a path.
+
+        :param whole: whether more than that is an error.
+        """
+        asked = {**(headers or {}), **({} if whole else {"Range": f"bytes=0-{most - 1}"})}
+        read = bytearray()
+        async with self._turns, self._client.stream("GET", path, headers=asked) as reply:
+            if reply.is_error:
+                raise _Unfit(f"/v2/{path.partition('?')[0]} answers {reply.status_code} {reply.reason_phrase}")
+            async for part in reply.aiter_bytes():
+                read += part
+                if len(read) >= most:
+                    break
+        if whole and len(read) > most:
+            raise _Unfit(f"/v2/{path} is longer than {most} bytes")
+        return bytes(read[:most])
+
+
+def _texts(told: Mapping[str, Any], name: str) -> list[str]:
+    found: Sequence[Any] = told.get(name) or ()
+    return [one for one in found if isinstance(one, str) and one]
+
+
+def _capabilities(config: Mapping[str, Any], template: str, keys: Mapping[str, Any], *, projector: bool) -> Capabilities:
+    """What a model can do, as Ollama will claim of it once it is there; claims, which are probed then."""
+    parser, renderer = str(config.get("parser") or ""), str(config.get("renderer") or "")
+    context = figure(keys, "context_length")
+    return Capabilities(
+        parameters=_parameters(keys.get("general.parameter_count"), str(config.get("model_type") or "")),
+        context=context if isinstance(context, int) and context > 0 else None,
+        quantization=str(config.get("file_type") or ""),
+        chats=figure(keys, "pooling_type") is None and (bool(renderer) or template.strip() not in ("", PLAIN)),
+        thinks=".Thinking" in template or "thinking" in parser,
+        tools=".Tools" in template or bool(parser),
+        vision=projector or figure(keys, "vision.block_count") is not None,
+    )
+
+
+def _parameters(counted: Any, said: str) -> int | None:
+    """How many parameters a model has: as its file counts them, else as its configuration says (`134.52M`)."""
+    if isinstance(counted, int) and counted > 0:
+        return counted
+    found = _SIZE.fullmatch(said.strip())
+    return round(float(found[1]) * _UNITS[found[2]]) if found else None

@@ -2,6 +2,13 @@
 
 Every chat streams, has `num_ctx`, `num_predict` and a deadline, and is cut when it runs away. Whatever goes wrong becomes one
 `InferenceFailed` with its cause. Cancelling the caller closes the stream, and Ollama stops generating.
+
+Texts that are longer than an embedder reads, embedded whole: in parts, whose mean they get.
+
+Marks by which chat templates tell who speaks, in texts that come from elsewhere: notes, briefs, web pages, what was said before.
+
+Ollama makes a control token of each that it finds in a message, whoever wrote it: a note could end the user's turn and speak as the system.
+A blank within such a mark leaves its letters to be read, and makes it a text.
 """
 
 from __future__ import annotations
@@ -9,26 +16,89 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
+import re
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from batos.bridge import addresses, grammars
-from batos.bridge.breaker import Breaker, Policy
-from batos.bridge.control_marks import apart
-from batos.bridge.failures import failures
-from batos.bridge.hearing import Hearing
-from batos.bridge.names import tagged
-from batos.bridge.text import leaves_open, strip_fences
-from batos.bridge.types import ChatReply, ChatRequest
-from batos.bridge.whole import embed_whole
+from batos.bridge import addresses, structured_output
+from batos.bridge.failures import Breaker, RetryPolicy, inference_failures
+from batos.bridge.inference import ChatReply, ChatRequest
+from batos.bridge.model_output import StreamedAnswer, leaves_open, strip_fences
+from batos.bridge.modelfile import tagged
 from batos.concurrency import ShortFirst
 from batos.errors import ConfigError, InferenceFailed
 
 if TYPE_CHECKING:
     from ollama import AsyncClient, ChatResponse
+
+Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
+
+
+async def embed_whole(ask: Ask, texts: Sequence[str]) -> list[list[float]]:
+    """One vector for each text, in order.
+
+    :param ask: makes the vectors of a batch, and raises `InferenceFailed` with cause `too_long` where one is too long. The batch is
+        then halved until that text is alone, and the text until its parts are short enough: few batches hold one.
+    """
+    try:
+        return await ask(list(texts))
+    except InferenceFailed as e:
+        if e.cause != "too_long" or (len(texts) == 1 and len(texts[0]) < 2):
+            raise
+    if len(texts) > 1:
+        half = len(texts) // 2
+        return [*await embed_whole(ask, texts[:half]), *await embed_whole(ask, texts[half:])]
+    parts = _halves(texts[0])
+    return [_mean(await embed_whole(ask, parts), [len(part) for part in parts])]
+
+
+def _halves(text: str) -> list[str]:
+    """The text in two, parted at the space nearest to its middle, or in its middle where there is none."""
+    middle = len(text) // 2
+    spaces = [at for at in (text.rfind(" ", 1, middle), text.find(" ", middle, len(text) - 1)) if at > 0]
+    cut = min(spaces, key=lambda at: abs(at - middle), default=middle)
+    return [text[:cut], text[cut:]]
+
+
+def _mean(vectors: list[list[float]], weights: list[int]) -> list[float]:
+    """The direction of the weighted sum, of length 1."""
+    total = [sum(x * w for x, w in zip(column, weights, strict=True)) for column in zip(*vectors, strict=True)]
+    length = math.sqrt(sum(x * x for x in total))
+    return [x / length for x in total] if length > 0 else vectors[0]
+
+
+_NAMED = (
+    "s", "bos", "eos", "pad", "unk", "mask", "sep", "cls", "sop", "eop", "start_of_turn", "end_of_turn", "start_of_image",
+    "end_of_image", "image_soft_token", "tool_call", "tool_response", "tools", "repo_name", "reponame", "file_sep", "filename",
+    "gh_stars", "issue_start", "issue_comment", "issue_closed", "jupyter_start", "jupyter_text", "jupyter_code", "jupyter_output",
+    "jupyter_script", "empty_output", "fim_prefix", "fim_middle", "fim_suffix", "fim_pad", "commit_before", "commit_msg",
+    "commit_after", "end_of_utterance", "fake_token_around_image", r"unused\d{1,4}", r"reserved_\d{1,4}", r"extra_id_\d{1,4}",
+    r"SPECIAL_\d{1,4}", r"extra_\d{1,4}",
+)  # fmt: skip
+"""Within `<…>` and `</…>`: Llama 2, Gemma, StarCoder and SmolLM, Qwen and Hermes, T5, Mistral."""
+_BRACKETED = (
+    "INST", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "MODEL_SETTINGS", "ARGS", "CALL_ID",
+    "IMG", "IMG_BREAK", "IMG_END", "AUDIO", "BEGIN_AUDIO", "PREFIX", "MIDDLE", "SUFFIX", "gMASK", "sMASK", "MASK", "CLS", "SEP", "UNK",
+    "PAD", "BOS", "EOS", r"img-\d+",
+)  # fmt: skip
+"""Within `[…]` and `[/…]`: Mistral, GLM, BERT; `[img-0]` is where Ollama itself puts a picture."""
+_MARK = re.compile(
+    r"<(?=[|\uff5c](?![|\uff5c])[^\s<>]{1,64}>"  # <|im_start|>, <|channel>, DeepSeek's of wide bars
+    r"|(?![|\uff5c])[^\s<>]{1,64}[|\uff5c]>"  # <channel|>
+    r"|</?SYS>>"
+    rf"|/?(?:{'|'.join(_NAMED)})>)"
+    rf"|\[(?=/?(?:{'|'.join(_BRACKETED)})\])"
+)
+
+
+def break_control_marks(text: str) -> str:
+    """A text in which no mark of a template is one: `<|im_end|>` is `< |im_end|>`."""
+    return _MARK.sub(lambda found: f"{found[0]} ", text)
+
 
 __all__ = ["OllamaInference", "connect", "strip_fences", "tagged", "version_of"]
 
@@ -111,14 +181,16 @@ class OllamaInference:
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
     """
 
-    def __init__(self, host: str, concurrency: int = 2, defaults: Mapping[str, Any] | None = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self, host: str, concurrency: int = 2, defaults: Mapping[str, Any] | None = None, policy: RetryPolicy | None = None
+    ) -> None:
         self.host = host
         self.under_way = 0
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
         self._embedding = ShortFirst()
         self._defaults = {**DEFAULT_OPTIONS, **(defaults or {})}
-        self._policy = policy or Policy()
+        self._policy = policy or RetryPolicy()
         self.breaker = Breaker(host, self._answers, self._policy)
         self._digests: dict[str, str] = {}
         self._digests_at = float("-inf")  # when they were asked for
@@ -139,7 +211,7 @@ class OllamaInference:
         with self._counted():
             async with self._turns:
                 started = time.monotonic()
-                heard = Hearing(on_text)
+                heard = StreamedAnswer(on_text)
                 async with self._within(deadline_s, request.model, lambda: f"{heard.length} characters had come", lambda: heard.parts > 0):
                     digest = await self.digest(request.model)
                     if request.digest and digest != request.digest:
@@ -148,7 +220,7 @@ class OllamaInference:
                         )  # fmt: skip
                     if request.begun and not await self.continues(request.model):
                         request = replace(request, begun="", begun_tokens=0)
-                    heard = Hearing(on_text, request.begun)
+                    heard = StreamedAnswer(on_text, request.begun)
                     done = await self._again(request.model, lambda: self._listen(request, heard), lambda: heard.parts > 0)
         text, thinking = heard.answer()
         reply = ChatReply(text=text, model=request.model, digest=digest, thinking=thinking, total_ms=(time.monotonic() - started) * 1e3)
@@ -164,7 +236,7 @@ class OllamaInference:
             done_reason=done.done_reason or "stop",
         )
 
-    async def _listen(self, request: ChatRequest, heard: Hearing) -> ChatResponse | None:
+    async def _listen(self, request: ChatRequest, heard: StreamedAnswer) -> ChatResponse | None:
         """Hear the answer to its end: its last part, or None where it was cut."""
         # aclosing: leaving the block for any reason closes the connection, which is what stops the generation.
         async with contextlib.aclosing(self._parts(request, heard)) as stream:
@@ -182,29 +254,32 @@ class OllamaInference:
             model=request.model,
         )
 
-    async def _parts(self, request: ChatRequest, heard: Hearing) -> AsyncGenerator[ChatResponse, None]:
-        with failures(self.host, request.model, lambda: heard.parts > 0):
+    async def _parts(self, request: ChatRequest, heard: StreamedAnswer) -> AsyncGenerator[ChatResponse, None]:
+        with inference_failures(self.host, request.model, lambda: heard.parts > 0):
             stream = cast("AsyncGenerator[ChatResponse, None]", await self._client.chat(**self._arguments(request)))
             async with contextlib.aclosing(stream):
                 async for part in stream:
                     yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        messages: list[dict[str, Any]] = [{"role": "system", "content": apart(request.system)}] if request.system else []
+        messages: list[dict[str, Any]] = [{"role": "system", "content": break_control_marks(request.system)}] if request.system else []
         images = [{"images": list(of)} if of else {} for of in request.images] or [{}] * (len(request.turns) + 1)
         for (said, answered), seen in zip(request.turns, images, strict=False):
-            messages += [{"role": "user", "content": apart(said), **seen}, {"role": "assistant", "content": apart(answered)}]
-        messages.append({"role": "user", "content": apart(request.user), **images[-1]})
+            messages += [
+                {"role": "user", "content": break_control_marks(said), **seen},
+                {"role": "assistant", "content": break_control_marks(answered)},
+            ]
+        messages.append({"role": "user", "content": break_control_marks(request.user), **images[-1]})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
-            messages.append({"role": "assistant", "content": apart(request.begun)})
+            messages.append({"role": "assistant", "content": break_control_marks(request.begun)})
             options["num_predict"] = max(1, options["num_predict"] - request.begun_tokens)
         return {
             "model": request.model,
             "messages": messages,
             "stream": True,
             "think": options.pop("think", None),  # an argument of its own to Ollama
-            "format": grammars.taken(request.schema),
+            "format": structured_output.grammar_schema(request.schema),
             "options": options,
             **({"tools": list(request.tools)} if request.tools else {}),
         }
@@ -304,7 +379,7 @@ class OllamaInference:
         """A request with one answer."""
 
         async def once() -> T:
-            with failures(self.host, model):
+            with inference_failures(self.host, model):
                 return await ask()
 
         return await self._again(model, once)

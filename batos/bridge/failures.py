@@ -1,11 +1,32 @@
-"""Whatever a request to Ollama raises becomes one `InferenceFailed` with its cause."""
+"""Whatever a request to Ollama raises becomes one `InferenceFailed` with its cause.
+
+Requests that another change of Ollama's models came between.
+
+Ollama lists the files of its manifests and then looks at each. Where one is deleted in between, whatever was asked fails, of whichever
+model: listing, creating and deleting with the path that is gone, looking at a model and chatting with "not found" (0.17.4,
+`manifest.Manifests` in manifest/manifest.go; measured: one request in a hundred beside a client that makes and deletes models).
+And a layer that a create found there may go with another model that has it before the manifest is written: then it is made again from
+the upload on.
+
+What is done about a host that fails: asked again at once a few times, then left alone until it answers again.
+
+Closed, the breaker lets everything through. After some failures in a row it opens: inferences are refused at once, and nothing but a
+question for the version goes to the host, once in a while (half open). The first answer closes it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import structlog
+
+from batos.config import Settings
 from batos.errors import InferenceFailed
 
 NO_SPACE = "no space left on device"  # the words of ENOSPC, which Ollama passes on
@@ -13,7 +34,7 @@ NO_SUCH = "pull model manifest: file does not exist"  # its words for a name tha
 
 
 @contextlib.contextmanager
-def failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Turn what a request raises into `InferenceFailed`.
 
     :param begun: whether a part of the answer has come: then a broken connection has cut it.
@@ -25,7 +46,7 @@ def failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -
     try:
         yield
     except ResponseError as e:
-        raise InferenceFailed(f"Ollama at {host}, model {model}: {e.error}", cause=cause_of(e), model=model) from e
+        raise InferenceFailed(f"Ollama at {host}, model {model}: {e.error}", cause=failure_cause(e), model=model) from e
     except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as e:
         raise InferenceFailed(f"no Ollama answers at {host}: {e}", cause="unreachable", model=model) from e
     except httpx.HTTPError as e:
@@ -36,7 +57,7 @@ def failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -
         raise InferenceFailed(f"Ollama at {host} sent what is no answer: {e}", cause="malformed", model=model) from e
 
 
-def cause_of(error: BaseException, reported: str = "server_error") -> str:
+def failure_cause(error: BaseException, reported: str = "server_error") -> str:
     """The cause behind what a request raised.
 
     :param reported: of an error that Ollama reports and does not lay to the request: inside a stream it has no status (-1).
@@ -56,3 +77,139 @@ def cause_of(error: BaseException, reported: str = "server_error") -> str:
     if isinstance(error, ConnectionError | TimeoutError | httpx.ConnectError | httpx.ConnectTimeout):
         return "unreachable"
     return "truncated" if isinstance(error, httpx.HTTPError) else "malformed"
+
+
+T = TypeVar("T")
+
+RACE_TRIES = 3
+"""How often the same is asked: between a listing and its looks there is a millisecond, so twice in a row is rare."""
+
+
+async def retry_on_race(call: Callable[[], Awaitable[T]]) -> T:
+    """What a request answers, made again at once where another one came between.
+
+    :param call: makes the request; one that is answered in parts reads them all. It may need others to be made again before it.
+    :raises Exception: as the last one had it.
+    """
+    for _ in range(RACE_TRIES - 1):
+        try:
+            return await call()
+        except Exception as e:
+            if not (_may_be(e) or _may_be(e.__cause__)):
+                raise
+    return await call()
+
+
+def _may_be(error: BaseException | None) -> bool:
+    """Whether it may come of that. "Not found" mostly is true, and is then said again."""
+    from batos.bridge.client_library import ResponseError
+
+    if not isinstance(error, ResponseError):
+        return False
+    gone = "no such file or directory" in error.error and ("/manifests/" in error.error or "/blobs/" in error.error)
+    return error.status_code == 404 or gone
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """The settings of the same names: how often and how soon a request is made again, and when a host is left alone."""
+
+    inference_retries: int = 2
+    inference_backoff_s: float = 0.2
+    breaker_failures: int = 3
+    breaker_probe_s: float = 1.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> RetryPolicy:
+        """As the settings have it."""
+        return cls(settings.inference_retries, settings.inference_backoff_s, settings.breaker_failures, settings.breaker_probe_s)
+
+
+class Breaker:
+    """The breaker of one host. It counts what a dead host does: no connection, no answer in time, a stream that breaks.
+
+    An error that Ollama reports is a sign of life: it is about a model, and asking for the version would not show it.
+    """
+
+    def __init__(self, host: str, answers: Callable[[], Awaitable[bool]], policy: RetryPolicy) -> None:
+        """
+        :param answers: the probe: whether the host answers a cheap question.
+        """
+        self._host, self._answers, self._policy = host, answers, policy
+        self._failures = 0
+        self._since = 0.0
+        self._why = ""
+        self._closed = asyncio.Event()
+        self._closed.set()
+        self._probing: asyncio.Task[None] | None = None
+        self.opened = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether the host is left alone."""
+        return not self._closed.is_set()
+
+    @property
+    def open_s(self) -> float:
+        """Seconds since it opened; 0 while it is closed."""
+        return time.monotonic() - self._since if self.open else 0.0
+
+    def check(self, model: str) -> None:
+        """Let an inference through.
+
+        :raises InferenceFailed: with cause `breaker` while it is open.
+        """
+        if self.open:
+            raise InferenceFailed(
+                f"Ollama at {self._host} has not answered for {self.open_s:.0f} s ({self._why}); it is asked again by itself",
+                cause="breaker",
+                model=model,
+            )
+
+    def failed(self, why: str) -> None:
+        """The host failed."""
+        self._failures += 1
+        if self._failures >= self._policy.breaker_failures:
+            self.lost(why)
+
+    def lost(self, why: str) -> None:
+        """The host does not answer, that much is known: open, if it is not."""
+        if self.open:
+            return
+        self._closed.clear()
+        self._since, self._why = time.monotonic(), why
+        self.opened += 1
+        if self._probing is None or self._probing.done():  # else it was closed and is open again between two of its looks
+            self._probing = asyncio.create_task(self._probe(), name=f"probe of {self._host}")
+        log.warning("ollama does not answer; what needs it waits", host=self._host, why=why)
+
+    def answered(self) -> None:
+        """The host gave an answer, if only to say what is wrong."""
+        self._failures = 0
+        if self.open:
+            log.info("ollama answers again", host=self._host, after_s=round(self.open_s, 1))
+            self._closed.set()
+
+    async def closed(self) -> None:
+        """Return when it is closed."""
+        await self._closed.wait()
+
+    async def stop(self) -> None:
+        """End the probing."""
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.wait([self._probing])
+
+    async def _probe(self) -> None:
+        while self.open:
+            await asyncio.sleep(self._policy.breaker_probe_s)
+            if self.open and await self._answers():
+                self.answered()
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of it."""
+        away = {"away_s": round(self.open_s, 1), "why": self._why} if self.open else {}
+        return {"answers": not self.open, "outages": self.opened, **away}

@@ -3,6 +3,11 @@
 The syntax is Ollama's: one instruction a line, its name in any case; `#` opens a comment at the start of a line only; a value in
 `"..."` or three double quotes may run over several lines and ends at a line that ends with the same quotes; there are no
 escapes. FROM may be repeated for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
+
+Names of models. Ollama takes one model's name in many spellings, and lists it in one.
+
+`SmolLM2:Embedded`, `library/smollm2:embedded` and `registry.ollama.ai/library/smollm2:embedded` are one model: letters of either size are
+the same, its own registry and library need not be said, and `latest` is the tag of a name without one (ollama/types/model/name.go).
 """
 
 from __future__ import annotations
@@ -10,12 +15,30 @@ from __future__ import annotations
 import codecs
 import math
 import re
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from batos.errors import ModelfileError
+
+_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_SCHEMES = ("https://", "http://")
+_REGISTRY, _LIBRARY, _TAG = "registry.ollama.ai/", "library/", "latest"
+
+
+def tagged(name: str) -> str:
+    """The one spelling by which a model's name is compared: `Robin` is `robin:latest`. A pull goes by the name as it was given."""
+    bare = name.strip().translate(_SMALL)
+    for scheme in _SCHEMES:
+        bare = bare.removeprefix(scheme)
+    bare = bare.removeprefix(_REGISTRY)
+    if bare.startswith(_LIBRARY) and bare.count("/") == 1:
+        bare = bare.removeprefix(_LIBRARY)
+    last = bare.rpartition("/")[2]
+    return bare + ("" if ":" in last else f":{_TAG}") + (_TAG if last.endswith(":") else "")
+
 
 ROLES = ("system", "user", "assistant")
 _MANY = ("from", "adapter", "license")
@@ -101,7 +124,7 @@ class Modelfile:
         return "\n".join(lines) + "\n"
 
 
-def read(path: Path) -> Modelfile:
+def read_modelfile(path: Path) -> Modelfile:
     """Read the Modelfile at `path`: UTF-8, or UTF-16 with its mark. The system's way to end lines is no part of it.
 
     :raises ModelfileError: as `parse`.
@@ -109,10 +132,10 @@ def read(path: Path) -> Modelfile:
     """
     data = path.read_bytes()
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return parse(data.decode("utf-16" if wide else "utf-8").replace("\r\n", "\n").replace("\r", "\n"))
+    return parse_modelfile(data.decode("utf-16" if wide else "utf-8").replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def parse(text: str) -> Modelfile:
+def parse_modelfile(text: str) -> Modelfile:
     """Read a Modelfile.
 
     :raises ModelfileError: with the line where the instruction at fault begins.

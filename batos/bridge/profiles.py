@@ -1,19 +1,27 @@
 """Profiles: which models serve, where their weights come from, and which of them is whose voice.
 
 Those that come with BAT OS are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
+
+The models of personas on a model that somebody else made: their names, and the Modelfiles that are made of the codex.
+
+Such a Modelfile says who speaks and how warmly, and nothing else: template, stop marks, renderer and parser are those of the model that
+it rests on. All names begin with `PREFIX`, so that what BAT OS made in somebody's Ollama is known, and can be taken away again.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from batos.bridge.modelfile import Modelfile
+from batos.bridge.modelfile import Modelfile, tagged
 from batos.errors import ConfigError
 
 PROFILES = "profiles.toml"
@@ -27,7 +35,7 @@ class BaseModelSource(BaseModel):
 
     `known_as`: names that adapters trained on it may give as their base; empty: any. `pulled`: whether it may be, where it is missing and
     no package has it. `requantize`: the package's one file is a GGUF, and
-    its matrices are written anew in such blocks before Ollama gets it (`batos.bridge.requantize`); empty: as it is.
+    its matrices are written anew in such blocks before Ollama gets it (`batos.bridge.lora.gguf`); empty: as it is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -206,3 +214,52 @@ def modelfiles_folder(override: str = "") -> Path:
         if place.is_dir():
             return place
     raise ConfigError(f"setting 'modelfiles': no folder {places[-1]}")
+
+
+PERSONA_PREFIX = "batos/"
+EXPERT_MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
+"""What an expert's model says of itself in its license: its name, and what it was made of."""
+TAG_CHARS = 80  # Ollama takes no longer tag than this
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """What the codex says of a persona, for a model of its own: its role in a profile, who it is, and how warmly it speaks.
+
+    :ivar temperature: None: as the model that it rests on.
+    """
+
+    role: str
+    system: str
+    temperature: float | None = None
+
+
+def persona_model_name(persona: str, model: str) -> str:
+    """The name of a persona's model: `batos/robin:qwen3-8b` is ROBIN's on `qwen3:8b`."""
+    tag = re.sub(r"[^a-z0-9._-]+", "-", tagged(model).lower().removesuffix(":latest")).strip("-.")
+    return f"{PERSONA_PREFIX}{persona}:{tag[-TAG_CHARS:].lstrip('-.')}"
+
+
+def persona_modelfile(voice: Voice, model: str) -> Modelfile:
+    """The Modelfile of a persona's model on `model`."""
+    warmth = {} if voice.temperature is None else {"temperature": voice.temperature}
+    return Modelfile(from_=model, system=voice.system, parameters=warmth)
+
+
+def is_own_model(name: str) -> bool:
+    """Whether BAT OS made a model of that name: one of a persona, or one that comes with a profile."""
+    return tagged(name).startswith(PERSONA_PREFIX) or tagged(name) in shipped_names()
+
+
+def with_personas(profile: Profile, voices: Mapping[str, Voice], models: Mapping[str, str]) -> Profile:
+    """A profile in which these personas speak with these models.
+
+    :param models: a persona's name to the model that its own is made on.
+    :param voices: of every persona in it.
+    """
+    personas, made = dict(profile.personas), dict(profile.made)
+    for persona, model in models.items():
+        voice = voices[persona]
+        personas[voice.role] = persona_model_name(persona, model)
+        made[voice.role] = persona_modelfile(voice, model)
+    return profile.model_copy(update={"personas": personas, "made": made})

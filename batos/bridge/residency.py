@@ -2,6 +2,8 @@
 
 Sizes are measured (`ps`) and held against a budget. A load that was never measured counts with the size of its files. What
 Ollama holds for others than BAT OS counts too, and is left alone.
+
+Preloading: in a pause, the model that is likely to be needed next is brought into memory. Never in a real request's way.
 """
 
 from __future__ import annotations
@@ -11,24 +13,21 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
 from batos.bridge import modelfile
-from batos.bridge.candidates import show
+from batos.bridge.admission import AdmissionGate, Fairness, Load
 from batos.bridge.client import CONNECT_S
-from batos.bridge.loads import Load
-from batos.bridge.names import tagged
-from batos.bridge.overtaken import asked
-from batos.bridge.turns import Fairness, Gate
-from batos.bridge.types import ChatReply, ChatRequest, Inference
+from batos.bridge.failures import retry_on_race
+from batos.bridge.inference import ChatReply, ChatRequest, Inference
+from batos.bridge.installed_models import show_model
+from batos.bridge.modelfile import tagged
 from batos.errors import ModelfileError
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
-
-    from batos.bridge.preload import Preloader
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +48,7 @@ class Residency:
     def __init__(self, client: AsyncClient, budget: int, options: Mapping[str, Any], fairness: Fairness) -> None:
         self._client, self._budget, self.options = client, budget, dict(options)
         self._clock = fairness.clock
-        self.gate = Gate(fairness, self.fits, self._rest)
+        self.gate = AdmissionGate(fairness, self.fits, self._rest)
         self.hear: Callable[[str, Mapping[str, Any]], object] = lambda digest, shown: None
         """Told what `/api/show` says of the model of a digest, before anything is loaded for it."""
         self._made: dict[str, modelfile.Modelfile | None] = {}  # by digest of the model
@@ -128,7 +127,7 @@ class Residency:
         wanted = {tagged(model) for model in models}
         with self._tolerant("list the models"):
             async with asyncio.timeout(CONNECT_S):
-                listed = await asked(self._client.list)
+                listed = await retry_on_race(self._client.list)
             for model in listed.models:
                 if model.model and tagged(model.model) in wanted and model.digest:
                     await self.learn(model.model, model.digest)
@@ -136,13 +135,13 @@ class Residency:
     async def _look_at(self, model: str, digest: str) -> None:
         with self._tolerant("look at a model", model=model):
             async with asyncio.timeout(CONNECT_S):
-                shown = await asked(lambda: show(self._client, model))
-                self._bytes = {m.digest: int(m.size or 0) for m in (await asked(self._client.list)).models if m.digest}
+                shown = await retry_on_race(lambda: show_model(self._client, model))
+                self._bytes = {m.digest: int(m.size or 0) for m in (await retry_on_race(self._client.list)).models if m.digest}
             if shown is None:  # it went away; who needs it asks again
                 return
             self.hear(digest, shown)
             try:
-                self._made[digest] = modelfile.parse(str(shown.get("modelfile") or ""))
+                self._made[digest] = modelfile.parse_modelfile(str(shown.get("modelfile") or ""))
             except ModelfileError as e:
                 log.warning("unreadable Modelfile in Ollama", model=model, error=e.message)
                 self._made[digest] = None
@@ -391,3 +390,66 @@ class ResidentInference:
 
     async def digest(self, model: str) -> str:
         return await self._inference.digest(model)
+
+
+class Expected(NamedTuple):
+    """Names of models: `needed` by missions that wait, in their order; `likely` to be needed after those, the likeliest first."""
+
+    needed: list[str]
+    likely: list[str]
+
+
+class Preloader:
+    """Loads what is expected when no inference has been under way for a while."""
+
+    def __init__(self, residency: Residency, idle_s: float, expected: Callable[[], Expected]) -> None:
+        """
+        :param idle_s: seconds without an inference before anything is preloaded.
+        """
+        self._residency, self._idle_s, self._expected = residency, idle_s, expected
+        self._task: asyncio.Task[None] | None = None
+        self._loading: Load | None = None
+
+    def rest(self) -> None:
+        """No inference is under way: begin to wait for the pause to be long enough."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="preload")
+            self._task.add_done_callback(self._ended)
+
+    async def give_way(self, load: Load) -> None:
+        """An inference comes: what is being preloaded is given up, unless it is what the inference needs."""
+        if self._loading != load:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Give up what is being preloaded; returns when that is over."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._task is task:  # else it was begun anew before this ran
+            self._task = self._loading = None
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("background_failed", part="preload", error=repr(failure))
+
+    async def _run(self) -> None:
+        await asyncio.sleep(self._idle_s)
+        tried: set[Load] = set()
+        while self._residency.gate.idle and (chosen := self._choose(tried)) is not None:
+            self._loading, kept = chosen
+            tried.add(self._loading)
+            await self._residency.preload(self._loading, kept)
+
+    def _choose(self, tried: Set[Load]) -> tuple[Load, set[Load]] | None:
+        """What to load next, and what must not be thrown out for it: what is in use, what waiting missions need, what is likelier."""
+        residency, (needed, likely) = self._residency, self._expected()
+        waited_for = [load for model in needed if (load := residency.load_of(model))]
+        kept = {*residency.gate.in_use, *waited_for}
+        for load in [*waited_for, *(load for model in likely if (load := residency.load_of(model)))]:
+            thrown_out = any(load.evicts(other) and residency.is_resident(other) for other in kept)
+            if not (residency.is_resident(load) or load in tried or thrown_out) and residency.victims(load, kept)[1]:
+                return load, kept
+            kept.add(load)
+        return None

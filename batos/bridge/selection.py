@@ -3,18 +3,156 @@
 Of those here it is the best, by the same rate as the profile `auto` goes by. Of those that can be had it is the smallest download that is
 no weaker than what thinks now, or where none is so strong the strongest; what the user's own registry has goes before what the shipped
 catalogue names. Why it is that one is said in a sentence, and so is why there is none.
+
+Which models think: what the settings name; with the profile `auto` the best that the user's own Ollama has, else what is installed.
+
+`auto` pulls nothing, takes no model that BAT OS made itself, and says in one sentence what it took and why.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from batos.bridge.candidates import CONTEXTS, Candidate
+from batos.bridge import installed_models
+from batos.bridge.capabilities import Needs
 from batos.bridge.catalogue import Offer
-from batos.bridge.choice import answer_of
-from batos.bridge.needs import Needs
+from batos.bridge.installed_models import CONTEXTS, Candidate
+from batos.bridge.modelfile import tagged
+from batos.bridge.profiles import (
+    AUTO,
+    EMBEDDED,
+    Profile,
+    Voice,
+    load_profile,
+    modelfiles_folder,
+    on_model,
+    own_profiles,
+    persona_modelfile,
+    shipped_profiles,
+    with_personas,
+)
+from batos.config import Settings, nearest
+from batos.errors import ConfigError
+
+OWN = "own"
+"""The name of the profile that thinks with one model of the user's."""
+LEAST_ANSWER, MOST_ANSWER, ANSWER_SHARE = 256, 1024, 8
+"""Tokens of an answer on such a model: that share of its context, within these bounds."""
+
+
+class NamedModels(NamedTuple):
+    """The models that the setting `model` names: for all personas (empty: none), and for some."""
+
+    all: str
+    personas: Mapping[str, str]
+
+
+class ChosenProfile(NamedTuple):
+    """The profile in force, and why it is, in a sentence."""
+
+    profile: Profile
+    why: str
+
+
+def named_models(settings: Settings) -> NamedModels:
+    """What the setting `model` names."""
+    pairs = [entry.rpartition("=") for entry in settings.model]
+    return NamedModels(
+        next((name for persona, _, name in pairs if not persona), ""), {persona: name for persona, _, name in pairs if persona}
+    )
+
+
+def check_personas(settings: Settings, personas: Collection[str]) -> None:
+    """See that the setting `model` names models for personas that there are.
+
+    :raises ConfigError: where it does not.
+    """
+    for persona in named_models(settings).personas:
+        if persona not in personas:
+            raise ConfigError(
+                f"setting 'model': there is no persona {persona!r}{nearest(persona, personas)}; there are {', '.join(personas)}"
+            )
+
+
+def configured_profile(settings: Settings) -> Profile:
+    """The profile that the settings name; the embedded one, which needs nothing, where they leave the choice to the daemon.
+
+    :raises ConfigError: where there is none of that name.
+    """
+    return load_profile(EMBEDDED if settings.profile == AUTO else settings.profile, own=own_profiles(settings.data))
+
+
+def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Candidate] | None, host: str = "") -> ChosenProfile:
+    """The profile to think with.
+
+    :param voices: of each persona that has a role of its own in profiles.
+    :param found: the models of the user's own Ollama at `host`; None where there is none (`host` is empty then), or it does not say.
+    :raises ConfigError: for a profile that there is not, and a model that cannot chat.
+    """
+    wanted, have = named_models(settings), {one.name: one for one in found or ()}
+    for name in (wanted.all, *wanted.personas.values()):
+        if (one := have.get(tagged(name))) is not None and not one.can.chats:
+            raise ConfigError(f"setting 'model': {name} does not answer messages; name a model that chats")
+    if wanted.all:
+        chosen = _on(settings, wanted.all, have.get(tagged(wanted.all)), voices, f"{wanted.all} is named (setting model)")
+    elif settings.profile != AUTO:
+        chosen = ChosenProfile(
+            _complete(configured_profile(settings), voices, settings), f"the profile {settings.profile} is named (setting profile)"
+        )
+    elif found is None:
+        lacks = f"the Ollama at {host} does not say what it has" if host else "no Ollama of yours answers"
+        chosen = ChosenProfile(load_profile(EMBEDDED), f"{lacks}, so the installed models think")
+    elif (one := installed_models.best_model(found, settings.memory_budget_bytes)) is None:
+        why = f"the Ollama at {host} has no chat model that is larger and fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+        chosen = ChosenProfile(load_profile(EMBEDDED), why)
+    else:
+        others = sum(not other.unfit(settings.memory_budget_bytes) for other in found) - 1
+        which = f"the best of {others + 1} chat models" if others else "the one chat model"
+        fits = f"that fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+        why = f"{one.name} is {which} of the Ollama at {host} {fits}; `batos models use NAME` takes another"
+        chosen = _on(settings, one.name, one, voices, why, pulled=False)
+    if not wanted.personas:
+        return chosen
+    told = ", ".join(f"{persona.upper()} speaks with {name}" for persona, name in wanted.personas.items())
+    return ChosenProfile(with_personas(chosen.profile, voices, wanted.personas), f"{chosen.why}; {told}")
+
+
+def answer_limit(context: int) -> int:
+    """Tokens of an answer at most, of a model that is loaded with such a context."""
+    return max(min(context // ANSWER_SHARE, MOST_ANSWER), min(LEAST_ANSWER, context // 2))
+
+
+def _on(
+    settings: Settings, model: str, facts: Candidate | None, voices: Mapping[str, Voice], why: str, *, pulled: bool = True
+) -> ChosenProfile:
+    """A profile on one model, for all personas that have a role of their own.
+
+    :param facts: what its Ollama says of it; None where that is not known, as before it is pulled.
+    """
+    context = CONTEXTS[1] if facts is None else facts.context_within(settings.memory_budget_bytes)
+    answer = answer_limit(context)
+    if facts is not None and facts.memory(context) > settings.memory_budget_bytes:
+        why += f", though it takes {_gb(facts.memory(context))}, and memory_budget_bytes is {_gb(settings.memory_budget_bytes)}"
+    profile = on_model(OWN, model, context=context, answer=answer, pulled=pulled)
+    return ChosenProfile(with_personas(profile, voices, dict.fromkeys(voices, model)), why)
+
+
+def _complete(profile: Profile, voices: Mapping[str, Voice], settings: Settings) -> Profile:
+    """A profile of the user's own with a voice on its base for each persona for which it names none."""
+    if profile.name in shipped_profiles():
+        return profile
+    folder = modelfiles_folder(settings.modelfiles) / profile.name
+    lacking = [name for name, voice in voices.items() if voice.role not in profile.personas]
+    complete = with_personas(profile, voices, dict.fromkeys(lacking, profile.base))
+    without = [n for n, v in voices.items() if n not in lacking and not (folder / f"{v.role}.Modelfile").exists()]
+    made = {voices[name].role: persona_modelfile(voices[name], profile.base) for name in without}
+    return complete.model_copy(update={"made": {**complete.made, **made}})
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"
 
 
 class Space(NamedTuple):
@@ -27,7 +165,7 @@ class Space(NamedTuple):
     disk: int | None = None
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """A model that meets the needs.
 
     :ivar model: empty: the one that thinks anyway, with another context.
@@ -44,16 +182,16 @@ class Choice(NamedTuple):
     why: str
 
 
-def widened(present: Candidate, needs: Needs, room: Space) -> Choice | None:
+def with_wider_context(present: Candidate, needs: Needs, room: Space) -> ModelChoice | None:
     """The model that thinks anyway, with the context that is needed; None where it cannot, or that does not fit."""
     memory = present.memory(needs.context)
     if needs.lacking(present.can) or not needs.context or memory > room.memory:
         return None
-    why = f"{present.name} reads as many, with num_ctx {needs.context}, and takes {_gb(memory)} then"
-    return Choice("", "", present.bytes, needs.context, answer_of(needs.context), memory, why)
+    why = f"{present.name} reads as many, with num_ctx {needs.context}, and takes {_gb_selection(memory)} then"
+    return ModelChoice("", "", present.bytes, needs.context, answer_limit(needs.context), memory, why)
 
 
-def here(found: Sequence[Candidate], needs: Needs, room: Space, left_out: Collection[str] = ()) -> Choice | None:
+def best_installed(found: Sequence[Candidate], needs: Needs, room: Space, left_out: Collection[str] = ()) -> ModelChoice | None:
     """The best of the models that are here; None where none can or fits."""
     own = [one for one in found if not one.ours and not one.can.remote and one.name not in left_out]
     fit = [one for one in own if not _unfit(one, needs, room, disk=False)]
@@ -61,11 +199,11 @@ def here(found: Sequence[Candidate], needs: Needs, room: Space, left_out: Collec
     if best is None:
         return None
     which = f"the best of {len(fit)} models here that do" if len(fit) > 1 else "the one model here that does"
-    why = f"{best.name} {needs.told()}: it is {which} and that fits {_gb(room.memory)} (memory_budget_bytes)"
+    why = f"{best.name} {needs.told()}: it is {which} and that fits {_gb_selection(room.memory)} (memory_budget_bytes)"
     return _chosen(best, "", needs, room, why)
 
 
-def had(
+def best_available(
     offered: Sequence[Sequence[Offer]],
     needs: Needs,
     room: Space,
@@ -73,7 +211,7 @@ def had(
     least: int = 0,
     first: Collection[str] = (),
     left_out: Collection[str] = (),
-) -> Choice | None:
+) -> ModelChoice | None:
     """The model to be had of several lists, of which an earlier one goes first; None where none can or fits.
 
     :param least: parameters of what thinks now.
@@ -92,14 +230,14 @@ def had(
         else:
             model, source = max(some, key=lambda one: (one.model.can.parameters or 0, one.model.name))
             which, weaker = "the strongest", ", though it is weaker than what thinks now"
-        disk = "" if room.disk is None else f", and {_gb(room.disk)} of disk"
-        fits = f"it fits {_gb(room.memory)} (memory_budget_bytes){disk}"
+        disk = "" if room.disk is None else f", and {_gb_selection(room.disk)} of disk"
+        fits = f"it fits {_gb_selection(room.memory)} (memory_budget_bytes){disk}"
         why = f"{model.name} is {which} of {len(some)} in {source} that {needs.told()}{weaker}; {fits}"
         return _chosen(model, source, needs, room, why)
     return None
 
 
-def why_none(offered: Sequence[Sequence[Offer]], needs: Needs, room: Space, left_out: Collection[str] = ()) -> str:
+def why_none_available(offered: Sequence[Sequence[Offer]], needs: Needs, room: Space, left_out: Collection[str] = ()) -> str:
     """Why none of these can be had, in words."""
     reasons = Counter(
         "was tried, or not wanted" if one.model.name in left_out else _unfit(one.model, needs, room, disk=True) or "fits"
@@ -122,9 +260,9 @@ def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
     if lacks := needs.lacking(one.can):
         return f"lack what is needed ({', '.join(lacks.words())})" if len(lacks.words()) < len(needs.words()) else "lack what is needed"
     if one.memory(_context(one, needs, room)) > room.memory:
-        return f"do not fit {_gb(room.memory)} of memory (memory_budget_bytes)"
+        return f"do not fit {_gb_selection(room.memory)} of memory (memory_budget_bytes)"
     if disk and room.disk is not None and one.bytes > room.disk:
-        return f"do not fit {_gb(room.disk)} of free disk (disk_reserve_bytes stay free)"
+        return f"do not fit {_gb_selection(room.disk)} of free disk (disk_reserve_bytes stay free)"
     return ""
 
 
@@ -134,10 +272,10 @@ def _context(one: Candidate, needs: Needs, room: Space) -> int:
     return max(needs.context, usual) if needs.context <= CONTEXTS[0] else needs.context
 
 
-def _chosen(one: Candidate, source: str, needs: Needs, room: Space, why: str) -> Choice:
+def _chosen(one: Candidate, source: str, needs: Needs, room: Space, why: str) -> ModelChoice:
     context = _context(one, needs, room)
-    return Choice(one.name, source, one.bytes, context, answer_of(context), one.memory(context), why)
+    return ModelChoice(one.name, source, one.bytes, context, answer_limit(context), one.memory(context), why)
 
 
-def _gb(count: int) -> str:
+def _gb_selection(count: int) -> str:
     return f"{count / 1e9:.1f} GB"

@@ -2,18 +2,25 @@
 
 The child runs on a free loopback port with its models under the data folder. It is started again when it dies or hangs, on the same
 port. A daemon that is killed takes it along (see `launcher`); what is left all the same is stopped at the next start.
+
+A process group that outlived its daemon: how it is remembered, recognised and ended.
+
+The note on disk holds what a recycled pid cannot match: the start time of the process and the boot of the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import json
 import os
 import shutil
 import signal
 import socket
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Literal
 
@@ -21,9 +28,105 @@ import structlog
 
 from batos import private_files
 from batos.bridge.client import connect, version_of
-from batos.bridge.processes import Note, claim
 from batos.config import Settings
 from batos.errors import OllamaUnavailable
+
+TERM_S = 5.0  # time between SIGTERM and SIGKILL
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessNote:
+    """A child that leads its own process group and session: `started` in clock ticks since boot."""
+
+    pid: int
+    started: int
+    boot: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessNote:
+        """The note of a running process."""
+        stat = _stat(pid)
+        return cls(pid, stat.started if stat else 0, _boot())
+
+    def write(self, path: Path) -> None:
+        """Keep it in a file."""
+        private_files.write(path, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> ProcessNote | None:
+        """The note in a file; None where there is none, or it was cut short by a crash."""
+        try:
+            return cls(**json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def members(self) -> list[int]:
+        """The processes of the group that are still alive: a killed leader may leave its children behind.
+
+        A pid is not given anew while a group of that number exists, so session, group and start time tell them apart
+        from strangers.
+        """
+        if self.boot != _boot():
+            return []
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit() and (stat := _stat(int(name))) is not None:
+                alive = stat.state not in "ZX"
+                if alive and stat.group == self.pid and stat.session == self.pid and stat.started >= self.started:
+                    found.append(int(name))
+        return found
+
+    def end(self) -> int:
+        """Stop the whole group: SIGTERM, then SIGKILL. Blocks for up to `TERM_S` and a bit. Answers how many there were."""
+        count = len(self.members())
+        for how, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, TERM_S)):
+            deadline = time.monotonic() + wait_s
+            for pid in self.members():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, how)
+            while self.members() and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+            if not self.members():
+                break
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    state: str
+    group: int
+    session: int
+    started: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before may hold anything, spaces and brackets too
+    return _Stat(fields[0], int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+    except OSError:
+        return ""
+
+
+def exclusive_lock(path: Path) -> IO[bytes] | None:
+    """An exclusive lock on a file, held until the returned file is closed or the process dies; None if another has it."""
+    private_files.make(path.parent)
+    file = private_files.extend(path)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
+
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +173,7 @@ class OllamaService:
         self._port = 0
         self._restarts = 0
         self._child: asyncio.subprocess.Process | None = None
-        self._note: Note | None = None
+        self._note: ProcessNote | None = None
         self._claim: IO[bytes] | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -152,10 +255,10 @@ class OllamaService:
     # --- the child
 
     async def _start_child(self, binary: Path) -> None:
-        self._claim = await asyncio.to_thread(claim, self._folder / "child.lock")
+        self._claim = await asyncio.to_thread(exclusive_lock, self._folder / "child.lock")
         if self._claim is None:
             raise OllamaUnavailable(f"another daemon runs an Ollama in {self._folder}; stop it, or give this one another data folder")
-        left = Note.read(self._note_path)
+        left = ProcessNote.read(self._note_path)
         if left is not None and (ended := await asyncio.to_thread(left.end)):
             log.warning("stopped what a former daemon left behind", pid=left.pid, processes=ended)
         for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -182,7 +285,7 @@ class OllamaService:
                 sys.executable, "-I", "-S", str(launcher), str(os.getpid()), *self._environment(), "--", str(binary), "serve",
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
-        self._note = Note.of(self._child.pid)
+        self._note = ProcessNote.of(self._child.pid)
         self._note.write(self._note_path)
         deadline = time.monotonic() + self._settings.ollama_start_s
         while (version := await version_at(self._host)) is None:

@@ -1,31 +1,21 @@
-"""The command line: verbs for people and scripts. Nothing here is needed by the daemon; typer and rich stay out of `import batos.kernel`.
+"""The command line: verbs for people and scripts. The daemon needs nothing of it; typer and rich stay out of the daemon's imports.
 
-    app.py        the typer application, its options, the exit codes; verbs.py names the verbs and who has them
-    asking.py     asking a daemon; hints for names that are not there
-    folders.py    which data folder is meant where none is named
-    daemon.py     run, doctor, config: what needs no daemon
-    supervisor.py run --supervise: the daemon as a child that is started again
-    chat/         chat
-    missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
-    steering.py   pause, resume, answer
-    undo.py       undo
-    changes.py    changes: what the system changed of its own accord
-    audit.py      audit: the guardian's verdict on a file
-    at.py         at: those that only read, as of a time
-    dashboard.py  what `batos` alone shows; panels.py lays it out
-    figures.py    metrics
-    objects.py    show, ls, history, diff, info, personas
-    looking.py    moments in words; the verbs that only read, on a file
-    keys.py       keys: CURVE
-    models.py     models: the list, and bars while they are pulled or made
-    experts.py    experts
-    methods.py    method, methods, revert, teach, grant
-    training.py   train
-    service.py    service: a systemd unit; units.py has the texts
-    upkeep.py     pack, backup, restore, fork
-    watching.py   a mission as it is thought through; answering.py reads what it asks for
-    record.py     the record of a mission as a page
-    output.py     text for people, JSON for programs; streams.py where standard streams are full or closed
+    app.py           the typer application, its options, the exit codes; which verb is in which module
+    client.py        asking a daemon: connecting, hints for names that are not there
+    daemon.py        run, doctor, config; run --supervise
+    missions.py      send, send-to, missions, result, status, watch, answer, pause, resume, cancel, rate, undo, replay, failures
+    mission_view.py  a mission as it is thought through, and its record as a page
+    memory.py        ingest, search, memory
+    methods.py       method, methods, revert, teach, grant, audit
+    objects.py       ls, show, history, diff, at, personas
+    changes.py       changes that the system made of its own accord
+    models.py        models, experts, train
+    dashboard.py     what `batos` alone shows; info, metrics
+    access.py        console, keys
+    service.py       service: a systemd unit
+    upkeep.py        backup, restore, fork, pack
+    output.py        text for people, JSON for programs, streams that are full or closed
+    chat/            chat
 
 Exit codes: 0 success, 1 the mission FAILED, 2 wrong usage or settings, 3 no daemon answers, 4 refused or invalid,
 130 interrupted. Of `run` besides: 62 its loop stood, 70 its storage failed; a supervisor starts it again.

@@ -1,4 +1,15 @@
-"""The typer application: its verbs, the options they share, and the way from an error to an exit code."""
+"""The typer application: its verbs, the options they share, and the way from an error to an exit code.
+
+The verbs in groups, as `batos --help` lists them, each with the module that has it.
+
+A verb that is run needs its own module and no other, so that a command costs what it does and not what all of them could.
+
+Arguments that are negative numbers: `-5` is no option.
+
+Which data folder is meant, where none is named: the user's own, unless an earlier version of `make run` kept the image in the checkout.
+
+`make run`, `batos run`, `doctor` and `service` mean one folder. Whoever has an image in another one is asked, on a terminal, or told.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +17,87 @@ import asyncio
 import importlib
 import logging
 import os
+import re
 import socket
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from batos import __version__, config, logs, private_files
-from batos.cli.output import Output
-from batos.cli.streams import discard, set_up
-from batos.cli.verbs import MODULES, Grouped
+from batos.cli.output import Output, discard_output, set_up_streams
+from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable, EndpointError, OutputFailed
+
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Missions": {
+        "send": "missions",
+        "chat": "chat",
+        "watch": "missions",
+        "result": "missions",
+        "status": "missions",
+        "missions": "missions",
+        "answer": "missions",
+        "pause": "missions",
+        "resume": "missions",
+        "cancel": "missions",
+        "rate": "missions",
+        "undo": "missions",
+        "replay": "missions",
+        "failures": "missions",
+    },
+    "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
+    "Messages and methods": {
+        "send-to": "missions",
+        "teach": "methods",
+        "method": "methods",
+        "methods": "methods",
+        "revert": "methods",
+        "grant": "methods",
+        "audit": "methods",
+    },
+    "Objects, now and before": {
+        "ls": "objects",
+        "show": "objects",
+        "history": "objects",
+        "diff": "objects",
+        "at": "objects",
+        "personas": "objects",
+        "changes": "changes",
+    },
+    "Models and experts": {"models": "models", "experts": "models", "train": "models"},
+    "The daemon": {
+        "run": "daemon",
+        "service": "service",
+        "dashboard": "dashboard",
+        "console": "access",
+        "info": "dashboard",
+        "metrics": "dashboard",
+        "doctor": "daemon",
+        "config": "daemon",
+        "keys": "access",
+    },
+    "The image as a whole": {"backup": "upkeep", "restore": "upkeep", "fork": "upkeep", "pack": "upkeep"},
+}
+
+MODULES: Mapping[str, str] = {verb: module for verbs in GROUPS.values() for verb, module in verbs.items()}
+
+
+class Grouped(TyperGroup):
+    """The application's commands, listed by `GROUPS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section a group."""
+        limit = formatter.width - 6 - max(map(len, MODULES))
+        for group, verbs in GROUPS.items():
+            found = [(verb, self.commands[verb]) for verb in verbs if verb in self.commands]
+            if found:
+                with formatter.section(group):
+                    formatter.write_dl([(f"{verb:{max(map(len, MODULES))}}", one.get_short_help_str(limit)) for verb, one in found])
+
 
 _PORTS = 65535
 CONNECT_S = 3.0  # to find out whether anything listens
@@ -172,7 +252,7 @@ def _run(words: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe went away
-        discard()
+        discard_output()
         return 1
     except Exception as e:  # a fault of ours: named as one, with a code, and without pages of source
         return _told(BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it"), words)
@@ -182,7 +262,7 @@ def _run(words: list[str]) -> int:
 def _told(error: BatosError, words: Sequence[str]) -> int:
     """Tell an error, and return its exit code."""
     if isinstance(error, OutputFailed):
-        discard()
+        discard_output()
     Output("--json" in words and not isinstance(error, OutputFailed)).error(error)
     return error.exit_code
 
@@ -195,7 +275,7 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        discard()
+        discard_output()
         return code or 1
     except OutputFailed as e:
         return code or _told(e, ())
@@ -221,7 +301,7 @@ def invoke(words: list[str]) -> None:
 def _own_process(verb: str) -> None:
     """Set up a process that is nothing but this command. What it, its libraries and its children make is for its user alone."""
     os.umask(private_files.UMASK)
-    set_up(output_may_be_closed=verb == "run")
+    set_up_streams(output_may_be_closed=verb == "run")
     if verb != "run":  # the daemon sets up its own
         logs.configure("error", "auto")  # what libraries log must not stand between the results
         logging.getLogger().setLevel(logging.ERROR)
@@ -238,3 +318,89 @@ def with_verb(words: list[str], alone: str = "run") -> list[str]:
     if words[0].startswith("-") and words[0].split("=", 1)[0] not in own:
         return ["run", *words]
     return words
+
+
+_NEGATIVE = re.compile(r"-\.?\d[\d.]*([eE][+-]?\d+)?")
+_MARK = "\0"  # in no word of a command line
+
+
+class NumbersCommand(TyperCommand):
+    """A command whose argument `args` may have negative numbers in it, anywhere among the options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the words of a command line apart, as `click.Command.parse_args` does."""
+        options = (one for one in self.params if getattr(one, "is_flag", None) is False)
+        taking = {name for one in options for name in (*one.opts, *one.secondary_opts)}  # what follows one of these is its value
+        pairs = zip(["", *args], args, strict=False)
+        marked = [_MARK + word if _NEGATIVE.fullmatch(word) and before not in taking else word for before, word in pairs]
+        rest = super().parse_args(ctx, marked)
+        if ctx.params.get("args"):
+            ctx.params["args"] = [word.removeprefix(_MARK) for word in ctx.params["args"]]
+        return rest
+
+
+IMAGE_FILE = "live_image.fs"
+_OF_CHECKOUT = "var"
+
+
+def meant_folder(
+    data: str | None, output: Output, *, image: str | None = None, config_file: str | None = None, more: list[str] | None = None
+) -> str | None:
+    """The flag --data as it was given, or as it is meant where it was not: see `chosen`."""
+    if data is not None:
+        return data
+    settings, sources = settings_from(None, image, None, None, config_file, more)
+    return chosen_folder(settings, sources, output)
+
+
+def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
+    """Data folders with an image, of this checkout, that would not be used, since nothing names a folder."""
+    if any(sources[name] != "default" for name in ("data", "image")):
+        return []
+    try:
+        here = [Path.cwd()]
+    except FileNotFoundError:  # it was deleted under this process
+        here = []
+    found = dict.fromkeys((folder / _OF_CHECKOUT).resolve() for folder in (*here, Path(__file__).parents[2]))
+    return [folder for folder in found if folder != settings.data.resolve() and (folder / IMAGE_FILE).is_file()]
+
+
+def chosen_folder(
+    settings: Settings, sources: Mapping[str, str], output: Output, ask: Callable[[str], str] = input, *, terminal: bool | None = None
+) -> str | None:
+    """The data folder that is to be named, where there is a doubt and somebody to ask; None where it stays as it is.
+
+    :param ask: shows a question, and answers what was said to it.
+    :param terminal: whether there is somebody to ask; found out, if left out.
+    """
+    others = other_images(settings, sources)
+    if not others:
+        return None
+    other, own = others[0], settings.data
+    if (own / IMAGE_FILE).is_file():
+        output.note(f"the image is the one in {own}; there is another one in {other}: --data {_shown(other)}", "yellow")
+        return None
+    if terminal is None:
+        terminal = not output.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    if not terminal:
+        output.note(f"a new image is made in {own}; there is one in {other}: --data {_shown(other)}", "yellow")
+        return None
+    output.note(f"There is no image in {own} yet, and one in {other}.")
+    while True:
+        try:
+            said = ask("Use that one? [Y/n] ").strip().lower()
+        except EOFError:
+            return None
+        if said in ("", "y", "yes"):
+            return str(other)
+        if said in ("n", "no"):
+            return str(own)
+
+
+def _shown(folder: Path) -> str:
+    """A folder as somebody would type it here."""
+    try:
+        near = os.path.relpath(folder)
+    except OSError:
+        return str(folder)
+    return str(folder) if near.startswith("..") else f"./{near}"

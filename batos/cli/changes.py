@@ -9,8 +9,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.asking import ask
-from batos.cli.looking import FileFlag, look
+from batos.cli.client import FileFlag, ask, look
 from batos.cli.output import Output, ago, one_line
 from batos.wire.fields import ChangeState
 

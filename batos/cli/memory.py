@@ -1,18 +1,81 @@
-"""Verbs about the memory: ingest, memory."""
+"""Verbs about the memory: ingest, memory.
+
+What `batos memory` says of the curator: archives, what was put away, brought back or pinned.
+
+The verb `search`: passages of the memory that answer a question.
+"""
 
 from __future__ import annotations
 
+import datetime
 import os
 from typing import Annotated, Any
 
 import typer
 
-from batos.cli import curating
 from batos.cli.app import SOURCES, Connect, Json, app, check_named, endpoint
-from batos.cli.asking import ask
+from batos.cli.client import ask
 from batos.cli.output import Output, ago, one_line
 from batos.errors import InvalidInput, Unreadable
 from batos.wire.client import Client
+
+VERBS = ("curate", "archives", "restore", "pin", "unpin")
+_SOURCES = 3  # of an archive, in a row
+
+
+def curated(told: dict[str, Any], output: Output, *, dry: bool) -> None:
+    """A round of the curator, or what it would be."""
+    found = told["clusters"]
+    if not found:
+        output.say("nothing may leave the memory now: what is there is young, read, pinned, or alone")
+    elif dry:
+        rows = ((one["why"], one["chunks"], one["documents"], _named(one["sources"], one["documents"])) for one in found)
+        output.rows(("why", "chunks", "documents", "of"), rows)
+        output.note("nothing was changed; without --dry-run these would be archived", "dim")
+    else:
+        output.say(f"{told['chunks']} chunks are in {len(found)} new archives now ({told['bytes']} bytes), a summary in the place of each")
+        output.rows(("archive", "why", "chunks", "bytes"), ((one["archive"], one["why"], one["chunks"], one["bytes"]) for one in found))
+        if told["found"] > len(found):
+            output.note(f"{told['found'] - len(found)} more wait for the next round, or changed meanwhile", "dim")
+
+
+def archived(told: dict[str, Any], output: Output) -> None:
+    """The archives, and what is pinned."""
+    listed = told["listed"]
+    if listed:
+        columns = ("archive", "chunks", "bytes", "level")
+        rows = ((*(one[name] for name in columns), _day(one["made"]), _named(one["of"], one["documents"])) for one in listed)
+        output.rows((*columns, "made", "of"), rows)
+        if told["archives"] > len(listed):
+            output.note(f"the newest {len(listed)} of {told['archives']}; --limit shows more", "dim")
+    else:
+        output.say("there are no archives: `batos memory curate --dry-run` says what may leave the memory")
+    for source in told["pinned"]:
+        output.say(f"pinned: {source}")
+
+
+def changed(what: str, reply: dict[str, Any], output: Output) -> None:
+    """What was brought back or pinned."""
+    if what == "restore":
+        told = reply["restored"]
+        back = f"{told['chunks']} chunks are back, from {len(told['archives'])} archives"
+        output.say(back if told["archives"] else "nothing of it is archived")
+        return
+    told = reply["pin"]
+    stays, before = "stays" if told["stays"] else "may leave", "" if told["new"] else ", as before"
+    output.say(f"{told['source']} {stays}{before}; {told['documents']} documents are pinned")
+    if told["restored"]:
+        output.say(f"{told['restored']} chunks came back for it")
+
+
+def _named(sources: list[str], count: int) -> str:
+    named = ", ".join(os.path.basename(source) or source for source in sources[:_SOURCES])
+    return one_line(named + (f" and {count - _SOURCES} more" if count > _SOURCES else ""), 80)
+
+
+def _day(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).date().isoformat()
+
 
 STYLES = {"added": "green", "updated": "green", "refused": "bold red", "waiting": "yellow", "forgotten": "dim"}
 
@@ -121,11 +184,11 @@ def memory(
     elif what == "forget":
         _forgotten(reply["forgotten"], output)
     elif what == "curate":
-        curating.curated(reply, output, dry=dry_run)
+        curated(reply, output, dry=dry_run)
     elif what == "archives":
-        curating.archived(reply["archived"], output)
-    elif what in curating.VERBS:
-        curating.changed(what, reply, output)
+        archived(reply["archived"], output)
+    elif what in VERBS:
+        changed(what, reply, output)
     else:
         _figures(reply, output)
 
@@ -134,7 +197,7 @@ _SOURCED = ("forget", "unfollow", "restore", "pin", "unpin")
 
 
 def _check(what: str | None, source: str | None, dry_run: bool) -> None:
-    known = ("documents", "forget", "unfollow", *curating.VERBS)
+    known = ("documents", "forget", "unfollow", *VERBS)
     if what not in (None, *known):
         raise typer.BadParameter(f"{what!r} is none of {', '.join(known)}")
     if (what in _SOURCED) != (source is not None):
@@ -198,3 +261,75 @@ def _figures(reply: dict[str, Any], output: Output) -> None:
         shown += [("left out", left_out(one["left_out"]))] if one.get("left_out") else []
     shown += [("refused", f"{one['path']}: {one['message']} ({ago(one['at'])} ago)") for one in reply["refused"]]
     output.pairs(shown)
+
+
+SHOWN_CHARS = 600  # of a passage; --json has all of it
+SHOWN_SOURCES = 5  # that are named of what a summary is of
+_SAID = {"user": "you said so", "self": "it said so itself", "tool": "a method noted it"}
+
+
+@app.command()
+def search(
+    question: Annotated[list[str], typer.Argument(metavar="QUESTION...", help="What you look for, in words.")],
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, max=100, help="At most so many passages.")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what the question was taken to ask, and why each was found.")] = False,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="Only text, markdown, html, pdf, code or conversation.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="SOURCE", help="Only from this file, or from below this folder.")
+    ] = None,
+    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Only what they say; a first name will do.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="DAY", help="Only from this day on: 2026-05-31.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Only up to this day.")] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Search the memory for passages that answer a question; where nothing fits well, say so and show the nearest. Exit code 1 if there
+    are none."""
+    check_named(source)
+    output = Output(as_json)
+    path = source if source is None or "://" in source or source.startswith(SOURCES) else os.path.abspath(source)
+    fits = {"kind": kind, "source": path, "speaker": speaker, "since": since, "until": until}
+    reply = ask(endpoint(connect), lambda client: client.search(" ".join(question), k, explain=explain, **fits))
+    if as_json:
+        output.document(reply)
+    else:
+        _print(reply, output)
+    if not reply["hits"]:
+        raise typer.Exit(1)
+
+
+def _print(reply: dict[str, Any], output: Output) -> None:
+    if "understood" in reply:
+        output.pairs((name.replace("_", " "), _plain(value)) for name, value in reply["understood"].items())
+        output.say()
+    if not reply["hits"]:
+        output.say("nothing in the memory fits; `batos memory documents` lists what it holds")
+    elif not reply.get("fits", True):
+        output.say("nothing fits well; the nearest:", "yellow")
+    for place, hit in enumerate(reply["hits"], 1):
+        about = [hit["section"], hit["speaker"], hit["day"], _SAID.get(hit.get("origin", ""), "")]
+        if reply.get("fits", True) and not hit.get("fits", True):
+            about.append("fits less well")
+        where = ", ".join(part for part in (hit["source"], *about) if part)
+        output.say(f"[{place}] {where}", "bold")
+        output.say(f"    {one_line(hit['text'], SHOWN_CHARS)}")
+        if "signals" in hit:
+            signals = ", ".join(f"{name} {value:+.2f}" for name, value in sorted(hit["signals"].items(), key=lambda s: -abs(s[1])))
+            output.say(f"    {hit['score']:.2f} = {signals}", "dim")
+            if "of" in hit:
+                named = ", ".join(os.path.basename(source) or source for source in hit["of"][:SHOWN_SOURCES])
+                output.say(f"    a summary of {named}: `batos memory restore {hit['archive']}` brings it back", "dim")
+            if len(hit["path"]) > 1:
+                output.say(f"    by way of {' -> '.join(hit['path'])}", "dim")
+    if not reply["by_vectors"]:
+        output.note(f"found by words, names and days alone: {reply['why']}", "yellow")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(" to ".join(one) if isinstance(one, list) else str(one) for one in value) or "–"
+    return str(value)

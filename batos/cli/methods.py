@@ -1,4 +1,7 @@
-"""Verbs about generated methods: show the versions, bring one back, teach by examples, grant what they may send."""
+"""Verbs about generated methods: show the versions, bring one back, teach by examples, grant what they may send.
+
+The verb `audit`: the guardian's verdict on a file, without a daemon.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ import difflib
 import json
 import re
 import shlex
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.asking import with_nearest
-from batos.cli.looking import AtFlag, FileFlag, look, moment
+from batos.cli.app import ConfigFlag, Connect, Json, SetFlag, app, check_named, endpoint, settings_from
+from batos.cli.client import AtFlag, FileFlag, look, moment, with_nearest
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
 from batos.cli.output import Output, ago, json_text
 from batos.config import shown
-from batos.errors import UnknownTarget
+from batos.errors import ConfigError, UnknownTarget
 from batos.wire import Accepted, Client
 
 Target = Annotated[str, typer.Argument(metavar="OBJECT", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")]
@@ -266,3 +270,66 @@ def _diff(reply: dict[str, Any], numbers: tuple[int, int]) -> list[str]:
             raise typer.BadParameter(f"there is no version {number}; {there}")
     one, other = numbers
     return list(difflib.unified_diff(sources[one], sources[other], f"version {one}", f"version {other}", lineterm=""))
+
+
+REFUSED = 4
+
+
+@app.command()
+def audit(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that holds one method; - reads standard input.")],
+    selector: Annotated[
+        str | None, typer.Option("--selector", metavar="NAME", help="The selector it is meant for; else the name of its definition.")
+    ] = None,
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="NAME", help="default, or strict (no imports); with capabilities: default+files+network.")
+    ] = "default",
+    mend: Annotated[bool, typer.Option("--repair", help="Mend what needs no model, show the result and audit that.")] = False,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Audit the source of a method as the guardian does before it installs one: exit code 0 if accepted, 4 if refused."""
+    from batos.app import kernel  # noqa: F401  brings what registers Primitives
+    from batos.guardian import PersistenceGuardian, policy_named, repair, selector_of
+    from batos.objects import Primitive
+
+    settings, _ = settings_from(None, None, None, None, config_file, assignments)
+    try:
+        chosen = policy_named(policy)
+    except ValueError as e:
+        raise ConfigError(f"--policy: {e}") from None
+    given = _read(file)
+    source: str | bytes = given
+    name = selector or selector_of(given)
+    output = Output(as_json)
+    repairs: tuple[str, ...] = ()
+    if mend:
+        source, repairs = repair(given.decode("utf-8", "surrogateescape"), name, settings)
+    verdict = PersistenceGuardian(settings, Primitive.reaching()).audit(source, name, chosen)
+    if as_json:
+        mended = {"repairs": list(repairs), "source": verdict.source} if mend else {}
+        output.document({"type": "audit", **verdict.to_wire(), **mended})
+    else:
+        for text in repairs:
+            output.note(f"repair: {text}", "dim")
+        if mend:
+            output.write(verdict.source.rstrip("\n") + "\n")
+        for finding in verdict.findings:
+            output.say(f"{finding.severity}: {finding}", "red" if finding.severity == "error" else "yellow")
+        output.pairs([(verdict.selector, "accepted" if verdict.accepted else "refused"), *_effects(verdict.contract)])
+    if not verdict.accepted:
+        raise typer.Exit(REFUSED)
+
+
+def _effects(contract: object) -> list[tuple[str, str]]:
+    assert isinstance(contract, dict)
+    return [(name, ", ".join(names)) for name, names in contract.items() if names]
+
+
+def _read(file: str) -> bytes:
+    check_named(file)
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as e:
+        raise ConfigError(f"cannot read {file}: {e.strerror}") from None

@@ -1,4 +1,9 @@
-"""Verbs about missions: give one, look at them, take one back."""
+"""Verbs about missions: give one, look at them, take one back.
+
+Verbs that steer a mission: let it rest, let it go on, answer what it asks; and say what you think of it in the end.
+
+The verb undo: what a mission did to the image, taken back or done again.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +14,28 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
-from batos.cli.asking import ask, with_nearest
-from batos.cli.looking import AtFlag, FileFlag, look, moment
-from batos.cli.numbers import NumbersCommand
+from batos.cli.app import INTERRUPTED, Connect, Json, NumbersCommand, app, endpoint
+from batos.cli.client import AtFlag, FileFlag, ask, look, moment, with_nearest
+from batos.cli.mission_view import (
+    FOLDED,
+    STATE_STYLES,
+    MissionWatcher,
+    called,
+    cost,
+    doubts,
+    provided_pairs,
+    rated,
+    routing_pairs,
+    sources,
+    undone_pairs,
+)
 from batos.cli.output import Output, ago, one_line
-from batos.cli.record import FOLDED, provided_pairs, rated, routing_pairs, undone_pairs
-from batos.cli.watching import STATE_STYLES, Watcher, called, cost, doubts, sources
 from batos.config import nearest, shown
-from batos.errors import Busy, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
+from batos.errors import Busy, InvalidInput, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
 
 T = TypeVar("T")
@@ -132,7 +146,7 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Show a mission as it is thought through. Ctrl-C stops the showing, not the mission."""
 
     async def look(client: Client, output: Output) -> int:
-        return await Watcher(output, client).follow(client.watch(id))
+        return await MissionWatcher(output, client).follow(client.watch(id))
 
     _looking(id, endpoint(connect), Output(as_json), look)
 
@@ -370,7 +384,7 @@ def give(submit: Callable[[Client], Awaitable[Accepted]], address: str, output: 
             output.event({"type": "accepted", **dataclasses.asdict(accepted)})
         else:
             output.say(f"mission {accepted.id}{' (accepted before)' if accepted.duplicate else ''}", "bold")
-        return await Watcher(output, client).follow(client.watch(accepted.id))
+        return await MissionWatcher(output, client).follow(client.watch(accepted.id))
 
     _looking(given, address, output, look)
 
@@ -451,3 +465,102 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
     if reply.get("error"):
         shown["error"] = f"{reply['error'].get('code')}: {reply['error'].get('message')}"
     output.pairs((name, value) for name, value in shown.items() if value is not None)
+
+
+@app.command()
+def pause(id: Id, connect: Connect = None, as_json: Json = False) -> None:
+    """Let a mission rest, also over restarts, until it is resumed. Nothing it paid for is lost; its deadline goes on."""
+    steered(ask(endpoint(connect), lambda client: client.pause(id)), "paused", Output(as_json))
+
+
+@app.command()
+def resume(id: Id, connect: Connect = None, as_json: Json = False) -> None:
+    """Let a paused mission go on."""
+    steered(ask(endpoint(connect), lambda client: client.resume(id)), "resumed", Output(as_json))
+
+
+@app.command()
+def answer(
+    id: Id,
+    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What you answer.")],
+    number: Annotated[int | None, typer.Option("--number", metavar="N", min=1, help="Which of its questions; else the open one.")] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Answer the question of a mission; it goes on with the answer."""
+    print_status(ask(endpoint(connect), lambda client: client.answer(id, " ".join(text), number)), Output(as_json))
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # else -1 would be an option
+def rate(
+    id: Id,
+    rating: Annotated[str, typer.Argument(metavar="+1|-1", help="Whether it was good.")],
+    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Why you think so; it is kept with the mission.")] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Say what you think of a mission that has ended. The system learns from it; a later rating takes the place of an earlier one."""
+    given: dict[str, Literal[1, -1]] = {"+1": 1, "1": 1, "-1": -1}
+    if rating not in given:
+        raise typer.BadParameter(f"a rating is +1 or -1, not {rating!r}")
+    print_status(ask(endpoint(connect), lambda client: client.rate(id, given[rating], why)), Output(as_json))
+
+
+@app.command()
+def undo(
+    id: Id,
+    redo: Annotated[bool, typer.Option("--redo", help="Do again what was undone.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="With all later work that depends on it; shows it, and asks.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Take back what a mission did to the image: objects, methods, examples, memory. Its record stays. Refused if later work needs it."""
+    output, address = Output(as_json), endpoint(connect)
+    expect = None
+    if cascade and redo:
+        raise typer.BadParameter("what was undone in a cascade is done again one by one, the oldest first")
+    if cascade and not (yes or dry):
+        shown = ask(address, lambda client: client.undo(id, redo=redo, cascade=True, dry=True))
+        expect = [one["id"] for one in shown["missions"]]
+        if len(expect) > 1:
+            _agreed(shown, output)
+    reply = ask(address, lambda client: client.undo(id, redo=redo, cascade=cascade, dry=dry, expect=expect))
+    if as_json:
+        output.document(reply)
+    else:
+        print_undo(reply, output)
+
+
+def _agreed(shown: dict[str, Any], output: Output) -> None:
+    """Show the lot, and ask.
+
+    :raises typer.Abort: for no.
+    :raises InvalidInput: where there is nobody to be asked.
+    """
+    if output.as_json or not sys.stdin.isatty():
+        lot = ", ".join(one["id"] for one in shown["missions"])
+        raise InvalidInput(f"{len(shown['missions'])} missions would be undone: {lot}; --yes undoes them without asking")
+    _rows(shown, output)
+    typer.confirm(f"Undo these {len(shown['missions'])} missions?", abort=True)
+
+
+def print_undo(reply: dict[str, Any], output: Output) -> None:
+    """What was undone or done again, or would be."""
+    done = "done again" if reply["redo"] else "undone"
+    if reply.get("already"):
+        output.say(f"{reply['id']} is {'not undone' if reply['redo'] else 'undone'} already")
+        return
+    output.say(f"{'would be ' if reply['dry'] else ''}{done}:", "bold")
+    _rows(reply, output)
+    documents = [f"{title} ({what})" for side, what in (("gone", "gone"), ("back", "back")) for title in reply["documents"][side]]
+    objects = [f"{one['oid']} {', '.join(one['parts'])}" for one in reply["objects"]]
+    output.pairs((name, "; ".join(found)) for name, found in (("objects", objects), ("memory", documents)) if found)
+    if not reply["redo"] and not reply["dry"]:
+        output.note(f"done again with: batos undo {reply['id']} --redo", "dim")
+
+
+def _rows(reply: dict[str, Any], output: Output) -> None:
+    rows = ((one["id"], ago(one["finished"]), one_line(one["brief"])) for one in reply["missions"])
+    output.rows(("mission", "age", "brief"), rows)

@@ -1,18 +1,35 @@
 """The verb `models`: how it stands with each, what there is to think with, who thinks from now on; while models are pulled or made, how
-far every layer is."""
+far every layer is.
+
+The verb about LoRA experts: experts.
+
+The verb about training: train.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from batos.bridge.names import tagged
-from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, app, check_reachable, endpoint, run_async, settings_from
-from batos.cli.asking import ask
-from batos.cli.folders import meant
+from batos.bridge.modelfile import tagged
+from batos.cli.app import (
+    ConfigFlag,
+    Connect,
+    DataFlag,
+    Json,
+    ProfileFlag,
+    SetFlag,
+    app,
+    check_reachable,
+    endpoint,
+    meant_folder,
+    run_async,
+    settings_from,
+)
+from batos.cli.client import ask
 from batos.cli.output import Output, ago, clean, one_line, size
 from batos.config import Settings, nearest
 from batos.errors import DaemonUnavailable, InvalidInput
@@ -61,7 +78,7 @@ def models(
     if fit:
         return _fit(chosen, endpoint(connect), output)
     if remove:
-        data = meant(data, output, config_file=config_file)
+        data = meant_folder(data, output, config_file=config_file)
         return _remove(settings_from(data, None, None, None, config_file, None)[0], dry, endpoint(connect), output)
 
     async def follow(client: Client) -> dict[str, Any]:
@@ -123,13 +140,13 @@ def _fitting(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _remove(settings: Settings, dry: bool, at: str, output: Output) -> None:
-    from batos.bridge.removal import remove  # late: the other verbs ask a daemon
+    from batos.bridge.model_management import remove_own_models  # late: the other verbs ask a daemon
 
     if not dry:
         with contextlib.suppress(DaemonUnavailable):
             check_reachable(at)
             raise InvalidInput(f"a daemon runs at {at}, and would make its models again; stop it first, or look with --dry")
-    removed = run_async(remove(settings, dry=dry))
+    removed = run_async(remove_own_models(settings, dry=dry))
     if output.as_json:
         output.document({"type": "removed", "dry": dry, "models": [one._asdict() for one in removed]})
         return
@@ -239,3 +256,114 @@ def _bars(output: Output) -> Progress:
         TransferSpeedColumn(),
     )
     return Progress(*columns, console=output.console, transient=True, expand=True)
+
+
+EXPERT_STYLES = {"built": "green", "intended": "yellow", "missing": "bold red", "refused": "bold red", "waits": "yellow"}
+
+
+@app.command()
+def experts(
+    scan: Annotated[bool, typer.Option("--scan", help="Look into the staging folder now, and build what is to be built.")] = False,
+    voice: Annotated[
+        str | None,
+        typer.Option("--voice", metavar="PERSONA=CHOICE", help="Who speaks for a persona: newest, plain, or an expert's model."),
+    ] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List the LoRA experts: how each stands and why, and whose voice each persona has."""
+    persona, choice = _chosen(voice)
+    output = Output(as_json)
+    reply = ask(endpoint(connect), lambda client: client.experts(scan=scan, persona=persona, voice=choice))
+    if as_json:
+        output.document(reply)
+        return
+    if reply["staging"]:
+        output.say(f"staging folder: {reply['staging']}", "dim")
+    said = {facts["folder"] for facts in reply["experts"] if facts["state"] == "refused"}
+    rows = [*map(_expert, reply["experts"]), *(_folder(found) for found in reply["refused"] if found["folder"] not in said)]
+    if rows:
+        output.rows(("expert", "state", "speaks for", "built", "about"), rows, EXPERT_STYLES)
+    else:
+        output.say("no experts yet: put a folder with an adapter and expert.toml into the staging folder")
+    for name, heard in reply["voices"].items():
+        if heard["choice"] != "newest":
+            output.say(f"{name}: {heard['model'] or 'its plain model'} speaks, by choice ({heard['choice']})", "dim")
+
+
+def _chosen(voice: str | None) -> tuple[str | None, str | None]:
+    if voice is None:
+        return None, None
+    persona, equals, choice = voice.partition("=")
+    if not (persona and equals and choice):
+        raise InvalidInput(f"--voice takes PERSONA=CHOICE, such as babs=plain; got {voice!r}")
+    return persona, choice
+
+
+def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
+    about = facts["reason"] or f"{facts['how']} on {facts['base']}{_waits(facts)}"
+    return facts["model"], facts["state"], facts["persona"] if facts["speaks"] else "", ago(facts["built"]), one_line(about, 200)
+
+
+def _waits(facts: dict[str, Any]) -> str:
+    """What an expert waits for that does its work only once it is chosen."""
+    if not facts.get("on_choice") or facts["speaks"]:
+        return ""
+    if facts.get("role") == "methods":  # no voice: who writes, the loop decides
+        return "; writes methods once its rehearsal was good: batos changes"
+    return f"; waits to be chosen: --voice {facts['persona']}={facts['model']}"
+
+
+def _folder(refusal: dict[str, Any]) -> tuple[str, ...]:
+    return f"{refusal['folder']}/", "waits" if refusal["waits"] else "refused", "", "", one_line(refusal["reason"], 200)
+
+
+@app.command()
+def train(
+    what: Annotated[
+        Literal["methods", "persona"],
+        typer.Argument(metavar="WHAT", help="methods: the expert that writes methods; persona: a voice, from missions rated +1."),
+    ],
+    persona: Annotated[str | None, typer.Argument(metavar="[PERSONA]", help="Whose voice: robin, say.")] = None,
+    minutes: Annotated[float, typer.Option("--minutes", metavar="N", min=0.05, help="How long it may take.")] = 40.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the data, their order and the adapter.")] = 1,
+    from_image: Annotated[bool, typer.Option("--from-image", help="Methods: learn the image's own accepted ones, too.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Methods: begin with an empty adapter, not with the one that is staged.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
+    data: DataFlag = None,
+    profile: ProfileFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Train an expert on this machine and put it into the staging folder, where the daemon finds it. Needs the extra `training`."""
+    if (persona is None) is (what == "persona"):
+        raise typer.BadParameter("say whose voice: `batos train persona ROBIN`; `batos train methods` takes no name")
+    if persona is not None and (from_image or fresh):
+        raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
+    if fresh and resume:
+        raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
+    from batos.bridge.lora.staging import staging_folder
+    from batos.training.lora import TrainingPlan
+    from batos.training.methods import train_methods
+    from batos.training.persona import train_voice, voice_plan
+
+    output = Output(as_json)
+    data = meant_folder(data, output, config_file=config_file, more=assignments)
+    settings, _ = settings_from(data, None, None, profile, config_file, assignments)
+    image = settings.image_uri
+    plan = TrainingPlan(minutes, seed=seed, threads=settings.training_threads)
+    try:
+        staging = staging_folder(settings.lora_staging, settings.data)
+        if persona is not None:
+            made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
+        else:
+            own = image if from_image else ""
+            made = train_methods(settings, plan, staging, image=own, known=image, resume=resume, fresh=fresh, tell=output.note)
+    except OSError as e:  # a full disk, say, after many minutes
+        words = f"{e.filename or settings.data}: {e.strerror or e}; see owner, mode and free space"
+        raise InvalidInput(f"{words}; if anything was trained yet, --resume goes on with it") from e
+    if as_json:
+        output.document({"type": "train", "what": what, "folder": str(made)})
+    else:
+        output.say(f"{made}: the daemon builds it at its next look; `batos experts` tells")

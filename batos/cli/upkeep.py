@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, check_named, endpoint, settings_from
-from batos.cli.asking import ask, showing, step_of
-from batos.cli.looking import moment
+from batos.cli.client import ask, moment, showing, step_of
 from batos.cli.output import Output, size
 from batos.errors import ImageError
 
@@ -93,8 +92,7 @@ def restore(
     as_json: Json = False,
 ) -> None:
     """Make an image from a backup, without a daemon. Overwrites nothing."""
-    from batos.image.backup import restore
-    from batos.image.progress import Progress
+    from batos.image.backup import UpkeepProgress, restore
     from batos.image.storage import file_path
 
     check_named(folder)
@@ -102,7 +100,7 @@ def restore(
     path = file_path(settings.image_uri)
     if path is None:
         raise ImageError(f"backups are restored into a file; {settings.image_uri} is none: give --data, or --image file://...")
-    output, progress = Output(as_json), Progress()
+    output, progress = Output(as_json), UpkeepProgress()
     with showing(lambda: step_of(progress.facts())):
         found = {"image": str(path), **restore(Path(folder), path, progress)}
     if as_json:

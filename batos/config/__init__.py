@@ -5,11 +5,9 @@ the daemon ran (`chosen.toml` in the data folder), the key in `batos.toml`, the 
 environment. `batos config` prints the table.
 """
 
-from batos.config.names import nearest, shown
-from batos.config.settings import MIB, RELOADED, Settings
-from batos.config.sources import CHOSEN_NAME, CONFIG_NAME, ENV_PREFIX, choose, load, load_with_sources, unknown_variables
-from batos.config.surroundings import Supervision, client_folder, local_endpoint, supervision, user_folder
-from batos.config.table import SettingRow, table
+from batos.config.environment import Supervision, client_folder, local_endpoint, supervision, user_folder
+from batos.config.settings import MIB, RELOADED, SettingRow, Settings, table
+from batos.config.sources import CHOSEN_NAME, CONFIG_NAME, ENV_PREFIX, choose, load, load_with_sources, nearest, shown, unknown_variables
 
 __all__ = [
     "CHOSEN_NAME",

@@ -1,14 +1,17 @@
-"""Every setting and limit, with what it may be and what it means."""
+"""Every setting and limit, with what it may be and what it means.
+
+The table of settings as text: what `batos config` prints and the documentation lists.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 
-from batos.config.checked import Checked
-from batos.config.surroundings import local_endpoint
+from batos.config.environment import local_endpoint
+from batos.config.validators import ValidatedSettings
 
 MIB = 1024 * 1024
 
@@ -21,7 +24,7 @@ RELOADED = (
 """Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
 
 
-class Settings(Checked):
+class Settings(ValidatedSettings):
     """Every setting and limit of BAT OS. Times in seconds, sizes in bytes, unless the name says otherwise."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -512,3 +515,31 @@ class Settings(Checked):
     def backups(self) -> Path:
         """Folder of backups that name none, the default filled in."""
         return Path(self.backup_folder).absolute() if self.backup_folder else self.data / "backups"
+
+
+class SettingRow(NamedTuple):
+    """One line of the table: what `batos config` prints and the documentation lists."""
+
+    name: str
+    type: str
+    default: Any
+    limits: str
+    help: str
+
+
+def table() -> list[SettingRow]:
+    """The table of settings, in the order of their definition."""
+    rows = []
+    for name, info in Settings.model_fields.items():
+        bounds = {type(m).__name__: m for m in info.metadata}
+        low = getattr(bounds.get("Ge"), "ge", None)
+        above = getattr(bounds.get("Gt"), "gt", None)
+        high = getattr(bounds.get("Le"), "le", None)
+        limits = ""
+        if high is not None:
+            limits = f"{low if low is not None else f'> {above}'} to {high}"
+        kind = getattr(info.annotation, "__name__", str(info.annotation))
+        if str(info.annotation).startswith("typing.Literal"):
+            kind, limits = "choice", " | ".join(map(str, info.annotation.__args__))  # type: ignore[union-attr]
+        rows.append(SettingRow(name, kind, info.default, limits, info.description or ""))
+    return rows

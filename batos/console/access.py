@@ -4,16 +4,27 @@ Three things are checked of each request, before anything else is done with it:
 
 * its Host is the address that the console listens at: a page of a foreign name that resolves to 127.0.0.1 (DNS rebinding) has another;
 * no page of another origin made it: `Origin` and `Sec-Fetch-Site` say so, and browsers let no page forge them;
-* it carries the cookie of a session that has not ended, which only the token gets (`batos.console.sessions`).
+* it carries the cookie of a session that has not ended, which only the token gets (`batos.console.access`).
+
+Sessions of the console: which browsers were let in, kept in the data folder. A restart ends none, and brings none back that was ended.
+
+A browser holds a random key in its cookie. Kept is only what the token makes of that key: whoever reads the file is not let in by it, and
+another token ends every session. `batos console --logout --all` changes the same file, whether a daemon runs or not.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
 import hmac
+import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import structlog
@@ -113,3 +124,146 @@ class Access:
         if origin is None and site is None:
             return "The browser did not say which page made this request (it sent neither Origin nor Sec-Fetch-Site)."
         return ""
+
+
+SESSIONS_NAME = "console.sessions"
+_KEY_BYTES = 32
+_LONGEST_SESSIONS = 4 * 1024 * 1024  # bytes of the file that are read: more than the most sessions that the setting allows
+_Seen = tuple[int, int, int] | None
+
+
+class Sessions:
+    """Those of one data folder. Each call does file work; any thread."""
+
+    def __init__(self, data: Path, token: str, lasts_s: float, limit: int) -> None:
+        """
+        :param lasts_s: how long a session lasts, in seconds.
+        :param limit: how many there are at most; one more ends the oldest.
+        """
+        self._path = data / SESSIONS_NAME
+        self._token, self._lasts_s, self._limit = token.encode(), lasts_s, limit
+        self._lock = threading.Lock()
+        self._seen: _Seen = None  # the file as it was when it was read last
+        self._kept: dict[str, float] = {}  # when each ends, in seconds since the epoch; the oldest first
+        self._unkept: dict[str, float] = {}  # begun while the file could not be written; ends when anybody changes the file
+
+    def begin(self, instead: str = "") -> str:
+        """The key of a new session. Where the disk is full it lasts until the daemon ends.
+
+        :param instead: the key of a session that it takes the place of.
+        """
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        until = time.time() + self._lasts_s
+
+        def add(kept: dict[str, float]) -> None:
+            kept.pop(self._name(instead), None)
+            kept[self._name(key)] = until
+
+        with self._lock:
+            try:
+                self._change(add)
+            except OSError as e:
+                log.warning("console_session_not_kept", file=str(self._path), error=e.strerror, effect="it ends with the daemon")
+                add(self._unkept)
+                self._tidy(self._unkept)
+        return key
+
+    def is_open(self, key: str) -> bool:
+        """Whether there is a session with this key that has not ended."""
+        name = self._name(key)
+        with self._lock:
+            self._look()
+            return time.time() < max(self._kept.get(name, 0), self._unkept.get(name, 0))
+
+    def end(self, key: str) -> None:
+        """End a session, for good.
+
+        :raises ConfigError: if that cannot be written.
+        """
+        name = self._name(key)
+        with self._lock:
+            if self._unkept.pop(name, None) is None:
+                self._end(lambda kept: kept.pop(name, None))
+
+    def end_all(self) -> int:
+        """End every session; how many there were.
+
+        :raises ConfigError: if that cannot be written.
+        """
+        with self._lock:
+            self._look()
+            now = time.time()
+            count = sum(until > now for until in (*self._kept.values(), *self._unkept.values()))
+            self._unkept.clear()
+            self._end(lambda kept: kept.clear())
+        return count
+
+    def _name(self, key: str) -> str:
+        return hmac.new(self._token, b"console session " + key.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+    def _end(self, change: Callable[[dict[str, float]], object]) -> None:
+        """Change the file, or take it away with all sessions: on a full disk that can still be done."""
+        try:
+            self._change(change)
+        except OSError as e:
+            log.warning("console_sessions_ended", file=str(self._path), error=e.strerror)
+            try:
+                self._path.unlink(missing_ok=True)
+            except OSError as again:
+                raise ConfigError(f"the session cannot be ended: {self._path}: {again.strerror}; delete that file") from None
+            self._kept, self._seen = {}, None
+
+    def _change(self, change: Callable[[dict[str, float]], object]) -> None:
+        with _held(self._path.with_name(f"{SESSIONS_NAME}.lock")):
+            self._look()
+            kept = dict(self._kept)
+            change(kept)
+            self._tidy(kept)
+            private_files.write(self._path, json.dumps(kept))
+            self._kept, self._seen = kept, _seen(self._path)
+
+    def _look(self) -> None:
+        """Read the file where it is not the one that was read last."""
+        seen = _seen(self._path)
+        if seen != self._seen:
+            self._kept, self._seen = _read_sessions(self._path), seen
+            self._unkept.clear()
+
+    def _tidy(self, sessions: dict[str, float]) -> None:
+        now = time.time()
+        for name in [name for name, until in sessions.items() if until <= now]:
+            del sessions[name]
+        while len(sessions) > self._limit:
+            del sessions[next(iter(sessions))]
+
+
+def _seen(path: Path) -> _Seen:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _read_sessions(path: Path) -> dict[str, float]:
+    """The sessions that a file holds; none where it is damaged."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            found = json.loads(file.read(_LONGEST_SESSIONS))
+        return {str(name): float(until) for name, until in found.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as e:
+        log.warning("console_sessions_ended", file=str(path), error=str(e))
+        return {}
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Generator[None]:
+    """Keep other processes from changing the sessions meanwhile."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

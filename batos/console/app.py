@@ -16,14 +16,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, conversation, entrance, memory, missions, models, objects, reverting, steering
-from batos.console.access import Access
-from batos.console.asking import Asker
-from batos.console.feed import Feed
-from batos.console.guard import Guard
-from batos.console.seat import Seat
-from batos.console.sessions import Sessions
-from batos.console.views import HERE, Views
+from batos.console import changes, inspection, login, missions
+from batos.console.access import Access, Sessions
+from batos.console.api_client import Asker
+from batos.console.live_events import Feed
+from batos.console.login import Guard
+from batos.console.pages import HERE, PageContext, Views
 from batos.errors import (
     BatosError,
     Busy,
@@ -38,37 +36,37 @@ from batos.errors import (
 
 log = structlog.get_logger("batos.console")
 
-Page = Callable[[Seat, Request], Awaitable[Response]]
+Page = Callable[[PageContext, Request], Awaitable[Response]]
 
 GET: dict[str, Page] = {
     "/": missions.overview,
     "/events": missions.live,
     "/mission": missions.mission,
     "/mission/events": missions.mission_live,
-    "/conversation": conversation.conversation,
-    "/undo": changes.preview,
-    "/object": objects.browse,
-    "/method": objects.method,
-    "/revert": reverting.preview,
-    "/search": memory.search,
-    "/models": models.overview,
+    "/conversation": missions.conversation,
+    "/undo": changes.preview_undo,
+    "/object": inspection.browse,
+    "/method": inspection.method,
+    "/revert": changes.preview_revert,
+    "/search": inspection.search_memory,
+    "/models": inspection.models_page,
     "/changes": changes.overview,
     "/change": changes.change,
-    "/login": entrance.ask,
+    "/login": login.ask_token,
 }
 POST: dict[str, Page] = {
-    "/submit": steering.submit,
-    "/cancel": steering.cancel,
-    "/pause": steering.pause,
-    "/resume": steering.resume,
-    "/answer": steering.answer,
-    "/rate": steering.rate,
+    "/submit": missions.submit,
+    "/cancel": missions.cancel,
+    "/pause": missions.pause,
+    "/resume": missions.resume,
+    "/answer": missions.answer,
+    "/rate": missions.rate,
     "/undo": changes.undo,
-    "/revert": reverting.revert,
+    "/revert": changes.revert,
     "/change": changes.undo_change,
-    "/login": entrance.enter,
-    "/logout": entrance.leave,
-    "/logout/all": entrance.leave_all,
+    "/login": login.enter,
+    "/logout": login.leave,
+    "/logout/all": login.leave_all,
 }
 STATUS: tuple[tuple[type[BatosError], int], ...] = (
     (UnknownMission, 404),
@@ -86,10 +84,10 @@ def application(asker: Asker, settings: Settings, access: Access, sessions: Sess
     """The console as an ASGI application, and what moves its pages."""
     views = Views()
     feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
-    seat = Seat(asker, settings, access, sessions, views, feed)
+    seat = PageContext(asker, settings, access, sessions, views, feed)
 
     async def refused(status: int, why: str) -> Response:
-        return await (entrance.page(seat, why) if status == 401 else problem(seat, status, why))
+        return await (login.login_page(seat, why) if status == 401 else problem(seat, status, why))
 
     async def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -103,7 +101,7 @@ def application(asker: Asker, settings: Settings, access: Access, sessions: Sess
     return Guard(Starlette(routes=routes, exception_handlers={HTTPException: of_http}), access, sessions, refused), feed
 
 
-def _served(seat: Seat, page: Page) -> Callable[[Request], Awaitable[Response]]:
+def _served(seat: PageContext, page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         try:
             return await page(seat, request)
@@ -123,6 +121,6 @@ def status_of(error: BatosError) -> int:
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
-async def problem(seat: Seat, status: int, why: str, code: str = "") -> Response:
+async def problem(seat: PageContext, status: int, why: str, code: str = "") -> Response:
     """A page that says what is wrong."""
     return await seat.show("problem.html", "", HTTPStatus(status).phrase, status, why=why, code=code, number=status)

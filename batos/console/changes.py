@@ -1,17 +1,19 @@
-"""What missions and the loop did to the image, and taking it back: first what that would do, then, when it was agreed to, the doing."""
+"""What missions and the loop did to the image, and taking it back: first what that would do, then, when it was agreed to, the doing.
+
+Bringing an earlier version of a method back: first what that would change, then, when it was agreed to, a mission that does it.
+"""
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from batos.console.asking import Reply
-from batos.console.forms import form_of, needed, whole
-from batos.console.seat import Seat, see_mission
-from batos.console.views import url
-from batos.errors import UndoConflict
+from batos.console.api_client import Reply
+from batos.console.pages import PageContext, form_of, needed, see_mission, url, whole
+from batos.errors import InvalidInput, UndoConflict
 
 _PAIR = 2  # figures of before and after
 
@@ -20,14 +22,14 @@ STANDING = ("promoted", "kept")
 """States of a change of the loop's that is in the image."""
 
 
-async def overview(seat: Seat, request: Request) -> Response:
+async def overview(seat: PageContext, request: Request) -> Response:
     """The missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
     listed = (await seat.asker.ask("missions", state="COMPLETE", limit=seat.settings.console_rows))["missions"]
     own = (await seat.asker.ask("changes", limit=seat.settings.console_rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
 
 
-async def change(seat: Seat, request: Request) -> Response:
+async def change(seat: PageContext, request: Request) -> Response:
     """One change of the loop's, whole; where it is in the image, what its undo would take back."""
     number = whole(needed(request.query_params, "number"), "number")
     (found,) = (await seat.asker.ask("changes", number=number))["changes"]
@@ -41,7 +43,7 @@ async def change(seat: Seat, request: Request) -> Response:
     return await seat.show("change.html", "changes", title, change=found, figures=_figures(found), told=told, conflict=conflict)
 
 
-async def undo_change(seat: Seat, request: Request) -> Response:
+async def undo_change(seat: PageContext, request: Request) -> Response:
     """Take a change of the loop's back; it is not made again."""
     form = await form_of(request, seat.settings.console_form_bytes)
     number = whole(needed(form, "number"), "number")
@@ -76,7 +78,7 @@ def _told(error: UndoConflict) -> Reply:
     return {"message": error.message, "conflicts": error.context.get("conflicts", []), "missions": error.context.get("missions", [])}
 
 
-async def preview(seat: Seat, request: Request) -> Response:
+async def preview_undo(seat: PageContext, request: Request) -> Response:
     """What an undo, or a redo, would do: a dry run. Where later work stands in its way, which."""
     query = request.query_params
     id, redo, cascade = needed(query, "id"), query.get("redo") == "1", query.get("cascade") == "1"
@@ -99,7 +101,7 @@ async def preview(seat: Seat, request: Request) -> Response:
     )
 
 
-async def undo(seat: Seat, request: Request) -> Response:
+async def undo(seat: PageContext, request: Request) -> Response:
     """Undo what was agreed to, and no more: the form names the missions that the preview showed."""
     form = await form_of(request, seat.settings.console_form_bytes)
     id, redo = needed(form, "id"), form.get("redo") == "1"
@@ -108,3 +110,40 @@ async def undo(seat: Seat, request: Request) -> Response:
     )
     said = "already" if done.get("already") else "redone" if redo else "undone"
     return see_mission(id, said)
+
+
+BEFORE_ALL = 0
+"""Stands for what was there before the first version: an intent, or nothing."""
+
+
+async def preview_revert(seat: PageContext, request: Request) -> Response:
+    """What would be in force instead, beside what is."""
+    query = request.query_params
+    target, selector = needed(query, "target"), needed(query, "selector")
+    version = whole(needed(query, "version"), "version")
+    told = await seat.asker.ask("method", target=target, selector=selector)
+    newest, *earlier = told["versions"] or [None]
+    wanted = next((one for one in earlier if one["version"] == version), None)
+    if newest is None or (wanted is None and version != BEFORE_ALL):
+        raise InvalidInput(f"{selector!r} has no version {version} that could be brought back")
+    return await seat.show(
+        "revert.html",
+        "objects",
+        f"Bring back {selector}",
+        target=target,
+        selector=selector,
+        holder=told["holder"],
+        newest=newest,
+        wanted=wanted,
+        intent=newest["provenance"].get("intent", ""),
+        new_id=str(uuid.uuid4()),
+    )
+
+
+async def revert(seat: PageContext, request: Request) -> Response:
+    """Have it done, by a mission. The form has the mission's id, so that sending it twice makes one version."""
+    form = await form_of(request, seat.settings.console_form_bytes)
+    id = needed(form, "id")
+    version = whole(needed(form, "version"), "version")
+    await seat.asker.ask("revert", id=id, target=needed(form, "target"), selector=needed(form, "selector"), version=version)
+    return see_mission(id, "accepted")

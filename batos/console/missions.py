@@ -1,4 +1,9 @@
-"""The missions page, and the page of one mission: its thought, what it recalled, what it cost."""
+"""The missions page, and the page of one mission: its thought, what it recalled, what it cost.
+
+What can be done to missions: give one, cancel it, let it rest, answer what it asks, say what you think of it.
+
+The page of a conversation: missions that follow one another, and a box to go on.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from batos.config import Settings
-from batos.console.asking import Asker, Reply
-from batos.console.feed import EventStream, Rows
-from batos.console.forms import needed
-from batos.console.seat import Seat
-from batos.console.views import THINKING, Views
+from batos.console.api_client import Asker, Reply
+from batos.console.live_events import EventStream, Rows
+from batos.console.pages import THINKING, PageContext, Views, form_of, needed, see_mission, whole
 from batos.errors import InvalidInput
 
 FINAL = ("COMPLETE", "FAILED")
@@ -35,7 +38,7 @@ SAID = {
 """What a page says after something was done."""
 
 
-async def overview(seat: Seat, request: Request) -> Response:
+async def overview(seat: PageContext, request: Request) -> Response:
     """The missions, and a form for a new one; those that the system gave itself where they are asked for."""
     state, before = (request.query_params.get(name) or None for name in ("state", "before"))
     words, everyone = (request.query_params.get("q") or "")[:WORDS_CHARS], bool(request.query_params.get("all"))
@@ -68,14 +71,14 @@ async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     return dict(zip((one["id"] for one in listed), made, strict=True))
 
 
-async def live(seat: Seat, request: Request) -> Response:
+async def live(seat: PageContext, request: Request) -> Response:
     """The stream of the missions page."""
     page = seat.feed.open(request.state.session)
     seat.feed.follow(page)
     return EventStream(seat.feed, page)
 
 
-async def mission(seat: Seat, request: Request) -> Response:
+async def mission(seat: PageContext, request: Request) -> Response:
     """One mission."""
     id = needed(request.query_params, "id")
     status = await seat.asker.ask("status", id=id)
@@ -113,7 +116,7 @@ def answer_of(result: Reply) -> tuple[str, Any]:
     return "" if same else text, value
 
 
-async def mission_live(seat: Seat, request: Request) -> Response:
+async def mission_live(seat: PageContext, request: Request) -> Response:
     """The stream of one mission's page."""
     page = seat.feed.open(request.state.session)
     try:
@@ -122,3 +125,126 @@ async def mission_live(seat: Seat, request: Request) -> Response:
         seat.feed.shut(page)
         raise
     return EventStream(seat.feed, page)
+
+
+_RATINGS = {"up": 1, "down": -1}
+
+
+async def submit(seat: PageContext, request: Request) -> Response:
+    """Accept a brief. The form has the mission's id, so that sending it twice makes one mission."""
+    form = await form_of(request, seat.settings.console_form_bytes)
+    accepted = await seat.asker.ask(
+        "submit",
+        id=needed(form, "id"),
+        brief=form.get("brief", ""),
+        persona=form.get("persona") or None,
+        context=form.get("context") or None,
+        priority=whole(form.get("priority", ""), "priority"),
+        may_ask=form.get("may_ask") == "yes" or None,
+    )
+    return see_mission(accepted["id"], "accepted", form.get("page", ""))
+
+
+async def cancel(seat: PageContext, request: Request) -> Response:
+    return await _do(seat, request, "cancel", "cancelled")
+
+
+async def pause(seat: PageContext, request: Request) -> Response:
+    return await _do(seat, request, "pause", "paused")
+
+
+async def resume(seat: PageContext, request: Request) -> Response:
+    return await _do(seat, request, "resume", "resumed")
+
+
+async def answer(seat: PageContext, request: Request) -> Response:
+    """Answer the question of a mission."""
+    form = await form_of(request, seat.settings.console_form_bytes)
+    id, text = needed(form, "id"), form.get("text", "").strip()
+    await seat.asker.ask("answer", id=id, text=text, number=whole(form.get("number", ""), "number"))
+    return see_mission(id, "answered", form.get("page", ""))
+
+
+async def rate(seat: PageContext, request: Request) -> Response:
+    """Keep what the user thinks of a mission."""
+    form = await form_of(request, seat.settings.console_form_bytes)
+    id, given = needed(form, "id"), form.get("rating", "")
+    if given not in _RATINGS:
+        raise InvalidInput(f"a rating is {' or '.join(_RATINGS)}, not {given[:40]!r}")
+    await seat.asker.ask("rate", id=id, rating=_RATINGS[given], why=form.get("why", "").strip())
+    return see_mission(id, "rated")
+
+
+async def _do(seat: PageContext, request: Request, op: str, said: str) -> Response:
+    form = await form_of(request, seat.settings.console_form_bytes)
+    id = needed(form, "id")
+    reply = await seat.asker.ask(op, id=id)
+    return see_mission(id, "ended" if reply.get("already") else said, form.get("page", ""))
+
+
+TURNS = 50
+"""Missions that one page shows at most, the newest; a link leads to those before."""
+
+
+async def conversation(seat: PageContext, request: Request) -> Response:
+    """The conversation that a mission is part of: what it follows, and what has followed it since."""
+    listed = (await seat.asker.ask("missions", limit=seat.settings.console_rows, system=False))["missions"]
+    followers: dict[str, list[Reply]] = {}
+    for one in listed:
+        followers.setdefault(one.get("context", ""), []).append(one)
+    path = await _path(seat, _newest(needed(request.query_params, "id"), followers))
+    turns = [_turn(status, followers, path) for status in path]
+    last = path[-1]
+    ended = last["state"] in FINAL
+    return await seat.show(
+        "conversation.html",
+        "missions",
+        path[0]["brief"][:80],
+        turns=turns,
+        last=last,
+        ended=ended,
+        question=None if ended else last.get("question"),
+        earlier=path[0].get("context"),
+        personas=(await seat.asker.ask("info"))["personas"],
+        new_id=str(uuid.uuid4()),
+        said=SAID.get(request.query_params.get("said", ""), ""),
+    )
+
+
+def _newest(id: str, followers: dict[str, list[Reply]]) -> str:
+    """The last mission that this one leads to, as far as the newest missions tell; of several that follow one it is the newest."""
+    seen = {id}
+    while id in followers and (following := followers[id][0]["id"]) not in seen:
+        id = following
+        seen.add(id)
+    return id
+
+
+async def _path(seat: PageContext, id: str) -> list[Reply]:
+    """The states of a mission and of those before it, the oldest first."""
+    path: list[Reply] = []
+    seen: set[str] = set()
+    before: str | None = id
+    while before is not None and before not in seen and len(path) < TURNS:
+        seen.add(before)
+        path.append(await seat.asker.ask("status", id=before))
+        before = path[-1].get("context")
+    return path[::-1]
+
+
+def _turn(status: Reply, followers: dict[str, list[Reply]], path: list[Reply]) -> dict[str, Any]:
+    """What the page shows of a mission. `others` have followed it, too, and are not on the page."""
+    result = status.get("result") or {}
+    text, value = answer_of(result)
+    shown = {one["id"] for one in path}
+    others = [one for one in followers.get(status["id"], ()) if one["id"] not in shown]
+    told = [one for one in status.get("questions", ()) if one["answer"] is not None]
+    return {
+        **status,
+        "text": text,
+        "value": value,
+        "citations": result.get("citations"),
+        "quoted": bool(result.get("quoted")),
+        "told": told,
+        "others": others,
+    }

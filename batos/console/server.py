@@ -13,19 +13,17 @@ from typing import Any, cast
 import structlog
 
 from batos.config import Settings
-from batos.console.asking import Asker, Handler
+from batos.console.api_client import Asker, DaemonHandler
 from batos.errors import ConfigError, EndpointError
 
 try:
     import uvicorn
     from starlette.types import ASGIApp
 
-    from batos.console.access import Access, token_of
+    from batos.console.access import Access, Sessions, token_of
     from batos.console.app import application
-    from batos.console.feed import Feed
-    from batos.console.patience import Connection
-    from batos.console.places import Places
-    from batos.console.sessions import Sessions
+    from batos.console.connections import BrowserConnection, ConnectionSlots
+    from batos.console.live_events import Feed
 except ModuleNotFoundError as e:
     if e.name is not None and e.name.startswith("batos"):
         raise
@@ -65,7 +63,7 @@ class Console:
         sessions = Sessions(settings.data, token, settings.console_session_s, settings.console_sessions)
         return cls(settings, access, sessions, listening)
 
-    async def run(self, desk: Handler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
+    async def run(self, desk: DaemonHandler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
         """Serve until `stop`.
 
         :param desk: answers what the console asks.
@@ -97,11 +95,11 @@ class Console:
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    places = Places(_STRANGERS, settings.console_pages + _REQUESTS)
+    places = ConnectionSlots(_STRANGERS, settings.console_pages + _REQUESTS)
     return uvicorn.Config(
         app,
         loop="none",
-        http=cast(type[asyncio.Protocol], functools.partial(Connection, settings.console_request_s, places)),
+        http=cast(type[asyncio.Protocol], functools.partial(BrowserConnection, settings.console_request_s, places)),
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -15,10 +15,25 @@ from collections.abc import Callable
 from functools import partial
 
 from batos.config import Settings
-from batos.doctor.findings import REINSTALL, Check, State
-from batos.doctor.house import endpoint, files, image, info_at, others
 from batos.doctor.inference import embedder, models, ollama
-from batos.doctor.machine import DEPENDENCIES, data_folder, dependencies, python, sandbox, training, variables, walls
+from batos.doctor.installation import (
+    DEPENDENCIES,
+    REINSTALL,
+    Check,
+    State,
+    data_folder,
+    dependencies,
+    endpoint,
+    files,
+    image,
+    info_at,
+    others,
+    python,
+    sandbox,
+    training,
+    variables,
+    walls,
+)
 
 __all__ = [
     "DEPENDENCIES", "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files", "image",

@@ -9,14 +9,14 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batos.bridge.names import tagged
+from batos.bridge.modelfile import tagged
 from batos.config import Settings
-from batos.doctor.findings import Check, State, version_of
+from batos.doctor.installation import Check, State, version_of
 from batos.errors import ConfigError
 
 if TYPE_CHECKING:
-    from batos.bridge.choice import Chosen
     from batos.bridge.profiles import Profile
+    from batos.bridge.selection import ChosenProfile
 
 
 async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
@@ -24,7 +24,7 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
 
     :param info: what a running daemon says of itself; then it is asked instead of looked for.
     """
-    from batos.bridge.kept import kept
+    from batos.bridge.installed_models import models_in_folder
     from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
@@ -39,7 +39,7 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
         return [*servers, *map(_not_had, cannot)]
     where = "served"
     if version is None and not address and find_binary(settings) and (folder := OllamaService(settings).models_folder):
-        served, where = await asyncio.to_thread(kept, folder), "in the folder of the Ollama that the daemon starts"
+        served, where = await asyncio.to_thread(models_in_folder, folder), "in the folder of the Ollama that the daemon starts"
     of_user = version is not None and (not info or (info.get("ollama") or {}).get("state") == "external")
     try:
         chosen = await _chosen(settings, host if of_user else "")
@@ -50,25 +50,25 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
     return [*servers, models(chosen.profile, served, where), thinks]
 
 
-async def _chosen(settings: Settings, host: str) -> Chosen:
+async def _chosen(settings: Settings, host: str) -> ChosenProfile:
     """What a start would think with now.
 
     :param host: address of the user's own Ollama, which answers; empty where there is none.
     :raises ConfigError: for a profile, a codex or a model with which none starts.
     """
-    from batos.bridge.candidates import there
-    from batos.bridge.choice import choose, named
     from batos.bridge.client import connect
-    from batos.bridge.wants import Cannot
+    from batos.bridge.installed_models import list_models
+    from batos.bridge.model_status import ModelUnavailable
+    from batos.bridge.selection import choose_profile, named_models
     from batos.mind.codex import load_codex, voices, with_roles
 
     found = None
     if host:
         async with connect(host) as client:
-            with contextlib.suppress(Cannot):
-                found = await there(client)
+            with contextlib.suppress(ModelUnavailable):
+                found = await list_models(client)
     codex = load_codex(settings.codex or None)
-    return choose(settings, voices(with_roles(codex, named(settings).personas)), found, host)
+    return choose_profile(settings, voices(with_roles(codex, named_models(settings).personas)), found, host)
 
 
 async def _further(host: str) -> Check:
@@ -95,14 +95,14 @@ def _not_had(model: dict[str, Any]) -> Check:
 async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
     """Version of the Ollama at `host` and the names of its models; None where none answers."""
     from batos.bridge.client import connect
-    from batos.bridge.overtaken import asked
+    from batos.bridge.failures import retry_on_race
     from batos.bridge.service import version_at
 
     version = await version_at(host)
     if version is None:
         return None, frozenset()
     async with connect(host) as client:
-        listed = await asked(client.list)
+        listed = await retry_on_race(client.list)
     return version, frozenset(tagged(model.model) for model in listed.models if model.model)
 
 

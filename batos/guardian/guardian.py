@@ -7,11 +7,10 @@ from collections.abc import Collection, Set
 
 from batos.config import Settings
 from batos.guardian.effects import analyse
-from batos.guardian.limits import Limits
-from batos.guardian.policy import DEFAULT, Policy, named
+from batos.guardian.policy import DEFAULT, AuditLimits, Policy, policy_named
 from batos.guardian.rules import CHECKS, RULES, parse, shape, size
 from batos.guardian.rules.syntax import CHILDREN, refuse_node
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 from batos.guardian.verdict import Contract, Verdict
 
 _ON_TEXT = tuple(rule.text for rule in RULES if rule.text)
@@ -26,7 +25,7 @@ class PersistenceGuardian:
         """
         :param reaching: selectors of messages that change more than their receiver.
         """
-        self.limits = Limits.of(settings or Settings.model_validate({}))
+        self.limits = AuditLimits.of(settings or Settings.model_validate({}))
         self._reaching = frozenset(reaching)
 
     def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
@@ -37,14 +36,14 @@ class PersistenceGuardian:
         :return: never raises for what a source holds; whatever a source provokes is a finding.
         :raises ValueError: for a policy that does not exist.
         """
-        policy = named(policy) if isinstance(policy, str) else policy
+        policy = policy_named(policy) if isinstance(policy, str) else policy
         return _verdict(examine(source, selector, policy, self.limits), self._reaching)
 
 
-def examine(source: str | bytes, selector: str, policy: Policy, limits: Limits) -> Subject:
+def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLimits) -> AuditSubject:
     """All that can be found out about a source."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
-    subject = Subject(text, selector, policy, limits)
+    subject = AuditSubject(text, selector, policy, limits)
     for check in _ON_TEXT:
         check(subject)
         if size.ID in {finding.rule for finding in subject.findings.values()}:
@@ -59,7 +58,7 @@ def examine(source: str | bytes, selector: str, policy: Policy, limits: Limits) 
     return subject
 
 
-def _walk(subject: Subject, method: ast.AST) -> bool:
+def _walk(subject: AuditSubject, method: ast.AST) -> bool:
     """Show every node to the rules that ask for its kind, without recursion; False if there are too many or they are too deep."""
     nodes, limits = 0, subject.limits
     pending: list[tuple[ast.AST, int]] = [(method, 1)]
@@ -86,14 +85,14 @@ def _walk(subject: Subject, method: ast.AST) -> bool:
     return True
 
 
-def _named(subject: Subject) -> set[str]:
+def _named(subject: AuditSubject) -> set[str]:
     """What the method can send by a name that stands in it: attributes, and texts such as that of a `getattr`."""
     nodes = () if subject.method is None else tuple(ast.walk(subject.method))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return texts | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
-def _verdict(subject: Subject, reaching: Set[str]) -> Verdict:
+def _verdict(subject: AuditSubject, reaching: Set[str]) -> Verdict:
     contract: Contract = {
         "reads": tuple(sorted(subject.reads)),
         "writes": tuple(sorted(subject.writes)),

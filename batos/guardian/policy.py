@@ -1,10 +1,15 @@
-"""Policies: what a method may import, and which capabilities it was granted."""
+"""Policies: what a method may import, and which capabilities it was granted.
+
+The limits of an audit, from the settings.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from batos.guardian.vocabulary import CAPABILITIES
+from batos.config import Settings
+from batos.guardian.allowlist import CAPABILITIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ DEFAULT = Policy("default")
 POLICIES = {policy.name: policy for policy in (STRICT, DEFAULT)}
 
 
-def named(name: str) -> Policy:
+def policy_named(name: str) -> Policy:
     """The policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
 
     :raises ValueError: if there is none.
@@ -45,3 +50,26 @@ def named(name: str) -> Policy:
     if first not in POLICIES:
         raise ValueError(f"no policy {first!r}; there are {', '.join(POLICIES)}")
     return POLICIES[first].granting(*capabilities) if capabilities else POLICIES[first]
+
+
+class AuditLimits(NamedTuple):
+    """How large a source may be; see the settings of the same names."""
+
+    bytes: int
+    nodes: int
+    depth: int
+    name: int
+    value: int
+    steps: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> AuditLimits:
+        """The limits that the settings hold."""
+        return cls(
+            settings.method_bytes,
+            settings.method_nodes,
+            settings.method_depth,
+            settings.method_name_chars,
+            settings.method_value,
+            settings.audit_steps,
+        )

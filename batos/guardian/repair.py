@@ -14,12 +14,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from batos.config import Settings
+from batos.guardian.allowlist import MODULES
 from batos.guardian.guardian import examine
-from batos.guardian.limits import Limits
-from batos.guardian.policy import DEFAULT
-from batos.guardian.subject import FunctionNode, Subject
+from batos.guardian.policy import DEFAULT, AuditLimits
+from batos.guardian.subject import AuditSubject, FunctionNode
 from batos.guardian.verdict import COVENANT_RULES
-from batos.guardian.vocabulary import MODULES
 
 _FENCE = re.compile(r"^[ \t]*+(```++|~~~++)[^\n]*+\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*[(\[]")
@@ -42,7 +41,7 @@ def repair(source: str, selector: str, settings: Settings | None = None) -> Repa
 
     :return: the source, changed or not; never raises for what a source holds, and does not say that it is accepted now.
     """
-    limits = Limits.of(settings or Settings.model_validate({}))
+    limits = AuditLimits.of(settings or Settings.model_validate({}))
     done = []
     if len(source) > 4 * limits.bytes:
         return Repaired(source, ())
@@ -57,7 +56,7 @@ def repair(source: str, selector: str, settings: Settings | None = None) -> Repa
 # --- text that is no Python yet
 
 
-def _take_from_fence(source: str, selector: str, limits: Limits) -> str | None:
+def _take_from_fence(source: str, selector: str, limits: AuditLimits) -> str | None:
     if _parsed(source):
         return None
     blocks = [match[2] for match in _FENCE.finditer(source)]
@@ -65,11 +64,11 @@ def _take_from_fence(source: str, selector: str, limits: Limits) -> str | None:
     return next(iter([*named, *(block for block in blocks if "def " in block)]), None)
 
 
-def _make_plain(source: str, selector: str, limits: Limits) -> str | None:
+def _make_plain(source: str, selector: str, limits: AuditLimits) -> str | None:
     return None if _parsed(source) else source.translate(_PLAIN)
 
 
-def _expand_tabs(source: str, selector: str, limits: Limits) -> str | None:
+def _expand_tabs(source: str, selector: str, limits: AuditLimits) -> str | None:
     """Where tabs and blanks are mixed: if there is one width of a tab that makes sense."""
     if "\t" not in source or _parsed(textwrap.dedent(source)):
         return None
@@ -83,7 +82,7 @@ def _untabbed(line: str, width: int) -> str:
     return line[: len(line) - len(body)].expandtabs(width) + body
 
 
-def _take_definition(source: str, selector: str, limits: Limits) -> str | None:
+def _take_definition(source: str, selector: str, limits: AuditLimits) -> str | None:
     """The definition without the prose before and behind it."""
     if _parsed(textwrap.dedent(source)):
         return None
@@ -103,7 +102,7 @@ def _take_definition(source: str, selector: str, limits: Limits) -> str | None:
     return None
 
 
-def _dedent(source: str, selector: str, limits: Limits) -> str | None:
+def _dedent(source: str, selector: str, limits: AuditLimits) -> str | None:
     if _parsed(source):
         return None
     dedented = textwrap.dedent(source).strip("\n") + "\n"
@@ -113,7 +112,7 @@ def _dedent(source: str, selector: str, limits: Limits) -> str | None:
 # --- Python that is not quite one method
 
 
-def _unwrap_class(source: str, selector: str, limits: Limits) -> str | None:
+def _unwrap_class(source: str, selector: str, limits: AuditLimits) -> str | None:
     tree = _parsed(source)
     if not tree or not tree.body:
         return None
@@ -128,7 +127,7 @@ def _unwrap_class(source: str, selector: str, limits: Limits) -> str | None:
     return "\n".join([*lines[: before[-1].end_lineno if before else 0], definition]) + "\n"
 
 
-def _move_imports(source: str, selector: str, limits: Limits) -> str | None:
+def _move_imports(source: str, selector: str, limits: AuditLimits) -> str | None:
     """Imports above the definition go into its body; text and examples beside it go away."""
     method, tree = _only_method(source)
     if method is None or tree is None or len(tree.body) == 1:
@@ -147,7 +146,7 @@ def _move_imports(source: str, selector: str, limits: Limits) -> str | None:
     return _with_first_lines(alone, imports)
 
 
-def _rename(source: str, selector: str, limits: Limits) -> str | None:
+def _rename(source: str, selector: str, limits: AuditLimits) -> str | None:
     method, _ = _only_method(source)
     if method is None or method.name == selector or not selector.isidentifier() or _sends_itself(method):
         return None
@@ -169,7 +168,7 @@ def _sends_itself(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     )
 
 
-def _add_self(source: str, selector: str, limits: Limits) -> str | None:
+def _add_self(source: str, selector: str, limits: AuditLimits) -> str | None:
     method, _ = _only_method(source)
     if method is None:
         return None
@@ -185,7 +184,7 @@ def _add_self(source: str, selector: str, limits: Limits) -> str | None:
     return "\n".join(lines)
 
 
-def _add_imports(source: str, selector: str, limits: Limits) -> str | None:
+def _add_imports(source: str, selector: str, limits: AuditLimits) -> str | None:
     """Modules of the list that are used and not imported."""
     method, _ = _only_method(source)
     if method is None:
@@ -214,7 +213,7 @@ def _with_first_lines(source: str, added: list[str]) -> str | None:
 # --- a method that lacks its covenant
 
 
-def _add_covenant(source: str, selector: str, limits: Limits) -> str | None:
+def _add_covenant(source: str, selector: str, limits: AuditLimits) -> str | None:
     """Set the flag where the analysis misses it, if nothing else is wrong then."""
     text = source
     for _ in range(_ROUNDS):
@@ -229,7 +228,7 @@ def _add_covenant(source: str, selector: str, limits: Limits) -> str | None:
     return None
 
 
-def _flagged(source: str, subject: Subject) -> str | None:
+def _flagged(source: str, subject: AuditSubject) -> str | None:
     """The source with one more flag, at the first way out that lacks it."""
     lines = source.split("\n")
     for way, cause in (*subject.unflagged, *subject.late):
@@ -279,7 +278,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-_STEPS: tuple[tuple[str, Callable[[str, str, Limits], str | None]], ...] = (
+_STEPS: tuple[tuple[str, Callable[[str, str, AuditLimits], str | None]], ...] = (
     ("took the code out of its fence", _take_from_fence),
     ("made typographic characters plain", _make_plain),
     ("made tabs spaces", _expand_tabs),

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 
-from batos.guardian.limits import Limits
-from batos.guardian.policy import Policy
+from batos.guardian.policy import AuditLimits, Policy
 from batos.guardian.verdict import Finding, Severity
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Subject:
+class AuditSubject:
     """What is audited, and what was found so far."""
 
-    def __init__(self, source: str, selector: str, policy: Policy, limits: Limits) -> None:
+    def __init__(self, source: str, selector: str, policy: Policy, limits: AuditLimits) -> None:
         self.source = source
         self.selector = selector
         self.policy = policy

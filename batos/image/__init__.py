@@ -3,14 +3,13 @@
 Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
 """
 
-from batos.image.capabilities import KnownModels
-from batos.image.ended import Ended, EndedTree
-from batos.image.examples import Taught
-from batos.image.folded import Folded, LineTree, NumberTree
+from batos.image.blobs import Picture, Pictures
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
-from batos.image.living import LivingImage
-from batos.image.pictures import Picture, Pictures
+from batos.image.living_image import LivingImage
+from batos.image.mission_index import Ended, EndedTree, Folded, LineTree, NumberTree
+from batos.image.model_registry import KnownModels
+from batos.image.taught_examples import Taught
 
 __all__ = [
     "Costs",

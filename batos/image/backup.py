@@ -1,6 +1,13 @@
 """Backups of a file image by repozo: full or incremental, beside the running daemon, each proved by restoring it.
 
 All of this blocks for seconds: to be called in a thread. It reads the image's file and never writes to it.
+
+How far a piece of upkeep is: written by the thread that does it, read by the loop's whenever somebody asks.
+
+Forks: the whole image as of a moment, as a file of its own for another daemon.
+
+A file of transactions is only ever added to, so the image as of a moment is what stands before the first transaction after it:
+with history, seals and checksums. It is copied beside the daemon, which goes on committing.
 """
 
 from __future__ import annotations
@@ -13,10 +20,11 @@ import os
 import pathlib
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import ZODB
 from ZODB.FileStorage import FileStorage
@@ -24,14 +32,50 @@ from ZODB.POSException import POSError
 from ZODB.scripts import repozo
 
 from batos import private_files
-from batos.errors import ImageDamaged, ImageError
-from batos.image import blobs
-from batos.image.checked import base_of
-from batos.image.history import oid_of
-from batos.image.integrity import Walk
-from batos.image.progress import Progress, growing, size_of
-from batos.image.storage import check_format, open_database, sync_to_disk
+from batos.concurrency import LoopTurns
+from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInput
+from batos.image import blobs, checksums, ledger
+from batos.image.blobs import copy, folder_of
+from batos.image.checksummed_storage import base_of
+from batos.image.history import Moment, oid_of, seconds_of, tid_of, when
+from batos.image.scrubber import Walk
+from batos.image.storage import check_format, damaged, open_database, sync_to_disk
+from batos.image.unit_of_work import snapshot
 from batos.objects import Method
+
+
+class UpkeepProgress:
+    """The step under way and how much of it is done, in bytes."""
+
+    def __init__(self) -> None:
+        self._now: tuple[str, int, Callable[[], int]] = ("", 0, int)
+
+    def begin(self, step: str, total: int = 0, done: Callable[[], int] = int) -> None:
+        """Say that a step begins.
+
+        :param total: bytes that it takes altogether; 0: nobody knows.
+        :param done: how many are done; asked from another thread.
+        """
+        self._now = (step, total, done)
+
+    def facts(self) -> dict[str, Any]:
+        """`step`, and `done` of `total` bytes where they are known."""
+        step, total, done = self._now
+        return {"step": step, **({"done": min(done(), total), "total": total} if total else {})}
+
+
+def size_of(path: pathlib.Path) -> int:
+    """The size of a file, 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def growing_size(path: pathlib.Path) -> Callable[[], int]:
+    """The size of a file that is being written."""
+    return lambda: size_of(path)
+
 
 BLOBS = "blobs"
 """The folder of blobs in a folder of backups. They stay as long as the folder does: earlier backups in it need them."""
@@ -70,7 +114,9 @@ class _Options:
     test_now: tuple[int, ...] = ()
 
 
-def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: bytes, progress: Progress | None = None) -> dict[str, Any]:
+def backup(
+    path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: bytes, progress: UpkeepProgress | None = None
+) -> dict[str, Any]:
     """Add a backup of the image to a folder, then prove it.
 
     :param full: not only what was appended since the last one. After a pack it is full in any case.
@@ -80,7 +126,7 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
         the image itself has the same damage), `tid`.
     :raises ImageError: if it cannot be written, its proof fails, or others may write into the folder; a bad one is removed again.
     """
-    progress = progress or Progress()
+    progress = progress or UpkeepProgress()
     if folder.exists() and not folder.is_dir():
         raise ImageError(f"no backup in {folder}: it is a file, not a folder; name another")
     try:
@@ -106,7 +152,7 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
     return {"folder": str(folder), "kind": kind, "file": data and data.name, "bytes": data.stat().st_size if data else 0, **found}
 
 
-def restore(folder: pathlib.Path, path: pathlib.Path, progress: Progress | None = None) -> dict[str, Any]:
+def restore(folder: pathlib.Path, path: pathlib.Path, progress: UpkeepProgress | None = None) -> dict[str, Any]:
     """Make the image at `path` from the newest backup in a folder.
 
     :returns: `total_bytes`, `blob_bytes`, `objects`, `methods`, `damaged`, `tid`.
@@ -121,7 +167,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: Progress | None 
         raise ImageError(f"there is no backup in {folder}; name the folder that `batos backup` wrote to")
     try:
         target = private_files.folder(path.parent) / path.name
-        with _restored(folder, target.parent, progress or Progress()) as file:
+        with _restored(folder, target.parent, progress or UpkeepProgress()) as file:
             found = _examine(file, folder / BLOBS, blobs.folder_of(target))
             _place(file, target)
     except (repozo.RepozoError, OSError) as e:
@@ -130,11 +176,11 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: Progress | None 
 
 
 @contextlib.contextmanager
-def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: Progress) -> Iterator[pathlib.Path]:
+def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: UpkeepProgress) -> Iterator[pathlib.Path]:
     """The newest backup as a file of its own, checked against repozo's sums, for as long as the block lasts."""
     with tempfile.TemporaryDirectory(prefix=_VERIFY, dir=beside) as scratch:
         file = pathlib.Path(scratch) / "image.fs"
-        progress.begin("restoring", _newest_bytes(folder), growing(file))
+        progress.begin("restoring", _newest_bytes(folder), growing_size(file))
         try:
             newest = max((name for name in _listed(folder) if (folder / name).exists()), default="9999")
             repozo.do_recover(_Options(str(folder), output=str(file), date=newest.partition(".")[0]))
@@ -199,7 +245,7 @@ def _place(file: pathlib.Path, path: pathlib.Path) -> None:
     sync_to_disk(path)
 
 
-def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes, progress: Progress) -> dict[str, Any]:
+def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes, progress: UpkeepProgress) -> dict[str, Any]:
     with _restored(folder, folder, progress) as file:
         if not _begins_with(path, file):
             raise repozo.VerificationFail("what was written differs from the image; check the disk")
@@ -294,3 +340,133 @@ def _reason(error: Exception) -> str:
         hint = "; make room, or name another folder" if error.errno == errno.ENOSPC else ""
         return f"{os.strerror(error.errno)}{f' ({error.filename})' if error.filename else ''}{hint}"
     return str(error) or type(error).__name__
+
+
+FORK_NAME = "live_image.fs"
+FORK_PART = FORK_NAME + ".part"  # while it is being copied
+"""What a daemon looks for in its data folder."""
+_FIRST = 4  # bytes before the first transaction
+_CHUNK_FORK = 8 * 1024 * 1024  # bytes copied between two looks at whether to stop
+_PLAIN = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)  # the system cannot copy from file to file itself
+
+
+def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | None, stop: threading.Event) -> dict[str, Any]:
+    """Copy the image behind `db` as of a moment (None: as it is) into a folder, and prove that it opens. In a thread of its own.
+
+    :param path: of the image.
+    :param stop: gives up when it is set.
+    :returns: `image` (the new file), `bytes`, `objects`, `tid` and `time` of its last transaction, `unfinished` missions in it.
+    :raises HistoryGone: for a moment before the last pack, or before there was an image.
+    :raises InvalidInput: for a folder that is not given by an absolute path.
+    :raises ImageError: if an image, or the blobs of one, is there already, others may write into the folder, or it cannot be written;
+        nothing is left of it.
+    """
+    if not folder.is_absolute():
+        raise InvalidInput(f"{str(folder)!r} is no absolute path; the daemon does not know which folder you are in")
+    try:
+        place = private_files.fit(folder)
+    except OSError as e:
+        raise _not_written(folder / FORK_NAME, e) from e
+    target = place / FORK_NAME
+    if private_files.taken(target):
+        raise ImageError(f"there is an image at {target} already; nothing is overwritten, name another folder")
+    if place.exists() and not place.is_dir():
+        raise ImageError(f"{folder} is a file, not a folder; name another")
+    part, blobs = target.with_name(FORK_PART), folder_of(target)
+    if private_files.taken(blobs) and not private_files.taken(part):  # with one, both are of a fork that was killed
+        raise ImageError(
+            f"there are blobs of another image at {blobs}, and that image is not there; nothing is overwritten, name another folder"
+        )
+    until = None if at is None else tid_of(db, at)
+    storage = base_of(db.storage)
+    try:
+        private_files.folder(place)
+        if private_files.taken(blobs):
+            shutil.rmtree(blobs)
+    except OSError as e:
+        raise _not_written(target, e) from e
+    try:
+        with contextlib.ExitStack() as stack:
+            with storage._lock:  # the file and its end belong together: a pack puts another in its place
+                source, end = stack.enter_context(path.open("rb")), int(storage._pos)
+            cut = _cut(source, end, until)
+            with private_files.renew(part) as copy:
+                _copy(source, copy, cut, stop)
+        sync_to_disk(part)
+        found = _proved(part, path, blobs)
+        part.rename(target)
+        sync_to_disk(target)
+    except checksums.Mismatch as e:
+        raise damaged(f"file://{path}", e) from e
+    except OSError as e:
+        raise _not_written(target, e) from e
+    finally:
+        if not private_files.taken(target):
+            shutil.rmtree(blobs, ignore_errors=True)
+        with contextlib.suppress(OSError):  # why, is on its way already
+            part.unlink(missing_ok=True)  # last: it says whose the blobs are
+    return {"image": str(folder / FORK_NAME), **found}
+
+
+def _not_written(target: pathlib.Path, error: OSError) -> ImageError:
+    return ImageError(f"the fork {target} cannot be written: {error.strerror or error}")
+
+
+def _cut(file: BinaryIO, end: int, until: bytes | None) -> int:
+    """Where the first transaction after a moment begins; from the end backwards, since most moments are not long ago.
+
+    :raises HistoryGone: if that was packed, so that what stands before it is not whole; or there is nothing before it.
+    """
+    cut, status, turns = end, b" ", LoopTurns()
+    while cut > _FIRST:
+        file.seek(cut - checksums.LENGTH.size)
+        (length,) = checksums.LENGTH.unpack(file.read(checksums.LENGTH.size))
+        begin = cut - checksums.LENGTH.size - length
+        if begin < _FIRST:
+            raise checksums.Mismatch(f"the length before byte {cut} makes no sense")
+        head = checksums.read_head(file, begin)
+        if until is None or head.tid <= until:
+            break
+        cut, status = begin, head.status
+        turns.take()
+    if until is not None and (cut == _FIRST or status == b"p"):
+        raise HistoryGone(f"the image as of {when(until)} is not kept any more, or there was none: history goes back to the last pack")
+    return cut
+
+
+def _copy(source: BinaryIO, target: IO[bytes], length: int, stop: threading.Event) -> None:
+    """Copy the first bytes of a file, by the system itself where it can.
+
+    :raises Busy: if `stop` was set.
+    """
+    position, by_system = 0, hasattr(os, "copy_file_range")
+    while position < length:
+        if stop.is_set():
+            raise Busy("the daemon is stopping")
+        size = min(_CHUNK_FORK, length - position)
+        if by_system:
+            try:
+                position += os.copy_file_range(source.fileno(), target.fileno(), size, position, position)
+                continue
+            except OSError as e:
+                if e.errno not in _PLAIN:
+                    raise
+                by_system = False
+        os.pwrite(target.fileno(), os.pread(source.fileno(), size, position), position)
+        position += size
+
+
+def _proved(path: pathlib.Path, origin: pathlib.Path, blobs: pathlib.Path) -> dict[str, Any]:
+    """Open the fork, and give it its blobs: the same files, where the system can have one in two folders."""
+    uri = f"file://{path}"
+    db = open_database(uri, cache_size=2000, pool_size=2, read_only=True)
+    try:
+        with snapshot(db) as root:
+            check_format(root, uri)
+            unfinished = len(ledger.unfinished(root))
+        if missing := copy(db, folder_of(origin), blobs, link=True)[1]:
+            raise ImageDamaged(f"the image {origin} was not forked: {missing[0]}; restore a backup (`batos restore`)")
+        tid = db.lastTransaction()
+        return {"bytes": db.getSize(), "objects": len(db.storage), "tid": tid.hex(), "time": seconds_of(tid), "unfinished": unfinished}
+    finally:
+        db.close()

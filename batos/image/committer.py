@@ -20,8 +20,8 @@ from transaction import TransactionManager
 from transaction.interfaces import TransientError
 
 from batos.errors import ImageError, ImageFailed
-from batos.image import groupsync, unwritten
-from batos.image.checked import base_of
+from batos.image import storage, zodb_patches
+from batos.image.checksummed_storage import base_of
 from batos.image.storage import is_broken
 
 log = structlog.get_logger("batos.image")
@@ -67,7 +67,7 @@ class Committer:
         self._closing = False
         self._failure: ImageFailed | None = None
         self._storage = base_of(db.storage)
-        self._syncer = groupsync.Syncer(self._storage)
+        self._syncer = zodb_patches.Syncer(self._storage)
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
         self._trouble = ("", b"")  # why a commit could not be written, and the last transaction that was
         self._tm = TransactionManager(explicit=True)
@@ -156,7 +156,7 @@ class Committer:
     # --- on the committer thread
 
     def _run(self) -> None:
-        groupsync.leave_out()
+        zodb_patches.leave_out_syncs()
         try:
             while True:
                 self._wake.get()
@@ -247,8 +247,11 @@ class Committer:
 
     def _drop(self, failure: BaseException) -> None:
         if isinstance(failure, OSError):
-            self._trouble = str(unwritten.refusal(failure) or f"the image could not be written: {failure}"), self._db.lastTransaction()
-        unwritten.drop(self._storage, failure)
+            self._trouble = (
+                str(storage.disk_full_error(failure) or f"the image could not be written: {failure}"),
+                self._db.lastTransaction(),
+            )
+        storage.drop_unwritten(self._storage, failure)
 
     def _die(self, done: list[_System | _Commit]) -> None:
         cause = next((job.failed for job in done if job.failed is not None), None)

@@ -3,6 +3,10 @@
 Each inference is keyed by its content and an occurrence number, and is durable before it is used; a resumed, retried or
 replayed cycle takes from here what was paid for. By content, not by step: after a conflict the inputs may differ, and
 then a new call is rightly paid. One record an inference, since a record that grows is rewritten whole at each change.
+
+Partial texts: what has come of inferences that are not finished, kept so that a restart goes on from there.
+
+A record of its own for each, rewritten as the text grows, and let go of when the inference is journaled (`batos.image.journal.add`).
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ Key = tuple[bytes, int]
 """Content key and occurrence of an inference."""
 
 
-class Inference(NamedTuple):
+class InferenceRecord(NamedTuple):
     """One finished inference, as plain values."""
 
     key: bytes
@@ -61,7 +65,7 @@ class JournalEntry(Persistent):
 
     __module__ = "batos.image"
 
-    def __init__(self, inference: Inference) -> None:
+    def __init__(self, inference: InferenceRecord) -> None:
         self.inference = inference
         self._v_intact = True
 
@@ -71,7 +75,7 @@ class JournalEntry(Persistent):
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         *fields, check = state
-        self.inference = Inference(*fields)
+        self.inference = InferenceRecord(*fields)
         self._v_intact = check == _check(tuple(fields))
 
     def intact(self) -> bool:
@@ -83,7 +87,7 @@ def _check(fields: tuple[Any, ...]) -> int:
     return zlib.crc32(repr(fields).encode("utf-8", "backslashreplace"))
 
 
-class Spent(NamedTuple):
+class ModelCost(NamedTuple):
     """What inferences of one model cost."""
 
     model: str
@@ -92,9 +96,9 @@ class Spent(NamedTuple):
     answer_tokens: int
     model_ms: float
 
-    def and_also(self, other: Spent) -> Spent:
+    def and_also(self, other: ModelCost) -> ModelCost:
         """Both together; of the same model."""
-        return Spent(
+        return ModelCost(
             self.model,
             self.inferences + other.inferences,
             self.prompt_tokens + other.prompt_tokens,
@@ -124,7 +128,7 @@ class Recalled(Persistent):
 
 
 class PartialText(Persistent):
-    """The text of one unfinished inference, and the tokens it took (`batos.image.partials`)."""
+    """The text of one unfinished inference, and the tokens it took (`batos.image.journal`)."""
 
     __module__ = "batos.image"
     text: str = ""
@@ -146,9 +150,9 @@ class Journal(Persistent):
     shared: tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...] = ()
     """By the mark of a brief: the personas that it was shared out to, each with its part."""
     approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
-    """By the mark of a brief: how it is thought about, as the fields of `batos.mind.depth.Approach`."""
+    """By the mark of a brief: how it is thought about, as the fields of `batos.mind.brief_analysis.Approach`."""
     provided: str | None = None
-    """What the mission was, or is being, provided with where it needs what no model here can do, as JSON (`batos.mind.provided`)."""
+    """What the mission was, or is being, provided with where it needs what no model here can do, as JSON (`batos.mind.model_needs`)."""
     room: int | None = None
     """How many characters it may tell its models, where all were too many for the context; None: all."""
     nearness: tuple[tuple[bytes, float], ...] = ()
@@ -213,7 +217,7 @@ def changed_parts(one: bytes, other: bytes) -> list[str]:
     return [name for i, name in enumerate(PARTS) if one[4 * i : 4 * i + 4] != other[4 * i : 4 * i + 4]]
 
 
-def add(root: Any, mission: str, inference: Inference) -> None:
+def add(root: Any, mission: str, inference: InferenceRecord) -> None:
     """System transaction: record an inference of a mission."""
     journal = _writable(root, mission)
     journal.entries += (JournalEntry(inference),)
@@ -334,7 +338,7 @@ def nearness_of(root: Any, mission: str) -> dict[bytes, float]:
     return {} if found is None else dict(of(found).nearness)
 
 
-def load(root: Any, mission: str) -> list[Inference]:
+def load(root: Any, mission: str) -> list[InferenceRecord]:
     """All recorded inferences of a mission that are intact, in the order in which they ended."""
     found = root["ledger"].missions.get(mission)
     return [] if found is None else [entry.inference for entry in _readable(of(found))]
@@ -350,21 +354,21 @@ def _readable(journal: Journal) -> Iterator[JournalEntry]:
             log.error("inference_damaged", error=e.message)
 
 
-def spent_on(journal: Journal) -> list[Spent]:
+def spent_on(journal: Journal) -> list[ModelCost]:
     """What a mission cost, by model; also after its texts are gone."""
-    return merged([*(Spent(*row) for row in journal.spent), *(spent_by(entry.inference) for entry in _readable(journal))])
+    return merged([*(ModelCost(*row) for row in journal.spent), *(spent_by(entry.inference) for entry in _readable(journal))])
 
 
-def spent_by(inference: Inference) -> Spent:
+def spent_by(inference: InferenceRecord) -> ModelCost:
     """What one inference cost."""
-    return Spent(inference.model, 1, inference.prompt_tokens, inference.answer_tokens, inference.total_ms)
+    return ModelCost(inference.model, 1, inference.prompt_tokens, inference.answer_tokens, inference.total_ms)
 
 
-def merged(rows: Iterable[Spent]) -> list[Spent]:
+def merged(rows: Iterable[ModelCost]) -> list[ModelCost]:
     """One row a model, in the order of their names."""
-    found: dict[str, Spent] = {}
+    found: dict[str, ModelCost] = {}
     for row in rows:
-        found[row.model] = found.get(row.model, Spent(row.model, 0, 0, 0, 0.0)).and_also(row)
+        found[row.model] = found.get(row.model, ModelCost(row.model, 0, 0, 0, 0.0)).and_also(row)
     return [found[model] for model in sorted(found)]
 
 
@@ -380,3 +384,20 @@ def drop_texts(journal: Journal) -> bool:
 def now() -> float:
     """The time that an entry carries, in seconds since the epoch."""
     return round(time.time(), 3)
+
+
+def keep_partial(root: Any, mission: str, key: Key, text: str, tokens: int) -> None:
+    """System transaction: keep the text that has come so far; shorter than what is kept, it is left out."""
+    journal = opened(root["ledger"].missions[mission])
+    partial = dict(journal.partials).get(key)
+    if partial is None:
+        partial = PartialText()
+        journal.partials += ((key, partial),)
+    if tokens > partial.tokens:
+        partial.text, partial.tokens = text, tokens
+
+
+def load_partials(root: Any, mission: str) -> dict[Key, tuple[str, int]]:
+    """The partial texts of a mission."""
+    found = root["ledger"].missions.get(mission)
+    return {} if found is None else {key: (partial.text, partial.tokens) for key, partial in of(found).partials}

@@ -5,6 +5,13 @@ when its `accept` is durable. `pending` holds every mission that is not final an
 COMPLETE in its own transaction and never writes a shared set, `settle` cleans up afterwards.
 
 A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle, `fail` and an undo writes it.
+
+Attempts at a mission that the daemon died in: which of them speak against the mission.
+
+Attempts are counted before they are made. One that paid for something that the journal did not have before brought the mission further:
+what ended it came from outside, and its count is taken back at the next start. One that died without progress counts.
+
+What missions ask their users, and what they are told: system transactions and reads of a mission's record.
 """
 
 from __future__ import annotations
@@ -21,21 +28,64 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.config import nearest
-from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, UnknownMission
-from batos.image import attempts, failed, journal, pictures
-from batos.image.chain import MILESTONE as MILESTONE
-from batos.image.chain import newest_first as newest_first
-from batos.image.chain import numbered as numbered
-from batos.image.ended import Ended
-from batos.image.ended import listed as listed
-from batos.image.folded import COMPLETE as COMPLETE
-from batos.image.folded import FAILED as FAILED
-from batos.image.folded import FINAL as FINAL
-from batos.image.folded import Folded, mark_of
-from batos.image.folded import Line as Line
+from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, RoleRefused, UnknownMission
+from batos.image import blobs, journal, mission_index
+from batos.image.blobs import Pictures
 from batos.image.journal import Journal
-from batos.image.pictures import Pictures
+from batos.image.mission_index import COMPLETE as COMPLETE
+from batos.image.mission_index import FAILED as FAILED
+from batos.image.mission_index import FINAL as FINAL
+from batos.image.mission_index import MILESTONE as MILESTONE
+from batos.image.mission_index import Ended, Folded, mark_of
+from batos.image.mission_index import Line as Line
+from batos.image.mission_index import listed as listed
+from batos.image.mission_index import newest_first as newest_first
+from batos.image.mission_index import numbered as numbered
 from batos.objects import UvmObject
+
+ATTEMPT_OVER: tuple[int, ...] = ()
+"""What a mission's slot `begun_with` says while no attempt is under way that nobody has judged."""
+
+
+def note_attempt_begin(mission: Any) -> None:
+    """System transaction's part: note what the journal holds while an attempt begins."""
+    _note(mission, _held(mission))
+
+
+def note_attempt_end(mission: Any) -> None:
+    """System transaction's part: the attempt is over and judged, a failure that is recorded, say; no start judges it anew."""
+    _note(mission, ATTEMPT_OVER)
+
+
+def forgive_attempt(mission: Any, most: int) -> bool:
+    """System transaction's part at a start: take back the count of an attempt in which a daemon died, if it made progress; whether it did.
+
+    :param most: inferences in the journal from which on no progress is seen: a mission asks for no more than it may, whatever it paid for.
+    """
+    begun_with, held = tuple(mission.begun_with), _held(mission)
+    if not mission.attempts or begun_with == ATTEMPT_OVER or held <= begun_with or held[0] > most:
+        return False
+    mission.attempts -= 1
+    note_attempt_end(mission)
+    return True
+
+
+def _note(mission: Any, held: tuple[int, ...]) -> None:
+    if tuple(mission.begun_with) != held:
+        mission.begun_with = held
+
+
+def _held(mission: Any) -> tuple[int, int]:
+    """How many inferences the journal has, and how many tokens of such as have not ended: more of either is progress."""
+    held = journal.of(mission)
+    tokens = 0
+    for _, partial in held.partials:
+        try:
+            tokens += partial.tokens
+        except ImageDamaged:  # it is asked for anew
+            continue
+    return len(held.entries), tokens
+
 
 log = structlog.get_logger("batos.image")
 
@@ -105,7 +155,7 @@ class Ledger(Persistent):
 
 
 class Costs(Persistent):
-    """What missions cost, up to one of them: see `batos.image.costs`."""
+    """What missions cost, up to one of them: see `batos.image.usage_totals`."""
 
     __module__ = "batos.image"
     until: int = 0
@@ -208,7 +258,7 @@ def add_missing_indexes(root: Any) -> None:
     if getattr(ledger, "failures_by_selector", None) is None:
         ledger.failures_by_selector = OOBTree()
         for key, record in ledger.failures.items():
-            failed.index(ledger.failures_by_selector, key, record)
+            mission_index.index_failure(ledger.failures_by_selector, key, record)
     if getattr(ledger, "milestones", None) is None:
         ledger.milestones = LOBTree({m.number: m for m in newest_first(root) if m.number % MILESTONE == 0})
         ledger.costs = Costs()
@@ -250,7 +300,7 @@ def accept(
         first(root)
     before = ledger.newest.mission
     follows = ledger.missions.get(options["context"]) if options.get("context") else None
-    if shown := pictures.hold(root, id, options.get("images"), follows):
+    if shown := blobs.hold_pictures(root, id, options.get("images"), follows):
         options = {**options, "images": compact(shown)}
     mission = UvmObject(
         **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "before": before},
@@ -297,7 +347,7 @@ def begin_attempt(root: Any, id: str, limit: int) -> int:
         )
     mission.attempts += 1
     journal.opened(mission)  # now, since its record is written anyway: later it would meet what the cycle commits
-    attempts.note_begin(mission)
+    note_attempt_begin(mission)
     return int(mission.attempts)
 
 
@@ -315,12 +365,12 @@ def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], fin
     )
     key = f"{_after_the_last(ledger, mission, record.at):017.6f} {id}"
     ledger.failures[key] = record
-    failed.index(ledger.failures_by_selector, key, record)
+    mission_index.index_failure(ledger.failures_by_selector, key, record)
     if final:
         mission.state, mission.error, mission.finished = FAILED, compact(error), record.at
         settle(root, id)
     else:
-        attempts.note_end(mission)
+        note_attempt_end(mission)
     return None
 
 
@@ -335,7 +385,7 @@ def uncount_attempt(root: Any, id: str, ended: int) -> None:
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.attempts > ended:
         mission.attempts = ended
-        attempts.note_end(mission)
+        note_attempt_end(mission)
 
 
 def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
@@ -390,7 +440,7 @@ def recover(root: Any, most: int) -> list[dict[str, Any]]:
     for id in list(ledger.pending):
         try:
             mission = ledger.missions[id]
-            if mission.state not in FINAL and attempts.forgive(mission, most):
+            if mission.state not in FINAL and forgive_attempt(mission, most):
                 log.info("attempt_forgiven", mission=id, why="the daemon died in it, and it had paid for more than those before it")
             records.append(describe(mission))
         except ImageDamaged as e:
@@ -476,16 +526,16 @@ def failures(
     """
     ledger, since = ledger_of(root), "" if id is None else f"{mission_of(root, id).accepted:017.6f}"
     if selector is None:
-        rows = failed.newest_first(ledger.failures, since, None)
+        rows = mission_index.newest_failures(ledger.failures, since, None)
     else:
-        rows = failed.newest_first(ledger.failures_by_selector, f"{selector} {since}", f"{selector} \U0010ffff")
+        rows = mission_index.newest_failures(ledger.failures_by_selector, f"{selector} {since}", f"{selector} \U0010ffff")
     found: list[dict[str, Any]] = []
     for key, record in rows:
         if limit is not None and len(found) >= limit:
             break
         if id is not None and not key.endswith(" " + id):
             continue
-        row = failed.row(record)
+        row = mission_index.failure_row(record)
         error = row["error"]
         if id is not None and row["mission"] != id:
             continue
@@ -502,3 +552,67 @@ def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
 def compact(value: Any) -> str:
     """A slot's value as JSON, without blanks."""
     return _COMPACT.encode(value)
+
+
+def ask_question(root: Any, id: str, question: str, occurrence: int, ended: int, grant: bool = False) -> None:
+    """Record a question that a mission has for its user; its attempt ends here, and does not count: it said nothing wrong.
+
+    :param ended: the attempts before it, which count.
+    :param grant: whether its answer grants a method something; no other question is taken for it, whatever its words.
+    """
+    mission = mission_of(root, id)
+    if mission.state in FINAL:
+        return
+    asked = json.loads(mission.questions) if mission.questions else []
+    if not any(_is(one, question, occurrence, grant) for one in asked):
+        number, mark = len(asked) + 1, {"grant": True} if grant else {}
+        asked.append({"number": number, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time(), **mark})
+        mission.questions = compact(asked)
+    uncount_attempt(root, id, ended)
+
+
+def answer_question(root: Any, id: str, text: str, number: int | None, may_grant: bool = True) -> dict[str, Any]:
+    """Record what the user answers; the mission's record. The same answer again changes nothing.
+
+    :param number: of the question; None: the one that is open.
+    :param may_grant: whether who answers may grant a method something.
+    :raises InvalidInput: if there is no such question, or it was answered otherwise.
+    :raises RoleRefused: for a question that grants something, where he may not.
+    """
+    mission = mission_of(root, id)
+    asked = json.loads(mission.questions) if mission.questions else []
+    open_ones = [one for one in asked if one["answer"] is None]
+    if number is None and not open_ones:
+        raise InvalidInput(f"mission {id!r} has no open question; `batos status {id}` shows what it asked")
+    found = open_ones[0] if number is None else next((one for one in asked if one["number"] == number), None)
+    if found is None:
+        raise InvalidInput(f"mission {id!r} has no question {number}; it has asked {len(asked)}")
+    if found.get("grant") and not may_grant:
+        raise RoleRefused(
+            f"question {found['number']} of mission {id!r} lets it do more than think (a method change more than its receiver, a model be "
+            "pulled), and needs the role operate; an operator answers it"
+        )
+    if found["answer"] is not None and found["answer"] != text:
+        raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")
+    if found["answer"] is None and mission.state in FINAL:
+        raise InvalidInput(f"mission {id!r} is {mission.state}; an answer has no use any more")
+    if found["answer"] is None:
+        found["answer"], found["answered"] = text, time.time()
+        mission.questions = compact(asked)
+    return describe(mission)
+
+
+def answer_to(record: dict[str, Any], question: str, occurrence: int, *, grant: bool = False) -> str | None:
+    """What the user answered to a question, as the mission's record has it; None if it is open or was never asked."""
+    return next((one["answer"] for one in record["questions"] if _is(one, question, occurrence, grant)), None)
+
+
+def open_question(record: dict[str, Any]) -> dict[str, Any] | None:
+    """The question that a mission waits with, if there is one: its `number` and `question`."""
+    if not record["questions"]:  # nearly always
+        return None
+    return next(({name: one[name] for name in ("number", "question")} for one in record["questions"] if one["answer"] is None), None)
+
+
+def _is(one: dict[str, Any], question: str, occurrence: int, grant: bool) -> bool:
+    return (one["question"], one["occurrence"], one.get("grant", False)) == (question, occurrence, grant)

@@ -22,18 +22,18 @@ from ZODB.FileStorage.format import CorruptedError, TxnHeader
 from ZODB.FileStorage.fspack import GC, FileStoragePacker, PackCopier
 from ZODB.POSException import POSError
 
+from batos.concurrency import LoopTurns
 from batos.errors import ImageDamaged
-from batos.image import seals, sums
-from batos.image.checked import REMEDY, base_of
-from batos.image.indexes import SummedIndex
+from batos.image import checksums
+from batos.image.checksummed_storage import REMEDY, base_of
+from batos.image.checksums import SummedIndex
 from batos.image.storage import sync_to_disk
-from batos.image.turns import Turns
 
 _DAMAGE = (ImageDamaged, CorruptedError, POSError, struct.error, ValueError, OverflowError, LookupError)  # what a pack meets of it
 _MARGIN_S = 1e-5  # so that rounding a time never gets past the transaction it was taken from
 
 
-class Stopped(OSError):
+class PackStopped(OSError):
     """The daemon stops: the pack ends without a trace. An OSError, for which FileStorage cleans up and lets go of its lock."""
 
 
@@ -43,7 +43,7 @@ class _Roomy(TxnHeader):
     __slots__ = ()
 
     def asString(self) -> bytes:
-        self.ext = sums.with_seal(self.ext, 0)  # type: ignore[misc, has-type]  # ZODB has no types
+        self.ext = checksums.with_seal(self.ext, 0)  # type: ignore[misc, has-type]  # ZODB has no types
         self.elen = len(self.ext)  # type: ignore[misc]
         return super().asString()  # type: ignore[no-any-return]
 
@@ -54,8 +54,8 @@ class _Copier(PackCopier):
     packed_to: bytes
 
     def _resolve_backpointer(self, transaction: bytes | None, oid: bytes, data: bytes | None) -> int:
-        if data and transaction is not None and transaction <= self.packed_to and not sums.carries_sum(data):
-            data = sums.summed(data)
+        if data and transaction is not None and transaction <= self.packed_to and not checksums.carries_sum(data):
+            data = checksums.summed(data)
         return super()._resolve_backpointer(transaction, oid, data)  # type: ignore[no-any-return]
 
 
@@ -75,7 +75,7 @@ class _Reach(GC):
                 length = self._read_data_header(at).recordlen()
                 self._keep(self.findrefs(at))
                 at += length
-            position = end + seals.LENGTH.size
+            position = end + checksums.LENGTH.size
 
     def _keep(self, roots: list[bytes]) -> None:
         while roots:
@@ -105,20 +105,20 @@ class _Packer(FileStoragePacker):
 
     def copyDataRecords(self, position: int, header: TxnHeader) -> tuple[int, int]:
         try:
-            seals.check(self._file, position)
-        except sums.Mismatch as e:
+            checksums.check_seal(self._file, position)
+        except checksums.Mismatch as e:
             raise ImageDamaged(
                 f"the image {self._name} was not packed: its transaction at byte {position} is damaged, {e}; {REMEDY}"
             ) from None
         header.__class__ = _Roomy
         copied, following = super().copyDataRecords(position, header)
         if copied:
-            seals.renew(self._tfile, copied, self._tfile.tell() - copied)
+            checksums.renew_seal(self._tfile, copied, self._tfile.tell() - copied)
         return copied, following
 
     def writePackedDataRecord(self, header: Any, data: bytes | None, transaction: int) -> None:
-        if data and not sums.carries_sum(data):
-            data = sums.summed(data)
+        if data and not checksums.carries_sum(data):
+            data = checksums.summed(data)
         super().writePackedDataRecord(header, data, transaction)
 
     def copyOne(self, position: int) -> int:
@@ -148,7 +148,7 @@ class _Packer(FileStoragePacker):
             os.close(fd)
 
 
-class _Turns(Turns):
+class _Turns(LoopTurns):
     """What a pack does between two objects: ends if it is to stop, and now and then gives the loop its turn."""
 
     def __init__(self, stop: threading.Event) -> None:
@@ -158,7 +158,7 @@ class _Turns(Turns):
     def take(self) -> None:
         super().take()
         if self._stop.is_set():
-            raise Stopped("the daemon stops; the image is as it was")
+            raise PackStopped("the daemon stops; the image is as it was")
 
 
 def pack_time(days: float, oldest_view: bytes | None, now: Callable[[], float] = time.time) -> float:

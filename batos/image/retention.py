@@ -3,26 +3,48 @@
 Missions are dealt with in the order of their acceptance, a few in one system transaction, so that no commit waits long.
 One that has not ended is passed over, and dealt with when it has: it may be paused, or wait for an answer, for ever. So is one from
 the future: a clock was wrong when it was accepted.
+
+Folding: of old missions one line stays (`batos.image.mission_index`); record, thought, journal and failures go with the next pack.
+
+A mission is old by its age or by how many came after it. Whatever somebody may still go by stays whole: what has not ended, what its user
+has rated, lessons, missions that a conversation goes on from, and messages and undone ones for as long as the history reaches back in which
+they can be undone or done again. Missions are looked at in the order of their acceptance, in helper threads; the lines are made there, too,
+and a system transaction takes in a few.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
+from batos.concurrency import LoopTurns, in_helper
 from batos.errors import ImageDamaged
-from batos.image import journal, pictures
-from batos.image.chain import next_numbered, of_numbers
-from batos.image.ledger import FINAL, MILESTONE, ledger_of
-from batos.image.living import LivingImage
+from batos.image import blobs, journal, mission_index
+from batos.image.ledger import ledger_of, own_pictures, unfinished
+from batos.image.living_image import LivingImage
+from batos.image.mission_index import (
+    FAILED,
+    FINAL,
+    MILESTONE,
+    Line,
+    leave_out_missions,
+    mark_of,
+    missions_between,
+    newest_first,
+    next_numbered,
+    of_numbers,
+)
+from batos.objects import UvmObject
 
-RUN_LIMIT = 20_000  # missions in one run
+RETAIN_LIMIT = 20_000  # missions in one run
 _BATCH = 32  # missions in one system transaction
 
 
-class Due(NamedTuple):
+class DueJournals(NamedTuple):
     """What a look at the next missions came to."""
 
     missions: list[tuple[int, str]]
@@ -34,12 +56,12 @@ class Due(NamedTuple):
 async def drop_uploads(image: LivingImage, hours: float) -> int:
     """Let go of pictures that were uploaded for a mission which never came, so many hours ago; how many."""
     dropped, before = 0, time.time() - hours * 3600
-    while await asyncio.to_thread(image.read, pictures.unheld, before):
-        dropped += await image.system(pictures.forget_unheld, before)
+    while await asyncio.to_thread(image.read, blobs.unheld_pictures, before):
+        dropped += await image.system(blobs.forget_unheld_pictures, before)
     return dropped
 
 
-async def retain(image: LivingImage, days: float, limit: int = RUN_LIMIT) -> dict[str, int]:
+async def retain(image: LivingImage, days: float, limit: int = RETAIN_LIMIT) -> dict[str, int]:
     """Drop the texts of journals older than `days`, the age counted from the mission's acceptance.
 
     :returns: `missions` dealt with, and `dropped`, of how many there was anything to drop.
@@ -48,17 +70,17 @@ async def retain(image: LivingImage, days: float, limit: int = RUN_LIMIT) -> dic
     dealt = dropped = 0
     first = True
     while dealt < limit:
-        missions, mark = await asyncio.to_thread(image.read, due, now - days * 86400, now, first)
+        missions, mark = await asyncio.to_thread(image.read, due_journals, now - days * 86400, now, first)
         first = False
         for i in range(0, len(missions), _BATCH):
-            dropped += await image.system(drop, missions[i : i + _BATCH])
+            dropped += await image.system(drop_journals, missions[i : i + _BATCH])
         dealt += len(missions)
-        if not await image.system(move, mark):
+        if not await image.system(note_retained, mark):
             break
     return {"missions": dealt, "dropped": dropped}
 
 
-def due(root: Any, before: float, now: float, again: bool) -> Due:
+def due_journals(root: Any, before: float, now: float, again: bool) -> DueJournals:
     """The next missions to deal with; those behind one that is too young are not looked at.
 
     :param again: look once more at those that were passed over.
@@ -75,21 +97,21 @@ def due(root: Any, before: float, now: float, again: bool) -> Due:
         else:
             waiting.append(mission.number)
         until = max(until, mission.number)
-    return Due(missions, (until, tuple(waiting)))
+    return DueJournals(missions, (until, tuple(waiting)))
 
 
-def drop(root: Any, missions: list[tuple[int, str]]) -> int:
+def drop_journals(root: Any, missions: list[tuple[int, str]]) -> int:
     """System transaction: deal with these missions; of how many there was anything to drop."""
     ledger, dropped = ledger_of(root), 0
     for _, id in missions:
         with contextlib.suppress(ImageDamaged):  # it stays as it is, and the self-audit tells of it
             mission = ledger.missions[id]
-            released = pictures.release(root, mission)
+            released = blobs.release_pictures(root, mission)
             dropped += journal.drop_texts(journal.of(mission)) or released
     return dropped
 
 
-def move(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
+def note_retained(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
     """System transaction: note how far retention is; whether it was not there already."""
     if _mark(root) == mark:
         return False
@@ -101,3 +123,241 @@ def move(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
 def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
     costs = ledger_of(root).costs
     return costs.retained, tuple(costs.passed_over)
+
+
+FOLD_LIMIT = 50_000  # missions folded in one run
+_BATCH_FOLDING = 64  # in one system transaction
+_LOADED = 256  # missions that are looked at before what was loaded is let go
+_DAY_S = 86400.0
+_SECOND_KEYS = 1.0  # by which the key of a failure may be later than its mission's end
+Free = Callable[[Any], tuple[int, Collection[int]]]
+"""Of an image's root: the number of the last mission that another part is done with, and those before it with which it is not."""
+
+
+class FoldTerms(NamedTuple):
+    """What stays whole: settings."""
+
+    kept: int = 10_000
+    """So many missions, the newest."""
+    days: float = 365.0
+    """Of these, those that are no older."""
+    history_days: float = 30.0
+    conversation: int = 6
+    """So many missions of a conversation, before those that stay."""
+
+
+class Followed(NamedTuple):
+    """What is known of who follows whom."""
+
+    ids: frozenset[str] = frozenset()
+    """Missions that stay, since others that stay follow them."""
+    newest: int = 0
+    """Number of the last mission that was looked at for it."""
+
+
+class DueMissions(NamedTuple):
+    """What a look at a stretch of missions came to."""
+
+    upto: int
+    """Number of the last that was looked at."""
+    lines: tuple[Line, ...]
+    failures: tuple[str, ...]
+    """Keys of the failed attempts at these."""
+    behind: str
+    """Id of the mission after the last of the stretch."""
+    followed: Followed
+    """As it was given, and what missions follow that came since."""
+
+
+def everything(root: Any) -> tuple[int, Collection[int]]:
+    """`Free` of a part that waits for no mission."""
+    return _newest(ledger_of(root)), ()
+
+
+async def complete_index(image: LivingImage) -> None:
+    """Enter the missions that had ended before there was an index of those, a few in one system transaction."""
+    while found := await in_helper(image.read, mission_index.unindexed_missions):
+        ids, upto = found
+        await image.system(mission_index.index_ended, ids, upto)
+
+
+async def fold(image: LivingImage, terms: FoldTerms, free: Free = everything, limit: int = FOLD_LIMIT) -> int:
+    """Fold what is old; how many missions.
+
+    :param free: whose work on missions is waited for.
+    """
+    now, after, count = time.time(), 0, 0
+    followed: Followed | None = None
+    while count < limit:
+        found: DueMissions | None = await in_helper(image.read, due_missions, after, terms, free, now, followed or Followed())
+        if found is None:
+            break
+        if found.lines and followed is None:
+            followed = await in_helper(image.read, followed_by_the_kept, terms, now)
+            continue  # now with those left out
+        for lines in (found.lines[i : i + _BATCH_FOLDING] for i in range(0, len(found.lines), _BATCH_FOLDING)):
+            count += await image.system(take_lines, lines, found)
+        after, followed = found.upto, found.followed if followed is not None else None
+    return count
+
+
+def due_missions(root: Any, after: int, terms: FoldTerms, free: Free, now: float, followed: Followed) -> DueMissions | None:
+    """The missions to fold of the next stretch; None where there is no other with any that is old."""
+    ledger = ledger_of(root)
+    if not ledger.ended.is_whole or (number := _next_ended(ledger, after)) is None:
+        return None
+    others_until, others_apart = free(root)
+    until = min(ledger.costs.until, others_until)
+    newest = _newest(ledger)
+    old = _Old(newest - max(1, terms.kept), now - terms.days * _DAY_S)
+    if number > until or not old.is_old(ledger, number):
+        return None
+    upto = min(number - 1 + MILESTONE, until)
+    missions, behind = missions_between(root, number - 1, upto)
+    if behind is None and not missions:
+        return None
+    behind = behind or missions.pop()  # the newest stays
+    followed = Followed(followed.ids | _followed_since(root, followed.newest), newest) if followed.newest else followed
+    apart = {*ledger.costs.apart, *others_apart}
+    held = now - terms.history_days * _DAY_S
+    gone = [
+        mission
+        for mission in missions
+        if old.fits(mission) and mission.number not in apart and mission.id not in followed.ids and not stays_whole(ledger, mission, held)
+    ]
+    return DueMissions(upto, tuple(map(line_of, gone)), tuple(_failures(ledger, gone)), behind.id, followed)
+
+
+def stays_whole(ledger: Any, mission: UvmObject, held: float) -> bool:
+    """Whether somebody may still go by a mission, however old it is.
+
+    :param held: when history begins that is kept; seconds since the epoch.
+    """
+    if mission.state not in FINAL or mission.id in ledger.pending or mission.rating is not None or mission.lesson is not None:
+        return True
+    return (mission.message is not None or mission.undone is not None) and mission.finished >= held
+
+
+def followed_by_the_kept(root: Any, terms: FoldTerms, now: float) -> Followed:
+    """The missions that were followed by those that stay whole, as far back as a conversation is shown."""
+    ledger, turns = ledger_of(root), LoopTurns()
+    newest = _newest(ledger)
+    old = _Old(newest - max(1, terms.kept), now - terms.days * _DAY_S)
+    level = {mission.context for mission in unfinished(root)}
+    for place, mission in enumerate(newest_first(root)):
+        turns.take()
+        if old.fits(mission):
+            break
+        level.add(mission.context)
+        if place % _LOADED == _LOADED - 1:
+            root._p_jar.cacheGC()
+    found: set[str] = set()
+    for _ in range(terms.conversation):
+        level -= {None, *found}
+        found |= level
+        level = {ledger.missions[id].context for id in level if id in ledger.missions}
+    return Followed(frozenset(found), newest)
+
+
+def line_of(mission: UvmObject) -> Line:
+    """What is left of a mission."""
+    cost = journal.spent_on(journal.of(mission))
+    return Line(
+        int(mission.number),
+        mission.id,
+        mission.state,
+        mission.origin,
+        int(mission.accepted),
+        max(0, round(mission.finished - mission.accepted)),
+        (
+            sum(one.inferences for one in cost),
+            sum(one.prompt_tokens for one in cost),
+            sum(one.answer_tokens for one in cost),
+            round(sum(one.model_ms for one in cost) / 1000),
+        ),
+        mark_of(mission.brief, mission.message, own_pictures(mission.images)),
+        mission.brief,
+        _came(mission),
+        mission.undone is not None,
+    )
+
+
+def take_lines(root: Any, lines: Iterable[Line], found: DueMissions) -> int:
+    """System transaction: put lines in the place of missions; of how many. One that somebody goes by since they were made stays."""
+    ledger = ledger_of(root)
+    followed = _followed_since(root, found.followed.newest)
+    gone: dict[int, Line] = {}
+    for line in lines:
+        with contextlib.suppress(ImageDamaged):
+            mission = ledger.missions.get(line.id)
+            if mission is None or mission.rating is not None or (mission.undone is not None) != line.undone or line.id in followed:
+                continue
+            blobs.release_pictures(root, mission)
+            ledger.folded.keep(line)
+            ledger.ended.by(line.state).pop(line.number, None)
+            del ledger.missions[line.id]
+            gone[line.number] = line
+    behind = ledger.missions.get(found.behind)
+    leave_out_missions(behind, gone.keys(), min(gone, default=0))
+    for number in gone.keys() & set(ledger.milestones.keys(min(gone), max(gone))) if gone else ():
+        del ledger.milestones[number]
+        if behind is not None:
+            ledger.milestones[behind.number] = behind
+    ids = {line.id for line in gone.values()}
+    for key in found.failures:
+        if mission_index.failed_mission_id(key) in ids:
+            mission_index.drop_failure(ledger, key)
+    return len(gone)
+
+
+class _Old(NamedTuple):
+    number: int
+    """Up to this one, missions are too many."""
+    before: float
+    """Accepted before that, they are too old."""
+
+    def fits(self, mission: UvmObject) -> bool:
+        return bool(mission.number <= self.number or mission.accepted < self.before)
+
+    def is_old(self, ledger: Any, number: int) -> bool:
+        with contextlib.suppress(ImageDamaged):
+            return any(self.fits(held[number]) for held in (ledger.ended.complete, ledger.ended.failed) if number in held)
+        return True
+
+
+def _newest(ledger: Any) -> int:
+    return 0 if ledger.newest.mission is None else int(ledger.newest.mission.number)
+
+
+def _next_ended(ledger: Any, after: int) -> int | None:
+    found = [next(iter(held.keys(after + 1)), None) for held in (ledger.ended.complete, ledger.ended.failed)]
+    return min((int(number) for number in found if number is not None), default=None)
+
+
+def _failures(ledger: Any, missions: Collection[UvmObject]) -> list[str]:
+    """Keys of the failed attempts at missions."""
+    failing = [mission for mission in missions if mission.state == FAILED or mission.attempts > 1]
+    if not failing:
+        return []
+    ids = {mission.id for mission in failing}
+    first = f"{min(mission.accepted for mission in failing):017.6f}"
+    last = f"{max(mission.finished for mission in failing) + _SECOND_KEYS:017.6f}"
+    return [key for key in ledger.failures.keys(first, last) if mission_index.failed_mission_id(key) in ids]
+
+
+def _followed_since(root: Any, newest: int) -> set[str]:
+    """What missions follow that came after the one of that number."""
+    found = set()
+    for mission in newest_first(root):
+        if mission.number <= newest:
+            break
+        found.add(mission.context)
+    return found
+
+
+def _came(mission: UvmObject) -> str:
+    if mission.state == FAILED:
+        error = json.loads(mission.error) if mission.error else {}
+        return f"{error.get('code', 'internal')} {error.get('message', '')}"
+    result = json.loads(mission.result) if mission.result else {}
+    return str(result.get("text") or "")

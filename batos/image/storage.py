@@ -1,6 +1,16 @@
 """Opening the storage behind the image: by URI, with every refusal saying what to do.
 
 Storages come from zodburi (`file://`, `zeo://`, `postgres://`, ...). This module knows their pitfalls, not what is in them.
+
+Telling a torn tail from damage, before FileStorage is let near the file.
+
+FileStorage cuts a file off at the first transaction whose length makes no sense. That is right for the one that a crash
+tore. After one flipped byte in an older header it would cut off everything acknowledged since.
+
+A full disk: what it means for whoever wanted something recorded, and what it leaves behind in memory.
+
+A file keeps in its buffer what it could not write. FileStorage cuts its file back then, which writes the buffer first and
+fails again; so the rest of a transaction that failed would be written with a later one, behind its end, or fail the closing.
 """
 
 from __future__ import annotations
@@ -11,7 +21,7 @@ import os
 import pathlib
 import pickle
 import struct
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 import ZODB
@@ -23,9 +33,97 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, records, unwritten
-from batos.image.checked import REMEDY, CheckedStorage
-from batos.image.tail import check_tail
+from batos.image import blobs, checksums, record_pickler
+from batos.image.checksummed_storage import REMEDY, CheckedStorage
+from batos.image.checksums import HEADER, LENGTH
+from batos.image.zodb_patches import filestorage
+
+_MAGIC = 4  # bytes before the first transaction
+_FIRST = 1024  # bytes; more than the first transaction of an image, which a crash may tear as any other
+
+
+def check_tail(path: pathlib.Path) -> None:
+    """Walk the transactions since the index was written, by their lengths.
+
+    :raises CorruptedError: if whole transactions follow the place at which FileStorage would cut.
+    """
+    size = path.stat().st_size
+    if size < _MAGIC + HEADER.size:
+        return
+    with path.open("rb") as file:
+        position = _walk(file, _indexed(file, path, size), size)
+        if position == size:
+            return
+        if position == _MAGIC and size > _FIRST:
+            raise CorruptedError("not one transaction of it can be read")
+        (length,) = LENGTH.unpack(_read(file, size - LENGTH.size, LENGTH.size))
+        start = size - LENGTH.size - length
+        if start < position or length < HEADER.size:
+            return  # no whole transaction at the end: torn
+        _, declared, status, *_ = HEADER.unpack(_read(file, start, HEADER.size))
+        unfinished = start == position and declared == length and status == b"c"  # written, never committed
+        if not unfinished and (start == position or declared == length):
+            raise CorruptedError(
+                f"a transaction at byte {position} of {size} has a header that makes no sense, and is not the torn last one"
+            )
+
+
+def _walk(file: BinaryIO, position: int, size: int) -> int:
+    """The end of the last whole transaction that is reached from `position`."""
+    while position + HEADER.size <= size:
+        _, length, status, *texts = HEADER.unpack(_read(file, position, HEADER.size))
+        end = position + length
+        if end + LENGTH.size > size or status == b"c" or length < HEADER.size + sum(texts):
+            break
+        if LENGTH.unpack(_read(file, end, LENGTH.size)) != (length,):
+            break
+        position = end + LENGTH.size
+    return position
+
+
+def _indexed(file: BinaryIO, path: pathlib.Path, size: int) -> int:
+    """Up to where the index knows the file, if that is the end of a transaction; else the beginning."""
+    known = checksums.index_position(path.with_name(path.name + ".index"))
+    if known is not None and _MAGIC + HEADER.size < known <= size:
+        (length,) = LENGTH.unpack(_read(file, known - LENGTH.size, LENGTH.size))
+        start = known - LENGTH.size - length
+        if start >= _MAGIC and _walk(file, start, known) == known:
+            return known
+    return _MAGIC
+
+
+def _read(file: BinaryIO, position: int, size: int) -> bytes:
+    return os.pread(file.fileno(), size, position)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def disk_full_error(failure: BaseException) -> ImageError | None:
+    """What is told of a commit for which the disk had no room, with the remedy; None for another failure."""
+    if not isinstance(failure, OSError) or failure.errno not in _FULL:
+        return None
+    return ImageError(f"the image could not be written: {os.strerror(failure.errno)}; make room on its disk", cause="disk_full")
+
+
+def drop_unwritten(storage: Any, failure: BaseException) -> None:
+    """After a commit that failed: if the file could not be written, forget what was to be written, and cut the file back.
+
+    To be called by the thread that commits, between two transactions.
+    """
+    if not isinstance(failure, OSError) or not isinstance(storage, filestorage.FileStorage):
+        return
+    with storage._lock:
+        if storage._file.closed:
+            return
+        file = open(storage._file_name, "r+b")  # noqa: SIM115  the storage closes it, and the next
+        file.truncate(storage._pos)
+        file.seek(0, os.SEEK_END)
+        storage._file.raw.close()  # a file whose raw file is closed has nothing left to write
+        storage._file = file
+        storage._nextpos = 0
+        storage._files.flush()  # readers may have read ahead into what was cut off
+
 
 log = structlog.get_logger("batos.image")
 
@@ -227,14 +325,14 @@ def resolve(uri: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, again: bool = True) -> ZODB.DB:
-    records.use()
+    record_pickler.use_record_writer()
     storage = factory()
     try:
         if path and not IBlobStorage.providedBy(storage):
             blobs.attach(storage, path, read_only=storage.isReadOnly())
         return ZODB.DB(CheckedStorage(storage, name), **options)
     except BaseException as e:
-        unwritten.drop(storage, e)
+        drop_unwritten(storage, e)
         storage.close()
         if again and isinstance(e, POSException.ReadConflictError):
             # A zero-filled tail after a power cut: FileStorage cut it off but kept transaction id 0; a second open is right.

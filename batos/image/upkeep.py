@@ -16,16 +16,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from batos.allocator import give_back
+from batos.concurrency import in_helper
 from batos.errors import BatosError, Busy, ImageError
-from batos.image import blobs, folding, packing, retention
-from batos.image.costs import Meter
-from batos.image.fork import PART, fork
-from batos.image.living import LivingImage
-from batos.image.moments import Moment, seconds_of
-from batos.image.progress import Progress, growing
+from batos.image import blobs, packing, retention
+from batos.image.backup import FORK_PART, UpkeepProgress, fork, growing_size
+from batos.image.history import Moment, seconds_of
+from batos.image.living_image import LivingImage
 from batos.image.storage import file_path
-from batos.image.turns import in_helper
+from batos.image.usage_totals import CostMeter
+from batos.resources import give_memory_back
 
 log = structlog.get_logger("batos.image")
 T = TypeVar("T")
@@ -40,7 +39,7 @@ class Upkeep:
     def __init__(
         self,
         image: LivingImage,
-        meter: Meter,
+        meter: CostMeter,
         *,
         history_days: float,
         journal_days: float,
@@ -48,8 +47,8 @@ class Upkeep:
         interval_s: float,
         first_s: float,
         upload_hours: float = 24,
-        missions: folding.Terms = folding.Terms(),  # noqa: B008  # frozen
-        free: folding.Free = folding.everything,
+        missions: retention.FoldTerms = retention.FoldTerms(),  # noqa: B008  # frozen
+        free: retention.Free = retention.everything,
     ) -> None:
         """
         :param backups: the folder of backups that name none.
@@ -65,16 +64,16 @@ class Upkeep:
         self._stop = threading.Event()
         self._task: asyncio.Task[Any] | None = None
         self._under_way = ""
-        self._progress = Progress()
+        self._progress = UpkeepProgress()
         self._last: dict[str, Any] = {}
 
-    def plan(self, *, history_days: float, journal_days: float, interval_s: float, missions: folding.Terms) -> None:
+    def plan(self, *, history_days: float, journal_days: float, interval_s: float, missions: retention.FoldTerms) -> None:
         """Take over what the settings say now; from the next run on."""
         self._history_days, self._journal_days, self._interval, self._missions = history_days, journal_days, interval_s, missions
 
     async def run(self) -> None:
         """Look after the image until cancelled."""
-        await _or_skipped(folding.complete_index(self._image))
+        await _or_skipped(retention.complete_index(self._image))
         due = time.monotonic() + self._first
         while True:
             await asyncio.sleep(min(FOLD_S, max(0.0, due - time.monotonic())))
@@ -110,7 +109,7 @@ class Upkeep:
         """Make a folder with the whole image as of a moment, or as it is, for another daemon to work with.
 
         :param folder: an absolute path; it may be there, an image in it may not.
-        :returns: the figures of `batos.image.fork.fork`, and `took_s`.
+        :returns: the figures of `batos.image.backup.fork`, and `took_s`.
         :raises Busy: while other upkeep is under way.
         :raises HistoryGone: for a moment before the last pack, or before there was an image.
         :raises ImageError: for a storage that is no file, or a fork that cannot be written.
@@ -169,14 +168,14 @@ class Upkeep:
     async def _pack(self, path: pathlib.Path, days: float) -> dict[str, Any]:
         db = self._image.db
         before = {"bytes_before": db.getSize(), "objects_before": len(db.storage)}
-        self._progress.begin("copying what stays", db.getSize(), growing(path.with_name(path.name + ".pack")))
+        self._progress.begin("copying what stays", db.getSize(), growing_size(path.with_name(path.name + ".pack")))
         try:
             async with self._image.reach:
                 moment = packing.pack_time(days, self._image.oldest_view(), lambda: self._now(days))
                 await in_helper(packing.pack, db, path, moment, self._stop)
             await in_helper(blobs.sweep, db)
-            await in_helper(give_back)
-        except packing.Stopped as e:
+            await in_helper(give_memory_back)
+        except packing.PackStopped as e:
             raise Busy(str(e)) from None
         except OSError as e:
             raise ImageError(f"the image was not packed: {e.strerror or e}; a pack needs room for a second copy of it") from e
@@ -201,16 +200,16 @@ class Upkeep:
         return await in_helper(lambda: backup(path, folder, full=full, before=before, progress=self._progress))
 
     async def _fork(self, path: pathlib.Path, folder: pathlib.Path, at: Moment | None) -> dict[str, Any]:
-        self._progress.begin("copying", self._image.db.getSize(), growing(folder / PART))
+        self._progress.begin("copying", self._image.db.getSize(), growing_size(folder / FORK_PART))
         return await in_helper(fork, self._image.db, path, folder, at, self._stop)
 
     async def _retain(self) -> dict[str, Any]:
         uploads = await retention.drop_uploads(self._image, self._upload_hours)
         found = {**await retention.retain(self._image, self._journal_days), **({"uploads": uploads} if uploads else {})}
-        await folding.complete_index(self._image)  # a full disk may have held it up at the start
+        await retention.complete_index(self._image)  # a full disk may have held it up at the start
         await self._meter.fold()  # what is not in the durable total of costs is not folded
         await self._image.committer.told()
-        return {**found, "folded": await folding.fold(self._image, self._missions, self._free)}
+        return {**found, "folded": await retention.fold(self._image, self._missions, self._free)}
 
     def _file(self, done: str) -> pathlib.Path:
         path = file_path(self._image.uri)

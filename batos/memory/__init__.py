@@ -10,19 +10,19 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Block": "vectorlog",
-    "Catalogue": "catalogue",
-    "Change": "sections",
-    "Counts": "counts",
-    "Epoch": "numbers",
-    "GrowingTree": "growing",
-    "Library": "library",
-    "OkapiText": "textindex",
-    "SegmentedText": "textindex",
+    "Block": "part_log",
+    "Catalogue": "records",
+    "Change": "records",
+    "Counts": "records",
+    "Epoch": "records",
+    "GrowingTree": "records",
+    "Library": "store",
+    "OkapiText": "text_index",
+    "SegmentedText": "text_index",
     "StoredSegment": "segments",
-    "Tail": "tail",
-    "VectorLog": "vectorlog",
-    "Words": "textindex",
+    "Tail": "part_log",
+    "VectorLog": "part_log",
+    "Words": "text_index",
 }
 """Persistent class -> the module in which it lives."""
 

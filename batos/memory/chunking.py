@@ -1,29 +1,307 @@
-"""Where a document is cut into chunks: by structure and size at once, by meaning as soon as its sentences have vectors."""
+"""Where a document is cut into chunks: by structure and size at once, by meaning as soon as its sentences have vectors.
+
+Where sentences begin and end: the smallest parts of a document that get a vector of their own.
+
+Two steps. Lines are gathered into blocks by their look (paragraphs, headings, items of lists, rows of tables, fenced or plain
+code, turns of a conversation); then paragraphs are parted at the ends of sentences. Everything but white space belongs to
+exactly one sentence.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from batos.memory.sentences import Span, sentences
 
 if TYPE_CHECKING:
     import numpy as np
 
     Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+Span = tuple[int, int]
+"""Characters of a text, from and to (exclusive)."""
+
+LONGEST = 1000
+"""Characters of a sentence, unless the caller says otherwise: what goes on is parted at clauses, words, then anywhere."""
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# Words whose full stop ends no sentence, whatever comes next: titles, and what introduces something.
+_NEVER = _set(
+    "mr mrs ms messrs mx dr prof rev hon gen col capt lt sgt cpl maj cmdr adm gov sen rep sra srta mme mlle mt fr st e.g i.e eg ie cf viz"
+    " vs z.b d.h u.a bzw vgl bspw ggf sog zzgl p.ex"
+)
+# Those that end one unless a number follows.
+_NUMBERED = _set("no nr nos fig figs eq eqs sec secs ch vol vols pp p art tab ref refs bd pt par")
+# Those that end one only if what follows begins like a sentence.
+_SELDOM = _set(
+    "al etc inc ltd co corp llc plc bros dept univ assn est ed eds jr sr approx ca jan feb mar apr jun jul aug sep sept oct nov dec mon tue"
+    " tues wed thu thur thurs fri sat sun am pm usw etw min max hrs hr lbs oz in yd ft tel ext rd ave blvd ln hwy ste apt bldg str"
+    " incl excl resp"
+)
+# Words that a sentence may well begin with; after "U.S." or "p.m." any other with a capital is taken for a name.
+_BEGINNERS = _set(
+    "the a an this that these those there here it its he she they we i you his her their our my your in on at as by for from with to of and"
+    " but or so if when while after before since because although though however then thus what who where why how not no yes some many most"
+    " all each every one two both another such is are was were do does did can will would should may"
+)
+# What a day or an ordinal stands before in German and its neighbours: "12. März", "2. Stock".
+_COUNTED = _set(
+    "januar jänner februar feber märz april mai juni juli august september oktober november dezember januari februari maart mei augustus"
+    " oktober december marts maj jan feb mär mrz apr jun jul aug sep sept okt nov dez stock etage obergeschoss og klasse"
+)
+_STOPS = ".!?…"
+_WIDE_STOPS = "。！？｡．।॥؟۔։።፧‼⁇⁈⁉"  # these end a sentence whether or not a space follows
+_CLOSERS = "\"')]}”’»›」』）】*_`"
+# Each run of stops is looked at once, from its beginning: a line of dots costs no more than its length.
+_END = re.compile(
+    rf"(?:(?<![{re.escape(_STOPS)}])[{re.escape(_STOPS)}]++[{re.escape(_CLOSERS)}]*+(?=\s)|[{_WIDE_STOPS}]++[{re.escape(_CLOSERS)}]*+)\s*+"
+)
+_WORD_BEFORE = re.compile(r"(?<![^\s(\[{\"'“‘«/])[^\s(\[{\"'“‘«/]++\Z")
+_NEXT = re.compile(r"[\W_]*(\w+)")
+_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
+ITEM = re.compile(r"\s*(?:[-*+•‣◦–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+\S")
+_HEADING = re.compile(r"\s{0,3}#{1,6}(?:\s|$)")
+_UNDERLINE = re.compile(r"\s{0,3}(?:=+|-{2,})\s*\Z")
+# Both are matched with lines without the white space around them.
+_ROW = re.compile(r"\|.*\||[^|]*\S[ \t]*\|[ \t]*\S[^|]*(?:\||\Z)|[^\t]+\t[^\t]+\t")
+_RULER = re.compile(r"[-=_*#~+|: ]{3,}\Z")
+_JOINING = "\u200d\ufe0f"  # emoji are joined by these
+_BREAKS = (re.compile(r"[;:,，、；：]\s*|\s[-–—]\s"), re.compile(r"\s+"))
+
+
+def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Span]:
+    """The sentences of a text, in order, without the white space around them.
+
+    :param kind: "markdown", "code" (parts between blank lines, and definitions), "conversation" (a line is a sentence); any
+        other is read as plain text, in which lists, tables and fenced code are seen as well.
+    :param longest: characters of a sentence.
+    """
+    by_kind: dict[str, Callable[[str], Iterator[Span]]] = {"code": _code, "conversation": _turns, "markdown": _markdown}
+    found = (_trimmed(text, start, end) for start, end in by_kind.get(kind, _plain)(text))
+    return [part for start, end in found if start < end for part in _bounded(text, start, end, longest)]
+
+
+# --- lines and blocks
+
+
+def _lines(text: str) -> Iterator[Span]:
+    """Every line with its end; only \\n counts, so that positions are those of the text as it is."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield start, end
+        start = end
+
+
+def _turns(text: str) -> Iterator[Span]:
+    return _lines(text)
+
+
+def _plain(text: str) -> Iterator[Span]:
+    return _prose(text, markdown=False)
+
+
+def _markdown(text: str) -> Iterator[Span]:
+    return _prose(text, markdown=True)
+
+
+def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
+    """Paragraphs are gathered line by line; whatever is no paragraph ends the one before it."""
+    open_: list[Span] = []  # lines of the paragraph that is being gathered
+    fence, fenced = "", 0
+    for start, end in _lines(text):
+        line = text[start:end]
+        if fence:
+            if line.strip().startswith(fence):
+                yield from _code_blocks(text, fenced, end)
+                fence = ""
+            continue
+        mark = _FENCE.match(line)
+        alone = _HEADING.match(line) if markdown else None
+        solid = line.strip()
+        if mark or alone or not solid or _ROW.match(solid) or _RULER.match(solid):
+            if open_ and _UNDERLINE.match(line) and len(open_) == 1:
+                yield open_.pop()[0], end  # a heading with its line under it
+                continue
+            yield from _paragraph(text, open_, markdown=markdown)
+            open_ = []
+            if mark:
+                fence, fenced = mark[1], start
+            elif solid:
+                yield start, end
+        elif ITEM.match(line) or (open_ and _quoted(line) != _quoted(text[open_[0][0] : open_[0][1]])):
+            yield from _paragraph(text, open_, markdown=markdown)
+            open_ = [(start, end)]
+        else:
+            open_.append((start, end))
+    yield from _paragraph(text, open_, markdown=markdown)
+    if fence:
+        yield from _code_blocks(text, fenced, len(text))
+
+
+def _quoted(line: str) -> bool:
+    return line.lstrip().startswith(">")
+
+
+def _paragraph(text: str, lines: list[Span], *, markdown: bool) -> Iterator[Span]:
+    """The sentences of a paragraph. Plain text may have lines that end on purpose: they end a sentence as well."""
+    if not lines:
+        return
+    start = lines[0][0]
+    for end in [] if markdown else _ends_on_purpose(text, lines):
+        yield from _parted(text, start, end)
+        start = end
+    yield from _parted(text, start, lines[-1][1])
+
+
+def _ends_on_purpose(text: str, lines: list[Span]) -> list[int]:
+    """Ends of lines after which the next word would have had its place on the line, had the writer only wrapped the text.
+
+    Where most lines end so, the longest do as well: of these it cannot be seen.
+    """
+    bare = [text[start:end].strip() for start, end in lines]
+    widest = max(len(text[start:end].rstrip()) for start, end in lines)
+    fits = [
+        len(text[start:end].rstrip()) + 1 + len(after.split(maxsplit=1)[0]) < widest
+        for (start, end), after in zip(lines, bare[1:], strict=False)
+    ]
+    all_ = 2 * sum(fits) >= len(fits)
+    return [end for (_, end), after, fit in zip(lines, bare[1:], fits, strict=False) if (fit or all_) and not after[0].islower()]
+
+
+def _code(text: str) -> Iterator[Span]:
+    return _code_blocks(text, 0, len(text))
+
+
+def _code_blocks(text: str, start: int, end: int) -> Iterator[Span]:
+    """Code between `start` and `end`: parts between blank lines, and a new one where a line stands further out than the part began."""
+    begun, margin, blank = start, None, False
+    for at, to in _lines(text[start:end]):
+        line = text[start + at : start + to]
+        solid = line.strip()
+        if not solid:
+            blank = True
+            continue
+        indent = len(line) - len(line.lstrip())
+        closing = solid[0] in ")]}`" or solid in ("end", "fi", "done", "esac")
+        if margin is not None and (blank or indent < margin) and not (closing and not blank):
+            yield begun, start + at
+            begun, margin = start + at, indent
+        margin, blank = indent if margin is None else margin, False
+    yield begun, end
+
+
+# --- sentences
+
+
+def _parted(text: str, start: int, end: int) -> Iterator[Span]:
+    item = ITEM.match(text, start, end)
+    ends = [(m.start(), m.end()) for m in _END.finditer(text, item.end() - 1 if item else start, end)]
+    casual = _casual(text, start, ends, end)
+    for stop, after in ends:
+        if after >= end or _is_end(text, start, stop, after, casual=casual):
+            yield start, after
+            start = after
+    if start < end:
+        yield start, end
+
+
+def _casual(text: str, start: int, ends: list[Span], end: int) -> bool:
+    """Whether the writer begins sentences with small letters: then a small letter after a full stop says nothing."""
+    firsts = [text[at] for at in [_solid(text, start, end), *(after for _, after in ends)] if at < end]
+    return len(firsts) > 2 and not any(c.isupper() for c in firsts) and sum(c.islower() for c in firsts) > 1
+
+
+def _solid(text: str, start: int, end: int) -> int:
+    while start < end and text[start].isspace():
+        start += 1
+    return start
+
+
+def _is_end(text: str, start: int, stop: int, after: int, *, casual: bool) -> bool:
+    """Whether the stop at `stop` ends a sentence, if the next word begins at `after`."""
+    if text[stop] in _WIDE_STOPS:
+        return True
+    following = _NEXT.match(text, after, after + 40)
+    next_ = following[1] if following else ""
+    if text[stop] == "." and text[stop + 1 : stop + 2] != ".":
+        before = _WORD_BEFORE.search(text[max(start, stop - 40) : stop])
+        if before and not _may_end(text[max(start, stop - 60) : stop - len(before[0])], before[0], next_):
+            return False
+    return casual or not next_[:1].islower()
+
+
+def _may_end(earlier: str, word: str, next_: str) -> bool:
+    """Whether a sentence may end with `word` and a full stop; `earlier` is what stands before it, `next_` the word after."""
+    plain = word.casefold().rstrip(".")
+    if plain in _NEVER:
+        return False
+    if plain in _NUMBERED or (plain.endswith("str") and len(plain) > 3):  # Hafenstr. 5
+        return not next_[:1].isdigit()
+    if plain.isdigit() and len(plain) <= 2 and next_.casefold() in _COUNTED:
+        return False
+    if plain in _SELDOM:
+        return next_[:1].isupper()
+    if "." in plain and all(len(part) <= 2 for part in plain.split(".")):  # U.S., p.m., Ph.D
+        return next_[:1].isupper() and next_.casefold() in _BEGINNERS
+    if len(word) == 1 and word.isupper():  # an initial, unless it ends something like "plan B"
+        names = earlier.split()
+        return (bool(names) and names[-1][:1].islower()) or not next_[:1].isupper()
+    return True
+
+
+# --- sizes
+
+
+def _trimmed(text: str, start: int, end: int) -> Span:
+    solid = text[start:end].strip()
+    if not solid:
+        return start, start
+    begin = text.index(solid[0], start)
+    return begin, begin + len(solid)
+
+
+def _bounded(text: str, start: int, end: int, longest: int) -> Iterator[Span]:
+    """The sentence itself, or parts of it that are not longer than `longest`, cut where it hurts least."""
+    while end - start > longest:
+        cut = _cut(text, start, start + longest)
+        yield _trimmed(text, start, cut)
+        start = _solid(text, cut, end)
+    if start < end:
+        yield start, end
+
+
+def _cut(text: str, start: int, limit: int) -> int:
+    """Where to part: the last clause in the second half, else the last space there, else between two whole characters."""
+    middle = (start + limit) // 2
+    for pattern in _BREAKS:
+        last = None
+        for last in pattern.finditer(text, middle, limit):  # noqa: B007
+            pass
+        if last is not None and last.end() > start:
+            return last.end()
+    cut = limit
+    while cut > middle and (unicodedata.combining(text[cut]) or text[cut] in _JOINING):
+        cut -= 1
+    return cut if cut > middle else limit
+
+
 BETA = 1.5
 """What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (see docs/decisions.md)."""
 
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s|[^\n]*\n\s{0,3}(?:=+|-{2,})\s*\Z")
+_HEADING_CHUNKING = re.compile(r"\s{0,3}#{1,6}\s|[^\n]*\n\s{0,3}(?:=+|-{2,})\s*\Z")
 _BLANK = re.compile(r"\n[^\S\n]*\n")
-_AT_HEADING, _AT_PARAGRAPH, _WITHIN, _NEVER = 0.25, 0.75, 1.0, 1e3
+_AT_HEADING, _AT_PARAGRAPH, _WITHIN, _NEVER_CHUNKING = 0.25, 0.75, 1.0, 1e3
 _LEAST = 1e-6  # mean scatter of sentences that are all alike, but for rounding
 _BROKEN = 1e6  # what it costs to break a bound: more than any meaning is worth, yet finite, so that a way is always found
 
 
-class Limits(NamedTuple):
+class ChunkLimits(NamedTuple):
     """Sizes of chunks in characters; both give way where a text cannot be cut so."""
 
     smallest: int = 160
@@ -38,7 +316,7 @@ class Piece(NamedTuple):
     vector: Any = None
 
 
-def pieces(text: str, kind: str, limits: Limits) -> list[Piece]:
+def pieces(text: str, kind: str, limits: ChunkLimits) -> list[Piece]:
     """Provisional chunks, by structure and size alone: what can be searched before there are vectors. No vectors in them.
 
     :param kind: "text", "markdown", "code" or "conversation" (a turn a line, never put together); any other is read as "text".
@@ -59,13 +337,13 @@ def _with_headings(spans: Sequence[Span], priced: Sequence[float]) -> list[tuple
     """The sentences with what it costs to cut before them, a heading in one with what it stands above."""
     found: list[tuple[int, int, float]] = []
     for (start, end), price in zip(spans, priced, strict=True):
-        if price == _NEVER:
+        if price == _NEVER_CHUNKING:
             start, price = found[-1][0], found.pop()[2]
         found.append((start, end, price))
     return found
 
 
-def _goes_on(last: Piece, end: int, price: float, limits: Limits) -> bool:
+def _goes_on(last: Piece, end: int, price: float, limits: ChunkLimits) -> bool:
     """Whether a sentence up to `end` goes into the last piece: half full, a piece ends with its paragraph, and small with its heading."""
     size = last.end - last.start
     if end - last.start > limits.largest:
@@ -75,7 +353,7 @@ def _goes_on(last: Piece, end: int, price: float, limits: Limits) -> bool:
     return price > _AT_PARAGRAPH or size < limits.largest // 2
 
 
-def by_meaning(text: str, kind: str, spans: Sequence[Span], vectors: Any, limits: Limits) -> list[Piece]:
+def by_meaning(text: str, kind: str, spans: Sequence[Span], vectors: Any, limits: ChunkLimits) -> list[Piece]:
     """Chunks cut where neighbouring sentences part in meaning.
 
     :param spans: what `sentences.sentences(text, kind, limits.largest)` found.
@@ -110,9 +388,9 @@ def prices(text: str, kind: str, spans: Sequence[Span]) -> list[float]:
     """What it costs to cut before each sentence, 1 being usual: little before a heading, less at paragraphs, and after a heading never."""
     found, after_heading = [], False
     for at, (start, end) in enumerate(spans):
-        heading = kind == "markdown" and _HEADING.match(text, start, end) is not None
+        heading = kind == "markdown" and _HEADING_CHUNKING.match(text, start, end) is not None
         if after_heading and not heading:
-            found.append(_NEVER)
+            found.append(_NEVER_CHUNKING)
         elif heading:
             found.append(_WITHIN if after_heading else _AT_HEADING)
         else:

@@ -1,7 +1,7 @@
 """The Memory Curator: upkeep that keeps the memory from growing without bound, in the background and when it is asked to.
 
-In a round it looks for clusters (`batos.memory.clusters`), says what each says in a few sentences, and puts it away, one transaction a
-cluster (`batos.memory.archiving`): between any two steps the daemon may die, and nothing is there in part. It waits until no mission is
+In a round it looks for clusters (`batos.memory.eviction`), says what each says in a few sentences, and puts it away, one transaction a
+cluster (`batos.memory.archiver`): between any two steps the daemon may die, and nothing is there in part. It waits until no mission is
 under way before each; searches go on all the while. What changed meanwhile is left for the next round.
 """
 
@@ -17,21 +17,20 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 from ZODB.POSException import POSKeyError
 
-from batos.allocator import give_back
+from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import BatosError, ImageDamaged, ImageError
 from batos.image import blobs
-from batos.image.living import LivingImage
-from batos.image.turns import in_helper
-from batos.memory import archives, archiving, clusters, curating, extracting, standing
-from batos.memory.collection import Collection
+from batos.image.living_image import LivingImage
+from batos.memory import archive_format, archiver, curation, eviction
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.embedders import Embedder
-from batos.memory.kinds import DIGEST, SUMMARY
-from batos.memory.library import library_of
-from batos.memory.remembering import Prepared, prepare
+from batos.memory.records import DIGEST, SUMMARY
+from batos.memory.search_index import Collection
+from batos.memory.section_builder import PreparedDocument, Shelver, prepare_document
 from batos.memory.segments import Array, Segment, build
-from batos.memory.shelving import Shelver
+from batos.memory.store import library_of
+from batos.resources import give_memory_back
 
 log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
@@ -52,13 +51,13 @@ class Gist(NamedTuple):
     """By which it was asked; empty where it could not be."""
 
 
-class Hearer(Protocol):
-    """Who is told what was committed (`batos.recollection.Recollection`)."""
+class CuratorHearer(Protocol):
+    """Who is told what was committed (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
     def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None: ...
-    def brought_back(self, change: archiving.Change) -> None: ...
+    def brought_back(self, change: archiver.MemoryChange) -> None: ...
 
 
 class Curator:
@@ -70,7 +69,7 @@ class Curator:
         settings: Settings,
         shelver: Shelver,
         embedder: Callable[[], Embedder],
-        hearer: Hearer,
+        hearer: CuratorHearer,
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -79,7 +78,7 @@ class Curator:
         """
         self._image, self._settings, self._shelver = image, settings, shelver
         self._embedder, self._hearer, self._now = embedder, hearer, now
-        self.reads = standing.Reads()
+        self.reads = eviction.ReadCounter()
         self._quiet: Callable[[], Awaitable[object]] = _at_once
         self._gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
         self._alone = asyncio.Lock()
@@ -118,7 +117,7 @@ class Curator:
             if time.monotonic() - self._flushed >= self._settings.curate_flush_s:
                 self.flush()
             try:
-                if await in_helper(self._image.read, curating.unsummarised):
+                if await in_helper(self._image.read, curation.unsummarised):
                     async with self._alone:
                         await self._quiet()
                         await self._summaries_again()
@@ -132,7 +131,7 @@ class Curator:
         """Have what was read since the last time written down soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
-            self._image.later(standing.note, counts, self._now(), self._settings.curate_half_life_days * _DAY_S)
+            self._image.later(eviction.note_reads, counts, self._now(), self._settings.curate_half_life_days * _DAY_S)
 
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
@@ -172,17 +171,17 @@ class Curator:
             self.flush()
             await self._seen(now)
             view = self._hearer.collection.view()
-            found = await in_helper(self._image.read, clusters.planned, view, self._limits(), now)
+            found = await in_helper(self._image.read, eviction.plan_clusters, view, self._limits(), now)
             told: Reply = {"why": why, "found": len(found), "clusters": [], "chunks": 0, "bytes": 0, "by_model": 0, "tokens": 0}
             if dry:
-                told["clusters"] = await in_helper(self._image.read, curating.described, found)
+                told["clusters"] = await in_helper(self._image.read, curation.described_clusters, found)
             else:
                 await self._summaries_again()
                 for cluster in found[: self._settings.curate_clusters]:
                     await self._quiet()
                     with _passed_over(cluster.why):
                         await self._one(cluster, told, now)
-                await self._image.system(curating.rounded, now, self._image.db.getSize(), mission="curator")
+                await self._image.system(curation.note_round, now, self._image.db.getSize(), mission="curator")
                 self._note(told)
                 if told["clusters"]:
                     await self._tidied()
@@ -190,19 +189,19 @@ class Curator:
 
     async def _seen(self, now: float) -> None:
         """Notice which sections came and went, a few in one transaction: whoever commits meanwhile waits for it."""
-        await self._image.system(curating.nothing)  # after the reads that were flushed
-        found = await in_helper(self._image.read, standing.unseen, now)
+        await self._image.system(curation.no_op)  # after the reads that were flushed
+        found = await in_helper(self._image.read, eviction.unseen_sections, now)
         for begin in range(0, max(map(len, found)), _SEEN):
-            some = standing.Unseen(*(lot[begin : begin + _SEEN] for lot in found))
-            await self._image.system(standing.see, now, some, mission="curator")
+            some = eviction.UnseenSections(*(lot[begin : begin + _SEEN] for lot in found))
+            await self._image.system(eviction.note_seen, now, some, mission="curator")
 
     async def _tidied(self) -> None:
         """Give back the room that what left took up."""
-        for name in curating.TREES:
-            keys = await in_helper(self._image.read, curating.scattered, name)
+        for name in curation.TREES:
+            keys = await in_helper(self._image.read, curation.sparse_tree_keys, name)
             for begin in range(0, len(keys), _GATHERED):
-                await self._image.system(curating.gathered, name, keys[begin : begin + _GATHERED], mission="curator")
-        await in_helper(give_back)
+                await self._image.system(curation.reinsert_tree_keys, name, keys[begin : begin + _GATHERED], mission="curator")
+        await in_helper(give_memory_back)
 
     def _note(self, told: Reply) -> None:
         """Remember the round; where it did all it could, there need be no other until there is more."""
@@ -215,9 +214,9 @@ class Curator:
         if more:
             self.trigger(told["why"])
 
-    def _limits(self) -> clusters.Limits:
+    def _limits(self) -> eviction.EvictionLimits:
         settings = self._settings
-        return clusters.Limits(
+        return eviction.EvictionLimits(
             age_s=settings.curate_age_days * _DAY_S,
             fresh_s=settings.curate_fresh_days * _DAY_S,
             reads=settings.curate_reads,
@@ -232,35 +231,35 @@ class Curator:
 
     # --- a cluster
 
-    async def _one(self, cluster: clusters.Cluster, told: Reply, now: float) -> None:
-        held, facts = await in_helper(self._image.read, curating.read, cluster.sections)
-        await self._image.system(curating.nothing)  # what was committed before this was told to the collection before this returned
+    async def _one(self, cluster: eviction.Cluster, told: Reply, now: float) -> None:
+        held, facts = await in_helper(self._image.read, curation.read_sections, cluster.sections)
+        await self._image.system(curation.no_op)  # what was committed before this was told to the collection before this returned
         material = await in_helper(self._material, held, facts.embedder)
         if material is None or len(held) < len(cluster.sections):
             return  # it changed meanwhile
-        inner = await in_helper(self._image.read, curating.inner, cluster.documents) if cluster.level > 1 else None
+        inner = await in_helper(self._image.read, curation.inner_archives, cluster.documents) if cluster.level > 1 else None
         if cluster.level > 1 and inner is None:
             return
-        said, vectors = curating.said_in(material, facts)
-        text = await self._extract(said, vectors, curating.sentences_for(cluster.chunks, self._settings.curate_sentences))
+        said, vectors = curation.said_in(material, facts)
+        text = await self._extract(said, vectors, curation.sentences_for(cluster.chunks, self._settings.curate_sentences))
         gist = await self._told_by_model(material, told["tokens"])
         told["tokens"] += gist.tokens
-        by_model = curating.fits(gist.text, said)
+        by_model = curation.is_summary(gist.text, said)
         if by_model:
             text = f"{gist.text.strip()}\n{text}"
         documents = cluster.documents if inner is None else inner.documents
         facts = facts if inner is None else facts._replace(titles=inner.titles, left=inner.left)
         summary = await in_helper(self._summary, text, facts, cluster.lived, gist.mission)
-        made = archiving.Made(*summary, documents, now, cluster.level, by_model)
-        data = await in_helper(archives.packed, material if inner is None else inner.material)
-        step = (curating.put_away, material) if inner is None else (curating.put_together, inner)
+        made = archiver.NewSummary(*summary, documents, now, cluster.level, by_model)
+        data = await in_helper(archive_format.pack_archive, material if inner is None else inner.material)
+        step = (curation.put_away, material) if inner is None else (curation.put_together, inner)
         if await self._shielded(self._changed(*step, data, made, gist.mission)):
             told["clusters"].append({"archive": made.number, "why": cluster.why, "chunks": cluster.chunks, "bytes": len(data)})
             told["chunks"] += cluster.chunks
             told["bytes"] += len(data)
             told["by_model"] += by_model
 
-    def _material(self, held: list[archives.Held], embedder: str) -> archives.Material | None:
+    def _material(self, held: list[archive_format.ArchivedSection], embedder: str) -> archive_format.ArchiveContent | None:
         """What the collection knows of sections, with them; None if it does not know all of them."""
         ids = [number for one in held for number in one.section.numbers]
         segment, vectors, has = self._hearer.collection.excerpt(ids)
@@ -271,16 +270,16 @@ class Curator:
             end = at + one.section.size
             found.append(one._replace(vectors=vectors[at:end] if has[at:end].all() else None))
             at = end
-        return archives.Material(tuple(found), segment, embedder)
+        return archive_format.ArchiveContent(tuple(found), segment, embedder)
 
-    async def _extract(self, said: list[extracting.Source], vectors: Array | None, most: int) -> str:
-        found = await in_helper(extracting.chosen, said, vectors, most)
+    async def _extract(self, said: list[curation.ExtractSource], vectors: Array | None, most: int) -> str:
+        found = await in_helper(curation.choose_sentences, said, vectors, most)
         rows = None
         with contextlib.suppress(BatosError):  # without an embedder, by their words
             rows = await self._embedder().embed([sentence for own in found.sentences for sentence in own])
-        return await in_helper(extracting.extract, said, found, rows)
+        return await in_helper(curation.extract, said, found, rows)
 
-    async def _told_by_model(self, material: archives.Material, spent: int) -> Gist:
+    async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
         """What a model makes of it; blank without one, and when the round's tokens are spent."""
         if self._gist is None or spent >= self._settings.curate_tokens:
             return Gist()
@@ -288,40 +287,44 @@ class Curator:
         id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
         return await self._gist(id, [one.section.number for one in material.held], self._settings.curate_sentences)
 
-    def _summary(self, text: str, facts: curating.Facts, lived: bool, mission: str, number: int = 0) -> tuple[int, Prepared, Segment]:
+    def _summary(
+        self, text: str, facts: curation.SectionFacts, lived: bool, mission: str, number: int = 0
+    ) -> tuple[int, PreparedDocument, Segment]:
         """A summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
         number = number or self._shelver.numbers.take()
         more = f" and {len(facts.titles) - _TITLES} more" if len(facts.titles) > _TITLES else ""
         title = f"Summary of {', '.join(facts.titles[:_TITLES])}{more}"
         draft = Draft(DIGEST if lived else SUMMARY, title, [DraftPart(text, title, facts.day)], facts.day)
         longest = self._settings.ingest_section_chars
-        prepared = prepare(draft, self._shelver, source=f"archive:{number}", mission=mission, section_chars=longest, about=facts.left)
+        prepared = prepare_document(
+            draft, self._shelver, source=f"archive:{number}", mission=mission, section_chars=longest, about=facts.left
+        )
         return number, prepared, build(prepared.entries)
 
     async def _changed(self, *step: Any) -> bool:
         """A system transaction, and what is told of it; whether it changed anything."""
-        change: archiving.Change | None = await self._image.system(*step, mission="curator")
+        change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is not None:
             self._hearer.brought_back(change)
         return change is not None
 
     async def _summaries_again(self) -> None:
         """Give archives another summary that lost theirs, because something in them was forgotten."""
-        for number in await in_helper(self._image.read, curating.unsummarised):
+        for number in await in_helper(self._image.read, curation.unsummarised):
             with _passed_over(f"archive {number}"):
                 await self._summary_again(number)
 
     async def _summary_again(self, number: int) -> None:
-        found = await in_helper(self._image.read, curating.unpacked, number)
+        found = await in_helper(self._image.read, curation.archive_content, number)
         if found is None:
             return
         material, facts, level, lived = found
-        said, vectors = curating.said_in(material, facts)
-        text = await self._extract(said, vectors, curating.sentences_for(len(material.ids), self._settings.curate_sentences))
+        said, vectors = curation.said_in(material, facts)
+        text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), self._settings.curate_sentences))
         documents = tuple(dict.fromkeys(one.section.document for one in material.held))
         summary = await in_helper(self._summary, text, facts, lived, "", number)
-        made = archiving.Made(*summary, documents, self._now(), level)
-        await self._shielded(self._changed(archiving.summarise, made))
+        made = archiver.NewSummary(*summary, documents, self._now(), level)
+        await self._shielded(self._changed(archiver.replace_summary, made))
 
     # --- what is asked of it
 
@@ -331,14 +334,14 @@ class Curator:
         :returns: `archives` that were brought back, and their `chunks`.
         :raises UnknownSource: if there is none.
         """
-        parts = await in_helper(self._image.read, curating.archives_of, what)
+        parts = await in_helper(self._image.read, curation.archives_of, what)
         chunks = sum([await self._shielded(self._brought_back(*part)) for part in parts])
         return {"archives": [number for number, _ in parts], "chunks": chunks}
 
     async def _brought_back(self, number: int, only: int | None) -> int:
         """Bring back what is in an archive; how many chunks."""
-        step = (curating.bring_back, number, only, self._now(), self._settings.curate_reads + 1)
-        change: archiving.Change | None = await self._image.system(*step, mission="curator")
+        step = (curation.bring_back, number, only, self._now(), self._settings.curate_reads + 1)
+        change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0
         self._hearer.brought_back(change)
@@ -350,10 +353,10 @@ class Curator:
         :returns: `source`, `stays`, `new` (whether that was not so before), `documents` that are pinned now, `restored` chunks.
         :raises UnknownSource: if nothing is from there.
         """
-        new = await self._image.system(curating.pin, source, stays, mission="pin")
-        parts = await in_helper(self._image.read, curating.archived_below, source) if stays else []
+        new = await self._image.system(curation.pin, source, stays, mission="pin")
+        parts = await in_helper(self._image.read, curation.archived_below, source) if stays else []
         chunks = sum([await self._shielded(self._brought_back(*part)) for part in parts])
-        documents = self._image.read(lambda root: len(standing.pinned(library_of(root))))
+        documents = self._image.read(lambda root: len(eviction.pinned_documents(library_of(root))))
         return {"source": source, "stays": stays, "new": new, "documents": documents, "restored": chunks}
 
     async def _shielded(self, work: Any) -> Any:

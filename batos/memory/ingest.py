@@ -1,9 +1,13 @@
 """Ingest: files become documents of the memory.
 
 What is to be read stands in a queue in the image, so that it goes on after a `kill -9`. A file is read by a child process
-(`batos.memory.reading`) and stored in transactions of bounded size; its sections are known by their content, so that what is there
+(`batos.memory.ingest`) and stored in transactions of bounded size; its sections are known by their content, so that what is there
 already, from an attempt that was cut short or from an earlier version of the file, is neither stored nor embedded again. A file that
 cannot be read is noted with the reason, and the others go on.
+
+Reading of files in a child process: one that freezes its reader, or makes it grow, is refused, and the daemon hears nothing of it.
+
+A file's sections, some at a time: those that the memory has already, by their content, are kept, the others cut into chunks.
 """
 
 from __future__ import annotations
@@ -15,26 +19,149 @@ import pathlib
 import stat
 import time
 import traceback
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import structlog
 
+from batos.concurrency import LoopTurns, in_helper
 from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable, UnreadableNow
-from batos.image.living import LivingImage
-from batos.image.premises import Premises
-from batos.image.turns import in_helper
-from batos.memory.batches import Batch, Batches, Known
-from batos.memory.drafts import Draft
+from batos.image.daemon_files import DaemonFiles
+from batos.image.living_image import LivingImage
+from batos.isolation import ChildStopped, IsolatedChild
+from batos.memory import readers
+from batos.memory.drafts import Draft, bounded
 from batos.memory.files import File, LeftOut, files_in, read_file, stamp_of
-from batos.memory.library import library_of
-from batos.memory.naming import Name
-from batos.memory.reading import Reading
-from batos.memory.segments import Segment
-from batos.memory.shelving import Shelver
+from batos.memory.records import Section
+from batos.memory.section_builder import KnownName, Shelved, Shelver, digest_of
+from batos.memory.segments import Segment, build
+from batos.memory.store import library_of
 
 log = structlog.get_logger("batos.memory")
+_TEXT = 4  # times the bytes of the largest file, in characters, that one may say: a table says its columns in each row
+_REMEDY = "split it, save it anew with another program, or leave it out"
+
+
+class Reading:
+    """Reads one file at a time. All methods are called on the loop's thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._seconds, self._memory, self._chars = settings.read_s, settings.read_memory_bytes, _TEXT * settings.ingest_file_bytes
+        self._child = IsolatedChild(readers.__name__, memory=settings.read_memory_bytes)
+        limits = (settings.ingest_file_bytes, settings.read_s, settings.read_memory_bytes)
+        there = [name for name in readers.PACKAGES if find_spec(name) is not None]
+        self.able = f"{readers.VERSION} {' '.join(map(str, limits))} {' '.join(there)}"
+        """What the readers can do: files that were refused are tried again when it is another."""
+
+    async def read(self, path: str, data: bytes) -> Draft:
+        """What a file says.
+
+        :raises Unreadable: for what no reader takes, what says too much, and what takes too long, or too much memory.
+        """
+        try:
+            told = await self._child.ask([pathlib.PurePath(path).name, self._chars], data, seconds=self._seconds)
+        except ChildStopped as e:
+            if e.reason == "fault":
+                log.error("ingest_failed", path=path, trace=e.trace)
+                raise BatosError(f"{e.detail}; this is a fault in BAT OS, please report it") from None
+            why = {
+                "time": f"reading it took more than {self._seconds:g} s of processor time (setting read_s)",
+                "memory": f"reading it took more than {self._memory} bytes of memory (setting read_memory_bytes)",
+            }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory (setting read_memory_bytes)")
+            raise Unreadable(f"{why}: {_REMEDY}") from None
+        return await in_helper(readers.drafted, told)
+
+    async def close(self) -> None:
+        """End the child, at whatever it is."""
+        await self._child.close()
+
+
+class KnownSections(NamedTuple):
+    """What the memory has from a source already."""
+
+    document: int
+    digest: bytes
+    complete: bool
+    sections: tuple[Section, ...]
+    elsewhere: int
+    """Number of a document with the same content from another source; 0 if there is none."""
+
+
+class Batch(NamedTuple):
+    """Some sections that one transaction stores, with the index entries of their chunks."""
+
+    shelved: list[Shelved]
+    segment: Segment | None
+    sections: list[int]
+    """All sections that the document has with this batch; to the last one, those of its earlier version are among them."""
+    last: bool
+
+
+class Batches:
+    """The new sections of a draft, some at a time. Used by one thread after the other."""
+
+    def __init__(
+        self, draft: Draft, known: KnownSections, number: int, shelver: Shelver, settings: Settings, going: Callable[[], object]
+    ) -> None:
+        """
+        :param number: of the document.
+        :param going: called before each section; what it raises ends it.
+        """
+        self._going = going
+        self.draft, self.number, self._shelver = draft, number, shelver
+        self._size = settings.ingest_batch_bytes
+        self._parts = bounded(draft.parts, settings.ingest_section_chars)
+        self._there: dict[bytes, deque[int]] = {}
+        for section in known.sections:
+            self._there.setdefault(section.digest, deque()).append(section.number)
+        self._old = [section.number for section in known.sections]
+        self._now: list[int] = []
+        self._days: Counter[int] = Counter()
+        self._speakers: dict[str, None] = {}
+        self._turns = LoopTurns()
+
+    def next(self) -> Batch:
+        """The next sections; the last batch may have none.
+
+        :raises Unreadable: if there is not a word in all of the draft.
+        """
+        shelved: list[Shelved] = []
+        size, last = 0, True
+        for part in self._parts:
+            self._going()
+            self._days[part.day] += 1
+            self._speakers |= dict.fromkeys(turn.speaker for turn in part.turns if turn.speaker)
+            same = self._there.get(digest_of(part))
+            if same:
+                self._now.append(same.popleft())
+                continue
+            shelved.append(self._shelver.shelve(part, document=self.number, kind=self.draft.kind, day=self.draft.day))
+            self._now.append(shelved[-1].shelf.section.number)
+            self._turns.take()
+            size += len(part.text)
+            if size >= self._size:
+                last = False
+                break
+        segment = build(entry for each in shelved for entry in each.entries) if shelved else None
+        if not self._now:
+            raise Unreadable("there is no text in it")
+        kept = set(self._now)
+        rest = [] if last else [number for number in self._old if number not in kept]
+        return Batch(shelved, segment, self._now + rest, last)
+
+    def facts(self, file: File) -> dict[str, Any]:
+        """What is known of the document once all of it was seen."""
+        draft = self.draft
+        days = tuple(sorted(day for day in {*self._days, draft.day} if day))
+        return {
+            "title": draft.title, "kind": draft.kind, "source": file.path, "sources": (file.path,), "tags": draft.tags,
+            "day": draft.day or (days[0] if days else 0), "days": days, "speakers": tuple(self._speakers),
+            "digest": file.digest, "complete": True, "doubts": draft.told,
+        }  # fmt: skip
+
 
 ADDED, UPDATED, UNCHANGED, REFUSED, FORGOTTEN = "added", "updated", "unchanged", "refused", "forgotten"
 SHUT, PASSING = "shut", "passing"
@@ -44,7 +171,7 @@ Stored = Callable[[Segment | None, list[int]], object]
 """Hears what a transaction has stored: the index entries of new chunks, the numbers of those that are gone."""
 
 
-class Stopped(BatosSignal):
+class IngestStopped(BatosSignal):
     """The daemon stops; the file waits for the next start."""
 
 
@@ -52,7 +179,7 @@ class _Prepared(NamedTuple):
     """A file with its first batch; none for one whose content is there already."""
 
     file: File
-    known: Known
+    known: KnownSections
     batches: Batches | None = None
     batch: Batch | None = None
 
@@ -66,7 +193,7 @@ class Ingest:
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
         self._reading = Reading(settings)
-        self.premises = Premises(settings)
+        self.premises = DaemonFiles(settings)
         """What is not read, since it is the daemon's own."""
         self.able = self._reading.able
         """What the readers can do, in a word; see `Reading`."""
@@ -165,7 +292,7 @@ class Ingest:
                 await self._one(path, attempts)
                 self._begun.discard(path)
                 self.trouble = ""
-            except Stopped:
+            except IngestStopped:
                 return
             except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = _trouble(e)
@@ -222,12 +349,12 @@ class Ingest:
                 return {**told, **({"doubts": list(draft.told)} if draft is not None and draft.told else {})}
 
     @staticmethod
-    def _is_known(known: Known, file: File) -> bool:
+    def _is_known(known: KnownSections, file: File) -> bool:
         return bool(known.elsewhere) or (known.complete and known.digest == file.digest)
 
-    def _prepare(self, file: File, known: Known, draft: Draft) -> _Prepared:
+    def _prepare(self, file: File, known: KnownSections, draft: Draft) -> _Prepared:
         """In a helper thread: the first batch of a file that is not known as it is."""
-        self._shelver.names.add({Name(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
+        self._shelver.names.add({KnownName(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
         number = known.document or self._shelver.numbers.take()
         batches = Batches(draft, known, number, self._shelver, self._settings, self._going)
         return _Prepared(file, known, batches, batches.next())
@@ -238,7 +365,7 @@ class Ingest:
 
     def _going(self) -> None:
         if self._stopping:
-            raise Stopped
+            raise IngestStopped
 
     async def _store(self, prepared: _Prepared) -> Facts | None:
         """Store what was prepared; None if the memory is another by now, so that it is to be prepared anew."""
@@ -285,16 +412,18 @@ def _next(root: Any) -> tuple[str | None, int]:
     return path, 0 if path is None else queue[path]
 
 
-def _known(root: Any, path: str, digest: bytes) -> Known:
+def _known(root: Any, path: str, digest: bytes) -> KnownSections:
     library = library_of(root)
     elsewhere = library.by_content.get(digest, 0)
     number = library.by_source.get(path, 0)
     if not number:
-        return Known(0, b"", False, (), elsewhere)
+        return KnownSections(0, b"", False, (), elsewhere)
     document = library.documents[number]
     if len(document.sources) > 1 and document.digest != digest:  # the others that share it stay as they are
-        return Known(0, b"", False, (), elsewhere)
-    return Known(number, document.digest, document.complete, tuple(library.sections_of(document)), elsewhere if elsewhere != number else 0)
+        return KnownSections(0, b"", False, (), elsewhere)
+    return KnownSections(
+        number, document.digest, document.complete, tuple(library.sections_of(document)), elsewhere if elsewhere != number else 0
+    )
 
 
 def _queue(root: Any, paths: list[str], most: int) -> None:

@@ -3,24 +3,128 @@
 They answer messages, so that going from one to the next is sending: a chunk its `neighbours_`, its `source_` and what it
 `mentions_`, a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds
 only what differs, so that a chunk is little more than its text on disk.
+
+Who says what a document holds: a file, the user, a tool, or the system itself. What it said itself is no evidence of a fact.
+
+The kind of a document tells it mostly, also of those that were there before origins were; a note says it, or its mission's record does.
+
+What there is in the memory, as plain values for whoever asks.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import itertools
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from batos.errors import InvalidInput
-from batos.image.genesis import add_missing
-from batos.memory.library import Library, library_of
-from batos.memory.origins import none_vouched
+from BTrees.LLBTree import LLTreeSet
+from ZODB.POSException import POSKeyError
+
+from batos.errors import BatosError, ImageDamaged, InvalidInput
+from batos.image import ledger
+from batos.image.history import oid_of
+from batos.image.living_image import add_missing
+from batos.image.mission_index import descending
+from batos.memory.records import DIGEST, FAILURE, MISSION, NOTE, STATEMENT, SUMMARY
+from batos.memory.store import Library, library_of
 from batos.objects import Primitive, UvmObject
+
+FILE, USER, TOOL, SELF = "file", "user", "tool", "self"
+ORIGINS = (FILE, USER, TOOL, SELF)
+
+_LEAST = 12
+"""Characters of what a model said that a note repeats, for the note to be the model's."""
+
+
+def origin_of(root: Any, document: UvmObject) -> str:
+    """Who says what a document holds; one of `ORIGINS`."""
+    kind = document.kind
+    if document.origin in ORIGINS:
+        return str(document.origin)
+    if kind == STATEMENT:
+        return USER
+    if kind in (MISSION, FAILURE, DIGEST):
+        return SELF
+    if kind == SUMMARY:
+        return _of_summary(root, document)
+    return _of_note(root, document) if kind == NOTE else FILE
+
+
+def _of_summary(root: Any, document: UvmObject) -> str:
+    """Sentences that were chosen are whose they were; what a model made of them is the system's own."""
+    if document.archive is None or document.archive.by_model:
+        return SELF
+    origins = {origin_of(root, one) for one in document.of if "kind" in one._slots or "sections" in one._slots}
+    return origins.pop() if len(origins) == 1 else FILE
+
+
+def _of_note(root: Any, document: UvmObject) -> str:
+    """Of a note that does not say it, as those of version 0.1.0: by the mission that kept it."""
+    try:
+        mission = ledger.mission_of(root, document.mission)
+    except BatosError:  # it is not known any more
+        return TOOL
+    text = "".join(chunk.text for chunk in library_of(root).chunks_of(document))
+    return noted_by(text, str(mission.brief), mission.message, ())
+
+
+def noted_by(text: str, brief: str, message: str | None, said: Iterable[str]) -> str:
+    """Who says a note that a mission keeps.
+
+    :param message: of the mission, as the ledger has it; None: it is a brief that is thought about.
+    :param said: what models said in it.
+    """
+    given = " ".join([brief, *_texts(json.loads(message))] if message else [brief])
+    if " ".join(text.split()) in " ".join(given.split()):
+        return USER
+    told = [one.strip() for one in said]
+    if any((len(one) >= _LEAST and one in text) or (text.strip() in one) for one in told):
+        return SELF
+    return TOOL if message else SELF
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for one in inner for text in _texts(one)]
+
+
+# --- own answers that the user vouched for
+
+
+def vouched(root: Any) -> frozenset[int]:
+    """The numbers of the documents that are of missions which the user rated +1."""
+    return frozenset(root["lobby"].memory.vouched.keys(0, excludemin=True))
+
+
+def none_vouched() -> LLTreeSet:
+    """The tree of `vouched`; 0 is no document's number and stays: two transactions that add to an empty tree would meet."""
+    return LLTreeSet([0])
+
+
+def vouch(root: Any, mission: str, rating: int) -> None:
+    """In a system transaction: what a mission answered is evidence from now on where it is rated +1, and none where it is not."""
+    number = library_of(root).by_source.get(f"mission:{mission}")
+    if number is None:  # it is told again when it becomes memory
+        return
+    numbers = root["lobby"].memory.vouched
+    if rating > 0:
+        numbers.add(number)
+    elif number in numbers:
+        numbers.remove(number)
+
 
 DOCUMENT: dict[str, Any] = {
     "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "origin": "", "sections": (),
     "speakers": (), "days": (), "of": (), "doubts": (),
     "digest": b"", "complete": False, "archives": (), "whole": (), "archive": None,
 }  # fmt: skip
-"""Slots of the prototype of documents. `origin` is who says it, where the kind does not tell (`batos.memory.origins`); `day` counts as
+"""Slots of the prototype of documents. `origin` is who says it, where the kind does not tell (`batos.memory.objects`); `day` counts as
 `datetime.date.toordinal` does, 0 is none; `sections` are numbers; `of` is what a summary is of; `doubts` are what its reader was not sure
 of, or did not read; `complete` says that all of it is there, also of a file that takes several transactions;
 `archives` are those that hold some of its sections; `whole` are all that it has then, in their order, where that is not that of
@@ -120,3 +224,55 @@ def _library(obj: UvmObject) -> Library:
     if obj._p_jar is None:
         raise InvalidInput(f"{obj!r} is not in the memory yet; it is once its transaction knows it")
     return library_of(obj._p_jar.root())
+
+
+_SHOWN = 100  # refusals that are told of at a time
+
+
+def memory_contents(root: Any, documents: int | None, away: Mapping[str, str], left: Mapping[str, Any]) -> dict[str, Any]:
+    """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
+
+    :param away: watched folders that cannot be looked through, and why.
+    :param left: what is not read of watched folders (`batos.memory.files.LeftOut`).
+    """
+    library = library_of(root)
+    told: dict[str, Any] = {
+        **library.counts.told(),
+        "archives": len(library.archives),
+        "waiting": {"files": len(library.queue), "sections": len((library.change or library).waiting) - 1},
+        "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at, *_) in library.refused.items()][
+            :_SHOWN
+        ],
+        "followed": [
+            {
+                "folder": folder,
+                "away": away.get(folder, ""),
+                **({"exclude": exclude} if exclude else {}),
+                **({"left_out": left[folder]} if left.get(folder) else {}),
+            }
+            for folder, (_, _, *exclude) in library.watched.items()
+        ],
+    }
+    if documents is not None:
+        told["listed"] = []
+        for _, document in itertools.islice(descending(library.documents), documents):
+            with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of it
+                told["listed"].append(_listed(root, library, document))
+    return told
+
+
+def _listed(root: Any, library: Library, document: UvmObject) -> dict[str, Any]:
+    return {
+        "source": document.source,
+        "sources": list(document.sources),
+        "title": document.title,
+        "kind": document.kind,
+        "origin": origin_of(root, document),
+        "chunks": sum(section.size for section in library.sections_of(document)),
+        "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
+        "mission": document.mission,
+        "complete": document.complete,
+        "doubts": list(document.doubts),
+        "archives": [node.number for node in document.archives],
+        "oid": oid_of(document),
+    }

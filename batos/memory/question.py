@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Set
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import NamedTuple
 
-from batos.memory.segments import folded_key
-from batos.memory.traits import NUMBER, WHEN
-from batos.memory.words import STOP, content_words, former, words
+from batos.memory.segments import NUMBER, WHEN, folded_key
+from batos.memory.tokenizer import STOP, content_words, former, words
 
 _NAME_WORDS = 3
 """Words of the longest name that is looked for."""
@@ -75,7 +74,7 @@ class Question(NamedTuple):
     """Whether it speaks of something only by what it has to do with something else."""
 
 
-def understood(
+def parse_question(
     text: str,
     speakers: Set[int] = frozenset(),
     *,

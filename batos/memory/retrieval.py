@@ -2,6 +2,12 @@
 
 A read on a snapshot, in helper threads: it waits for no mission, and none for it. The embedder that the vectors are from reads the
 question; where that is not to be had, words, names and days decide, and the answer says so.
+
+Whether a passage speaks to a question, or is only the nearest of those there are.
+
+Recalling: what memory has to say to a brief, or nothing. A search always finds something; a prompt is better off without most of it.
+
+What the system answered itself is no evidence of a fact: it is recalled where the user rated it +1, or where he asks what was answered.
 """
 
 from __future__ import annotations
@@ -15,20 +21,59 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import structlog
 from ZODB.POSException import POSKeyError
 
+from batos.concurrency import answering, in_helper
 from batos.config import nearest
 from batos.errors import BatosError, ImageDamaged, InvalidInput
-from batos.image.living import LivingImage
-from batos.image.turns import answering
+from batos.image.living_image import LivingImage
+from batos.memory import search
+from batos.memory.objects import SELF, origin_of, vouched
+from batos.memory.question import Question
+from batos.memory.search import QuestionVectors
+from batos.memory.search_index import View
+from batos.memory.segments import LIVED, Array
+from batos.memory.segments import SUMMARY as TELLS_OTHERS
+from batos.memory.store import library_of
+from batos.memory.tokenizer import asks_what_was_answered, subject_of
 
 if TYPE_CHECKING:
-    from batos.memory.collection import Collection
     from batos.memory.embedders import Embedder, Maker
-    from batos.memory.fusion import Vectors
-    from batos.memory.search import Filters, Found, Hit
-    from batos.memory.view import View
+    from batos.memory.search import Filters, Hit, QuestionVectors, SearchResult
+    from batos.memory.search_index import Collection, View
+
+COVERED = 0.6
+"""Share of a question's words that a chunk with its neighbours must hold, where its vector does not speak for it."""
+ASKED = 0.5
+"""The same of what a question is about: those that only ask are left out of it already."""
+_FEWEST_WORDS = 2
+"""Words by which what asks nothing is known; a question may be about one."""
+
+
+def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Array, alike: float) -> Array:
+    """bool: which of these rows speak to a question.
+
+    :param vectors: of the question; None: words alone decide.
+    :param alike: cosine from which a chunk speaks to it.
+    """
+    found = _covered(view, question, rows)
+    if vectors is not None and len(rows):
+        found |= view.has[rows] & (view.matrix[rows] @ vectors.cleaned >= alike)
+    return found
+
+
+def _covered(view: View, question: str, rows: Array) -> Array:
+    """bool: the rows that hold most of these words, with their neighbours."""
+    subject = subject_of(question)
+    asked = subject.words or subject.figured
+    if len(asked) < (1 if subject.asks else _FEWEST_WORDS):
+        return np.zeros(len(rows), bool)
+    least = ASKED if subject.asks else COVERED
+    held = sum((view.bm25([word])[rows] > 0).astype(np.int64) for word in asked)
+    return np.asarray(held >= least * len(asked))
+
 
 log = structlog.get_logger("batos.memory")
 
@@ -37,7 +82,7 @@ _SOURCES = 20  # that are named of what a summary is of
 _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
-class Wanted(NamedTuple):
+class SearchRequest(NamedTuple):
     """What is searched for: a question, how many passages, and what they must be."""
 
     question: str
@@ -85,7 +130,7 @@ class Retrieval:
         """What searches see now."""
         return self._collection().view()
 
-    async def search(self, wanted: Wanted, *, explain: bool = False) -> dict[str, Any]:
+    async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
         """The passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
@@ -111,25 +156,24 @@ class Retrieval:
             reply["understood"] = _told(found)
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
-    def _understand(self, view: View, wanted: Wanted, today: date) -> tuple[Filters | None, Any]:
-        from batos.memory.library import library_of
-        from batos.memory.search import read
+    def _understand(self, view: View, wanted: SearchRequest, today: date) -> tuple[Filters | None, Any]:
+        from batos.memory.search import prepare_question
+        from batos.memory.store import library_of
 
         def understand(root: Any) -> tuple[Filters | None, Any]:
             called = library_of(root).catalogue.called
-            return _filters(wanted, _documents(root, wanted), called), read(view, wanted.question, today=today, called=called)
+            return _filters(wanted, _documents(root, wanted), called), prepare_question(view, wanted.question, today=today, called=called)
 
         return self._image.read(understand)  # type: ignore[no-any-return]
 
     def _find(
-        self, view: View, question: Any, vectors: Vectors | None, k: int, filters: Filters | None
-    ) -> tuple[Found, list[dict[str, Any]]]:
+        self, view: View, question: Any, vectors: QuestionVectors | None, k: int, filters: Filters | None
+    ) -> tuple[SearchResult, list[dict[str, Any]]]:
         import numpy as np
 
-        from batos.memory.origins import SELF, vouched
+        from batos.memory.objects import SELF, vouched
         from batos.memory.search import search
-        from batos.memory.speaking import speaks
-        from batos.memory.subject import asks_what_was_answered
+        from batos.memory.tokenizer import asks_what_was_answered
 
         found = search(view, question, vectors, k if view.read >= view.n else k * _BEHIND, filters=filters)
         rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
@@ -145,9 +189,9 @@ class Retrieval:
             del passage["document"]
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
-    async def vectors(self, view: View, question: Any) -> tuple[Vectors | None, str]:
+    async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
         """The vectors of a question, by the embedder that those of the view are from; or why there are none."""
-        from batos.memory.fusion import Vectors
+        from batos.memory.search import QuestionVectors
 
         if not view.has.any():
             return None, "no passage has its vector yet"
@@ -166,10 +210,10 @@ class Retrieval:
             self._away, self._away_until, self._why = maker.identity, self._now() + self._pause_s, f"the embedder is away: {cause}"
             log.warning("searching_by_words_only", pause_s=self._pause_s, cause=cause)
             return None, self._why
-        return Vectors(rows[0], rows[-1]), ""
+        return QuestionVectors(rows[0], rows[-1]), ""
 
 
-def _filters(wanted: Wanted, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
+def _filters(wanted: SearchRequest, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
     from batos.memory.search import Filters
     from batos.memory.segments import speaker_key
 
@@ -180,13 +224,13 @@ def _filters(wanted: Wanted, documents: set[int] | None, called: Callable[[str],
     return filters if filters != Filters() else None
 
 
-def _documents(root: Any, wanted: Wanted) -> set[int] | None:
+def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
     """Numbers of the documents that fit; None for all.
 
     :raises InvalidInput: for a kind that no document can have.
     """
-    from batos.memory.kinds import KINDS
-    from batos.memory.library import library_of
+    from batos.memory.records import KINDS
+    from batos.memory.store import library_of
 
     library = library_of(root)
     found = library.catalogue.find(kind=wanted.kind) if wanted.kind is not None else None
@@ -205,7 +249,7 @@ def _documents(root: Any, wanted: Wanted) -> set[int] | None:
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
     """What there is to tell of each chunk; None for one that is not there any more, or is damaged."""
-    from batos.memory.library import library_of
+    from batos.memory.store import library_of
 
     library = library_of(root)
     return [_readable(root, library, hit) if hit.id in library.chunks else None for hit in hits]
@@ -221,7 +265,7 @@ def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
 
 def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
     from batos.image.history import oid_of
-    from batos.memory.origins import origin_of
+    from batos.memory.objects import origin_of
 
     chunk = library.chunks[hit.id]
     document = chunk.document
@@ -252,9 +296,9 @@ def _stands_for(document: Any) -> dict[str, Any]:
     return {"archive": document.archive.number, "of": [one.source for one in document.of[:_SOURCES]]}
 
 
-def _told(found: Found) -> dict[str, Any]:
+def _told(found: SearchResult) -> dict[str, Any]:
     """What a question was taken to say, in plain values."""
-    from batos.memory.traits import NUMBER, WHEN
+    from batos.memory.segments import NUMBER, WHEN
 
     question = found.question
     wants = [name for name, flag in (("when", WHEN), ("number", NUMBER)) if question.wants & flag]
@@ -266,3 +310,60 @@ def _told(found: Found) -> dict[str, Any]:
         "wants": wants,
         "bridges": question.bridges,
     }
+
+
+_MORE = 2
+"""Times as many are looked at as are wanted: a model's summary beside what it is of is left out."""
+
+
+class _Evidence(search.Filters):
+    """Documents that were read or said to it; of missions those that were vouched for, which are `documents`."""
+
+    def mask(self, view: View) -> Array:
+        read = np.asarray((view.facts["flags"] & LIVED) == 0)
+        return read | np.isin(view.facts["document"], np.fromiter(self.documents or (), np.int64)) if self.documents else read
+
+
+async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
+    """The ids of the chunks that speak to a brief, the best first; none where nothing does.
+
+    :param most: how many at most.
+    :param alike: cosine with the brief from which a chunk speaks to it.
+    """
+    view = retrieval.view()
+    if not most or not view.n or not any(char.isalnum() for char in text):
+        return []
+    own = asks_what_was_answered(text)
+    filters = None if own else _Evidence(image.read(vouched))
+    if not (own or view.read or (filters is not None and filters.documents)):
+        return []  # nobody is asked where nothing can come of it: with none but missions in memory, and a brief that is not about them
+    question = await in_helper(image.read, _understood, view, text)
+    vectors, _ = await retrieval.vectors(view, question)
+    found = await in_helper(_best, view, question, vectors, most * _MORE, alike, filters)
+    retold = await in_helper(image.read, _retold, [number for number, of_others in found if of_others]) if found else frozenset()
+    return [number for number, _ in found if number not in retold][:most]
+
+
+def _understood(root: Any, view: View, text: str) -> Question:
+    return search.prepare_question(view, text, called=library_of(root).catalogue.called)
+
+
+def _best(
+    view: View, question: Question, vectors: QuestionVectors | None, most: int, alike: float, filters: search.Filters | None
+) -> list[tuple[int, bool]]:
+    """The chunks that speak to a question, each with whether it tells what others hold."""
+    found = search.search(view, question, vectors, most, filters=filters)
+    rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
+    fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, alike)
+    of_others = (view.facts["flags"][rows] & TELLS_OTHERS) > 0
+    return [(hit.id, of) for hit, one, of in zip(found.hits, fits.tolist(), of_others.tolist(), strict=True) if one]
+
+
+def _retold(root: Any, found: list[int]) -> frozenset[int]:
+    """Which of these chunks are what a model made of documents that are there themselves."""
+    chunks = library_of(root).chunks
+    return frozenset(number for number in found if number in chunks and _is_retold(root, chunks[number].document))
+
+
+def _is_retold(root: Any, document: Any) -> bool:
+    return document.archive is None and origin_of(root, document) == SELF

@@ -1,10 +1,23 @@
 """Searching: a question over a view of the memory, with or without vectors, to the chunks that answer it and why.
 
 Pure: it reads arrays that nobody changes, so that any thread may search while missions think and files are read.
+
+Which chunks answer a question best: several signals of each, weighed and added.
+
+Scores are standardised (z) and added, not ranked and merged: how much better one chunk is than the next is what ranks forget.
+All rows are weighed by what costs little (words, one product with the vectors, the best of each section, names, days); the best
+of them then by all signals. Nothing is learned at run time, and nothing knows of any data set: `WEIGHTS` says why each counts.
+
+Explicit links: a chunk that names another document points at it; and one step along them, for questions that go by way of something.
+
+"In which year was the company founded that made X?" has its answer in a text that says nothing of X. The text about X is found
+and names the company; from there the best chunk of the text about the company gets a part of what the first one earned.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterable
 from collections.abc import Collection as Set
 from datetime import date
@@ -12,13 +25,345 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batos.memory.fusion import FINALISTS, Fused, Vectors, Weighing, likeness
-from batos.memory.links import Step, spread
-from batos.memory.question import Question, Span, understood
-from batos.memory.segments import Array
+from batos.memory.question import Question, Span, parse_question
+from batos.memory.segments import FIRST_PERSON, NUMBER, QUESTION, SPOKEN, WHEN, Array
 
 if TYPE_CHECKING:
-    from batos.memory.view import View
+    from batos.memory.search_index import View
+
+
+class Weights(NamedTuple):
+    """What each signal counts, in standard deviations of the signal or, for facets, in what they add."""
+
+    words: float = 0.4
+    """BM25 of the chunk with its window: what it says, said where such things are said."""
+    document_words: float = 0.2
+    """So much more, where all is documents; less, as more of the catalogue is said by somebody: what people say they scatter over several
+    turns, a document's chunk says it in its words. The same for all rows, so that neither kind outdoes the other."""
+    meaning: float = 0.2
+    """Its own vector with the cleaned question: names and stop words would draw a small model's vectors to greetings."""
+    around: float = 0.4
+    """Its vector and half of each neighbour's with the question as it is: an answer makes sense beside what it answers."""
+    section_meaning: float = 0.3
+    """The best vector of its section: evidence stands where the subject is."""
+    section_words: float = 0.45
+    """The best BM25 of its section."""
+    answers: float = 0.45
+    """Likeness of the question to what was asked just before the chunk: who asked the same was answered there."""
+    told: float = 0.7
+    """Logarithm of how much it tells outside of questions: "Thanks!" and "What about you?" answer nothing."""
+    enough: int = 400
+    """Characters beyond which telling more counts no more: chunks of documents are all longer."""
+    says_when: float = 0.3
+    wanted_when: float = 2.1
+    """It says when: a little in a conversation for any question, much for one that asks when. In a document anything says so somewhere."""
+    says_number: float = 0.2
+    wanted_number: float = 1.3
+    """The same of how many."""
+    personal: float = 0.55
+    """In a conversation, the speaker tells of themselves: what is asked about people is mostly what they said of themselves."""
+    speaker: float = 0.6
+    """Said by the one speaker that the question names; as much less if by another. Not decisive: they speak of each other."""
+    stranger: float = 3.0
+    """Less for sections of conversations in which nobody speaks whom the question names: a name tells them apart."""
+    days: float = 3.2
+    """For each of day, month and year of the question that the chunk is from. Nearly a filter, as who names a day means it to be."""
+
+
+WEIGHTS = Weights()
+CANDIDATES, FINALISTS = 1024, 128
+"""Rows that are weighed by their facts as well, and of these the ones that are weighed by their neighbours: what costs most."""
+_STEP, _MANY = 64, 4
+"""Of so many scores one is looked at to tell where the best begin, if there are so many times as many as are wanted."""
+
+
+class QuestionVectors(NamedTuple):
+    """Unit vectors (float32) of a question: of its cleaned text and of the text as it is."""
+
+    cleaned: Array
+    full: Array
+
+
+class Fused(NamedTuple):
+    """The weighed rows, the best first."""
+
+    rows: Array
+    scores: Array
+    signals: dict[str, Array]
+    """What each signal adds to each row's score."""
+
+
+class Weighing:
+    """The rows of a view, weighed for one question."""
+
+    def __init__(
+        self, view: View, question: Question, vectors: QuestionVectors | None, *, allowed: Array | None = None, weights: Weights = WEIGHTS
+    ) -> None:
+        """
+        :param vectors: of the question; None where there is no embedder: words and facets decide then.
+        :param allowed: bool[n]: rows that may be returned; all if left out.
+        """
+        self.view, self._question, self._weights = view, question, weights
+        known = view.known()
+        self._vectors = vectors if known.any() else None
+        self._barred = view.gone if allowed is None else view.gone | ~allowed
+        self._facets = _facets(weights, question.wants)
+        self._wide = _for_all(view, question, self._vectors, known, weights) if view.n else _Wide({}, {})
+
+    def best(self, count: int = FINALISTS) -> Fused:
+        """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
+        rows = _best(self._rough, max(CANDIDATES, count))
+        return self.of(rows[_best(self._rough.take(rows) + self._facets.sums(self.view, rows), count)])
+
+    def best_of(self, document: int) -> int | None:
+        """The row of a document that is best by what costs little; None if it has none that may be returned."""
+        rows = np.flatnonzero(self.view.documents == document)
+        best = int(rows[np.argmax(self._rough[rows])]) if len(rows) else 0
+        return best if len(rows) and np.isfinite(self._rough[best]) else None
+
+    def of(self, rows: Array) -> Fused:
+        """These rows weighed by everything; those that may not be returned are left out."""
+        rows = rows[~self._barred[rows]]
+        runs = self.view.runs[rows]
+        signals = {name: found.take(rows) for name, found in self._wide.rows.items()}
+        signals |= {name: found.take(runs) for name, found in self._wide.sections.items()}
+        signals |= self._facets.signals(self.view, rows)
+        if self._vectors is not None and len(rows):
+            signals |= _beside(self.view, rows, self._vectors.full, self._weights)
+        table = np.array(list(signals.values()), np.float32).reshape(len(signals), len(rows))
+        scores = np.add.reduce(table, axis=0)
+        order = np.lexsort((rows, -scores))
+        return Fused(rows[order], scores[order], dict(zip(signals, table[:, order], strict=True)))
+
+    @functools.cached_property
+    def _rough(self) -> Array:
+        """float32[n]: what costs little, added; minus infinity for rows that may not be returned."""
+        sections = np.zeros(len(self.view.starts), np.float32)
+        for signal in self._wide.sections.values():
+            sections += signal
+        rough = np.repeat(sections, self.view.sizes)
+        for signal in self._wide.rows.values():
+            rough += signal
+        if self._barred is not self.view.gone or self.view.masked:
+            rough[self._barred] = -np.inf
+        return rough
+
+
+# --- signals of all rows
+
+
+class _Wide(NamedTuple):
+    """The signals of all rows: of each, and of each section, which are those of all its rows."""
+
+    rows: dict[str, Array]
+    sections: dict[str, Array]
+
+
+def _for_all(view: View, question: Question, vectors: QuestionVectors | None, known: Array, weights: Weights) -> _Wide:
+    said = view.bm25(question.words)
+    sections = {"section_words": _of_sections(view, said, weights.section_words)}
+    rows = {"words": standard(said, weights.words + weights.document_words * (1 - view.talk))}
+    if vectors is not None:
+        meant = likeness(view.matrix, vectors.cleaned)
+        if not known.all():  # neither better nor worse for it, nor is their section
+            meant = np.where(known, meant, meant[known].mean())
+        sections["section_meaning"] = _of_sections(view, meant, weights.section_meaning)
+        rows["meaning"] = standard(meant, weights.meaning)
+    if question.spans:
+        within = np.zeros(view.n, np.float32)
+        for span in question.spans:
+            within += (view.days >= span.first) & (view.days <= span.last)
+        rows["days"] = within * np.float32(weights.days)
+    if question.speakers:
+        theirs = np.isin(view.spoken, question.speakers)
+        sections["strangers"] = _of_strangers(view, theirs, weights)
+        if question.people == 1:
+            rows["speaker"] = _by_speaker(view, theirs, weights)
+    return _Wide(rows, sections)
+
+
+def _of_sections(view: View, scores: Array, weight: float) -> Array:
+    """The best score of each section, standardised over all rows."""
+    return standard(np.maximum.reduceat(scores, view.starts), weight, view.sizes)
+
+
+def _of_strangers(view: View, theirs: Array, weights: Weights) -> Array:
+    """Less for each section that is talk and in which nobody speaks whom the question names."""
+    talk = np.maximum.reduceat(view.looks, view.starts) >= SPOKEN
+    strange = talk & ~np.logical_or.reduceat(theirs, view.starts)
+    return np.where(strange, np.float32(-weights.stranger), np.float32(0))
+
+
+def _by_speaker(view: View, theirs: Array, weights: Weights) -> Array:
+    other = np.where(view.looks >= SPOKEN, np.float32(-weights.speaker), np.float32(0))
+    return np.where(theirs, np.float32(weights.speaker), other)
+
+
+# --- signals of the best rows only
+
+
+class _Facets(NamedTuple):
+    """What a chunk's facts add, worked out once for all that its facts can be."""
+
+    told: Array
+    """float32: by the length, up to `Weights.enough`."""
+    flagged: Array
+    """float32[3, 512]: by `View.looks`, a row a signal."""
+    added: Array
+    """float32[512]: those three together."""
+
+    def sums(self, view: View, rows: Array) -> Array:
+        """float32: what these rows get."""
+        sums: Array = self.told.take(view.told.take(rows), mode="clip")
+        sums += self.added.take(view.looks.take(rows))
+        return sums
+
+    def signals(self, view: View, rows: Array) -> dict[str, Array]:
+        """The same, signal by signal."""
+        flagged = self.flagged.take(view.looks.take(rows), 1)
+        return {"told": self.told.take(view.told.take(rows), mode="clip"), **dict(zip(_FLAGGED, flagged, strict=True))}
+
+
+_FLAGGED = ("when", "number", "personal")
+
+
+@functools.lru_cache(maxsize=16)
+def _facets(weights: Weights, wants: int) -> _Facets:
+    flags = np.arange(2 * SPOKEN)
+    speaks = flags >= SPOKEN
+
+    def flagged(flag: int, where: Array | bool, weight: float) -> Array:
+        return ((flags & flag > 0) & where) * np.float32(weight)
+
+    by_flags = np.stack(
+        [
+            flagged(WHEN, bool(wants & WHEN), weights.wanted_when) + flagged(WHEN, speaks, weights.says_when),
+            flagged(NUMBER, bool(wants & NUMBER), weights.wanted_number) + flagged(NUMBER, speaks, weights.says_number),
+            flagged(FIRST_PERSON, speaks, weights.personal),
+        ]
+    )
+    told = np.log1p(np.arange(weights.enough + 1, dtype=np.float32)) * np.float32(weights.told)
+    return _Facets(told, by_flags, by_flags.sum(axis=0))
+
+
+def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[str, Array]:
+    """What stands beside the rows: their likeness with their neighbours', and with the question before them, if it is one."""
+    beside = view.beside(rows)
+    sample = likeness(view.sampled, vector)
+    usual, usual_around = sample[: len(sample) // 2], sample[len(sample) // 2 :]
+    around = _apart(likeness(beside.around, vector) / beside.lengths, usual_around)
+    answers = np.zeros(len(rows), np.float32)
+    asked = np.flatnonzero((beside.flags & QUESTION > 0) & ~beside.first)
+    if len(asked):
+        answers[asked] = _apart(likeness(view.matrix.take(rows[asked] - 1, 0), vector), usual) * np.float32(weights.answers)
+    known = view.has.take(rows)
+    return {"around": np.where(known, around, np.float32(0)) * np.float32(weights.around), "answers": answers}
+
+
+def _apart(found: Array, usual: Array) -> Array:
+    """How far values are from what is usual, in standard deviations of that."""
+    mean = np.add.reduce(usual) / len(usual)
+    apart = usual - mean
+    spread = math.sqrt(float(np.einsum("i,i->", apart, apart)) / len(usual))
+    away: Array = (found - mean) / np.float32(spread or 1)
+    return away
+
+
+# --- numbers
+
+
+def likeness(rows: Array, vector: Array) -> Array:
+    """The product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
+    for, and those wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows). A second thread that takes
+    blocks of 100,000 rows gains a fifth where nothing else runs, and loses a quarter where something does."""
+    found: Array = np.vecdot(rows, vector)
+    return found
+
+
+def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> Array:
+    """The scores less their mean, in standard deviations, times a weight; zeros where all are alike.
+
+    :param times: how often each counts; once if left out.
+    """
+    size = len(scores) if times is None else int(np.add.reduce(times))
+    mean = np.add.reduce(scores if times is None else scores * times) / size
+    apart: Array = scores - np.float32(mean)
+    squares = np.einsum("i,i->", apart, apart) if times is None else np.add.reduce(apart * apart * times)
+    spread = math.sqrt(float(squares) / size)
+    apart *= np.float32(weight / spread if spread > 1e-6 else 0)
+    return apart
+
+
+def _best(scores: Array, count: int) -> Array:
+    """The rows of the best scores, in no order; those of minus infinity never."""
+    some = scores[::_STEP]
+    place = len(some) - 2 * count // _STEP
+    if len(scores) > _MANY * count and place < len(some):  # some tell what twice as many exceed: the others need not be parted
+        rows = (scores > np.partition(some, place)[place]).nonzero()[0]
+        if len(rows) >= count:
+            best: Array = rows[_parted(scores.take(rows), count)]
+            return best
+    return _parted(scores, count)
+
+
+def _parted(scores: Array, count: int) -> Array:
+    # of the negative: among many that are alike, as where no word occurs, the other way round is 40 times slower
+    rows = np.argpartition(-scores, count - 1)[:count] if len(scores) > count else np.arange(len(scores))
+    best: Array = rows[np.isfinite(scores.take(rows))]
+    return best
+
+
+SEEDS = 8
+"""How many of the best chunks hand on."""
+SHARE = 1.0
+"""How much of what a seed has over the middle of the candidates its targets get."""
+
+
+class LinkStep(NamedTuple):
+    """How a row was come by: the row that points at it, and what that added to its score."""
+
+    seed: int
+    added: float
+
+
+def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float = SHARE) -> tuple[Fused, dict[int, LinkStep]]:
+    """One step along the links of the best rows: of each document that one of them points at, the best row gets a share of what that
+    one earned.
+
+    Answers the rows weighed anew, and how those were come by that got something. What a row gets is that of its best seed.
+    """
+    links = weighing.view.links
+    if not len(links) or not len(fused.rows):
+        return fused, {}
+    middle = float(np.median(fused.scores))
+    steps: dict[int, LinkStep] = {}
+    for seed, score in zip(fused.rows[:seeds].tolist(), fused.scores[:seeds].tolist(), strict=True):
+        for document in targets(links, seed):
+            target, added = weighing.best_of(document), share * max(0.0, score - middle)
+            if target is not None and target != seed and added > (steps[target].added if target in steps else 0.0):
+                steps[target] = LinkStep(seed, added)
+    if not steps:
+        return fused, {}
+    weighed = _joined(fused, weighing.of(np.setdiff1d(np.fromiter(steps, np.int64, len(steps)), fused.rows)))
+    added = np.fromiter((steps[row].added if row in steps else 0.0 for row in weighed.rows.tolist()), np.float32, len(weighed.rows))
+    scores = weighed.scores + added
+    order = np.lexsort((weighed.rows, -scores))
+    signals = {name: found[order] for name, found in {**weighed.signals, "link": added}.items()}
+    return Fused(weighed.rows[order], scores[order], signals), steps
+
+
+def targets(links: Array, seed: int) -> list[int]:
+    """The documents that the chunk of a row points at."""
+    begin, end = np.searchsorted(links[:, 0], [seed, seed + 1])
+    return links[begin:end, 1].tolist()  # type: ignore[no-any-return]
+
+
+def _joined(one: Fused, other: Fused) -> Fused:
+    if not len(other.rows):
+        return one
+    signals = {name: np.concatenate([found, other.signals[name]]) for name, found in one.signals.items()}
+    return Fused(np.concatenate([one.rows, other.rows]), np.concatenate([one.scores, other.scores]), signals)
+
 
 _ALIKE = 0.9995
 """Cosine from which two chunks say the same: float16 rows of the same text differ by less."""
@@ -57,12 +402,12 @@ class Hit(NamedTuple):
     id: int
     score: float
     signals: dict[str, float]
-    """What each signal added to the score (`batos.memory.fusion.Weights` says what they are)."""
+    """What each signal added to the score (`batos.memory.search.Weights` says what they are)."""
     path: tuple[int, ...]
     """Ids of the chunks that lead to it by links, itself last; alone if it was found by itself."""
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search found, the best first."""
 
     hits: list[Hit]
@@ -71,15 +416,17 @@ class Found(NamedTuple):
     """Whether meaning counted: False if there is no embedder at hand or no chunk has its vector yet."""
 
 
-def read(view: View, text: str, *, today: date | None = None, called: Callable[[str], Iterable[int]] = lambda name: ()) -> Question:
+def prepare_question(
+    view: View, text: str, *, today: date | None = None, called: Callable[[str], Iterable[int]] = lambda name: ()
+) -> Question:
     """What a question says, given who speaks in the view and from when it is.
 
     :param called: see `understood`; without it, speakers are known by their whole names only.
     """
-    return understood(text, view.speakers, called=called, days=lambda: _days(view), today=today)
+    return parse_question(text, view.speakers, called=called, days=lambda: _days(view), today=today)
 
 
-def search(view: View, question: Question, vectors: Vectors | None, k: int, *, filters: Filters | None = None) -> Found:
+def search(view: View, question: Question, vectors: QuestionVectors | None, k: int, *, filters: Filters | None = None) -> SearchResult:
     """The `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
 
     :param question: what `read` made of it, for this view or an older one.
@@ -87,12 +434,12 @@ def search(view: View, question: Question, vectors: Vectors | None, k: int, *, f
     """
     weighing = Weighing(view, question, vectors, allowed=filters.mask(view) if filters is not None else None)
     fused = weighing.best(max(FINALISTS, k * _MORE))
-    steps: dict[int, Step] = {}
+    steps: dict[int, LinkStep] = {}
     if question.bridges:
         fused, steps = spread(weighing, fused)
     places = _different(view, fused, k)
     hits = _hits(view, fused, places, steps)
-    return Found(hits, question, vectors is not None and bool(view.has.any()))
+    return SearchResult(hits, question, vectors is not None and bool(view.has.any()))
 
 
 def _days(view: View) -> Span | None:
@@ -115,7 +462,7 @@ def _different(view: View, fused: Fused, k: int) -> list[int]:
     return places
 
 
-def _hits(view: View, fused: Fused, places: list[int], steps: dict[int, Step]) -> list[Hit]:
+def _hits(view: View, fused: Fused, places: list[int], steps: dict[int, LinkStep]) -> list[Hit]:
     best = np.array(places, np.int64)
     rows, ids = fused.rows[best].tolist(), view.ids[fused.rows[best]].tolist()
     scores = np.round(fused.scores[best].astype(np.float64), 4).tolist()

@@ -1,10 +1,15 @@
-"""Events of missions: each transition and each piece of text, to whoever watches."""
+"""Events of missions: each transition and each piece of text, to whoever watches.
+
+What a mission of the system's own proposes when it has been thought through; who makes proposals is another layer's business.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+from batos.objects import UvmObject
 
 Event = dict[str, Any]
 Watcher = Callable[[Event], None]
@@ -94,3 +99,21 @@ class Durations:
     def _ended(self, event: Event) -> None:
         for key in [key for key in self._since if key[0] == event["id"]]:
             del self._since[key]
+
+
+Propose = Callable[[Any, UvmObject, UvmObject], Awaitable[dict[str, Any]]]
+"""From the image's root, the mission and its cycle: facts for the mission's result. It may ask the current attempt's model."""
+
+Ruled = Callable[[Any, UvmObject, UvmObject], Awaitable[dict[str, Any] | None]]
+"""From the image's root, a mission of the system's own and the persona that has it: its whole result, `text` and what else there is, where
+no model is to think it through; else None."""
+
+
+async def nothing_ruled(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+    """Where nobody knows a rule, a model thinks."""
+    return None
+
+
+async def nothing_proposed(root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
+    """What there is to add where nobody makes proposals."""
+    return {}

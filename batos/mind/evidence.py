@@ -18,19 +18,19 @@ from ZODB.POSException import POSKeyError
 
 from batos.errors import BatosError, BatosSignal, ImageDamaged, InvalidInput
 from batos.image import history, journal
-from batos.image.living import LivingImage
-from batos.memory.kinds import SUMMARY
-from batos.memory.library import library_of
-from batos.memory.origins import FILE, SELF, USER, origin_of
-from batos.memory.sentences import sentences
-from batos.memory.subject import contents_of
-from batos.mind import weaving
-from batos.mind.tally import in_trial
+from batos.image.living_image import LivingImage
+from batos.memory.chunking import sentences
+from batos.memory.objects import FILE, SELF, USER, origin_of
+from batos.memory.records import SUMMARY
+from batos.memory.store import library_of
+from batos.memory.tokenizer import contents_of
+from batos.mind import plans
+from batos.mind.inference import in_trial
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:  # they bring numpy
+    from batos.memory.section_builder import Shelver
     from batos.memory.segments import Segment
-    from batos.memory.shelving import Shelver
 
 log = structlog.get_logger("batos.mind")
 
@@ -43,7 +43,7 @@ _WORD = re.compile(r"[^\W\d_]+")  # of letters
 _FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
 
 
-class Passage(NamedTuple):
+class RecalledPassage(NamedTuple):
     """A chunk of memory, as a prompt shows it."""
 
     number: int
@@ -56,7 +56,7 @@ class Passage(NamedTuple):
     document: int = 0
     """The number of its document."""
     origin: str = ""
-    """Who says it (`batos.memory.origins`); empty: a file, or it was recalled by an earlier version."""
+    """Who says it (`batos.memory.objects`); empty: a file, or it was recalled by an earlier version."""
     day: int = 0
     """From when it is, `date.toordinal()`; 0: not known."""
     about: str = ""
@@ -65,8 +65,8 @@ class Passage(NamedTuple):
     """Whether it is somebody's own words: a model's summary is not."""
 
 
-class Memory(Protocol):
-    """The memory as missions need it; `batos.recollection.Recollection` is it."""
+class RecallsMemory(Protocol):
+    """The memory as missions need it; `batos.app.memory.Recollection` is it."""
 
     @property
     def shelver(self) -> Shelver:
@@ -96,21 +96,21 @@ class NeedEvidence(BatosSignal):
 class Evidence:
     """What one mission recalled so far, by question, and what it does to the memory."""
 
-    def __init__(self, id: str, image: LivingImage, memory: Memory | None, *, chars: int, ask: bool = True) -> None:
+    def __init__(self, id: str, image: LivingImage, memory: RecallsMemory | None, *, chars: int, ask: bool = True) -> None:
         """
         :param memory: None: nothing is ever recalled.
         :param chars: how much of the passages one question gets, in characters.
         :param ask: False: only what was recalled before is; a replay leaves no trace.
         """
         self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
-        self._found: dict[str, tuple[Passage, ...]] = {}
+        self._found: dict[str, tuple[RecalledPassage, ...]] = {}
         self._loaded = False
         self._nothing_on: frozenset[bytes] = frozenset()
         self._asking = asyncio.Lock()
         self._changes: list[tuple[Segment | None, list[int]]] = []
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> RecallsMemory:
         """What keeps and finds chunks.
 
         :raises InvalidInput: where there is none.
@@ -151,7 +151,7 @@ class Evidence:
         self._found = self._image.read(recorded, self._id, self._chars)
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
-    async def about(self, question: str, *, gated: bool = False) -> tuple[Passage, ...]:
+    async def about(self, question: str, *, gated: bool = False) -> tuple[RecalledPassage, ...]:
         """The passages that speak to a question.
 
         :raises NeedEvidence: under the gate, where memory would have to be asked.
@@ -166,32 +166,32 @@ class Evidence:
                     self._found[question] = await self._asked(self._memory, question)
         return self._found[question]
 
-    async def _asked(self, memory: Memory, question: str) -> tuple[Passage, ...]:
+    async def _asked(self, memory: RecallsMemory, question: str) -> tuple[RecalledPassage, ...]:
         try:
             numbers = tuple(await memory.recall(question))
         except BatosError as e:
             log.warning("nothing_recalled", mission=self._id, error=e.message)
             numbers = ()  # the mission is thought through without, also when it is taken up again: what was paid for fits no other prompt
-        found: tuple[Passage, ...] = self._image.read(passages, numbers, self._chars) if numbers else ()
+        found: tuple[RecalledPassage, ...] = self._image.read(passages, numbers, self._chars) if numbers else ()
         self._image.committer.defer(journal.add_recalled, self._id, question, numbers, tuple(map(tuple, found)))
         return found
 
 
-def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ...]]:
+def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPassage, ...]]:
     """What a mission recalled, by question, without what is forgotten since.
 
     :param chars: how much of the passages one question gets, in characters.
     """
     documents, found = library_of(root).documents, {}
     for question, one in journal.recalled_of(root, mission).items():
-        shown = (Passage(*fields) for fields in one.shown)
+        shown = (RecalledPassage(*fields) for fields in one.shown)
         found[question] = tuple(p for p in shown if p.document in documents) if one.shown else passages(root, one.chunks, chars)
     return found
 
 
-def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ...]:
+def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[RecalledPassage, ...]:
     """The chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
-    chunks, found = library_of(root).chunks, list[Passage]()
+    chunks, found = library_of(root).chunks, list[RecalledPassage]()
     for number in numbers:
         if number not in chunks or chars <= 0:
             continue
@@ -204,7 +204,7 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
     return tuple(found)
 
 
-def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> Passage:
+def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> RecalledPassage:
     document = chunk.document
     headed = document.kind in ("markdown", "conversation", "html")
     said = _HEADING.sub("", chunk.text) if headed else chunk.text
@@ -218,7 +218,7 @@ def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> Passage:
     text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
     section = library_of(root).section_of(chunk)
     origin = origin_of(root, document)
-    return Passage(
+    return RecalledPassage(
         number, history.oid_of(chunk) or "", document.title or document.source, document.source, text, document.number, origin,
         section.day or document.day, " ".join(f"{section.title} {about}".split()), document.kind != SUMMARY or origin != SELF,
     )  # fmt: skip
@@ -236,14 +236,14 @@ def _tidy(text: str) -> str:
     return "\n".join(line for line in (" ".join(line.split()) for line in text.split("\n")) if line)
 
 
-def shown(prompt: str, found: Sequence[Passage]) -> str:
+def shown(prompt: str, found: Sequence[RecalledPassage]) -> str:
     """What a state's `evidence_prompt` makes of passages; "" where there are none."""
     if not found:
         return ""
-    return weaving.fill(prompt, passages="\n".join(f"[{n}] ({_by(one)}) {' '.join(one.text.split())}" for n, one in enumerate(found, 1)))
+    return plans.fill(prompt, passages="\n".join(f"[{n}] ({_by(one)}) {' '.join(one.text.split())}" for n, one in enumerate(found, 1)))
 
 
-def _by(one: Passage) -> str:
+def _by(one: RecalledPassage) -> str:
     """Who says a passage, as a prompt tells it: a file by its title."""
     when = f", {date.fromordinal(one.day).isoformat()}" if one.day else ""
     if one.origin == USER:
@@ -259,7 +259,7 @@ def told_apart(prompt: str) -> tuple[str, str]:
     return (before + mark, after.strip()) if mark else (prompt, "")
 
 
-def without_false_marks(text: str, found: Sequence[Passage]) -> str:
+def without_false_marks(text: str, found: Sequence[RecalledPassage]) -> str:
     """An answer without the marks `[n]` that name no passage; as it is where nothing was recalled: then `[1]` is no mark."""
     if not found:
         return text
@@ -271,22 +271,22 @@ def unmarked(text: str) -> str:
     return _MARK.sub("", text)
 
 
-def cited(text: str, found: Sequence[Passage], brief: str = "") -> list[tuple[int, str]]:
+def cited(text: str, found: Sequence[RecalledPassage], brief: str = "") -> list[tuple[int, str]]:
     """Which passages an answer comes from: for each sentence the numbers, from 1, of those that hold most of what it says, and of those
     that it names and has anything from. A mark alone is only what a model claims, and a figure of its own is from nowhere.
 
     :param brief: what is said in it already, a sentence does not say anew.
     """
-    contents, asked = [weaving.content(one.text) if one.quotable else set() for one in found], weaving.content(brief)
+    contents, asked = [plans.content(one.text) if one.quotable else set() for one in found], plans.content(brief)
     pairs: list[tuple[int, str]] = []
     for sentence in _sentences(text) if found else ():
         named = [n for n in _marks(sentence, found) if _has_from(sentence, found[n - 1], brief)]
-        numbers = named or _alike(weaving.content(unmarked(sentence)) - asked, contents)
+        numbers = named or _alike(plans.content(unmarked(sentence)) - asked, contents)
         pairs += [(n, sentence) for n in dict.fromkeys(numbers) if not _figures_of_its_own(sentence, found[n - 1], brief)]
     return pairs
 
 
-def without_claims(text: str, found: Sequence[Passage], brief: str) -> str:
+def without_claims(text: str, found: Sequence[RecalledPassage], brief: str) -> str:
     """An answer without marks behind what has nothing of the passage that they name."""
     for sentence in _sentences(text) if found else ():
         kept = sentence
@@ -298,18 +298,18 @@ def without_claims(text: str, found: Sequence[Passage], brief: str) -> str:
     return text
 
 
-def _has_from(sentence: str, passage: Passage, brief: str) -> bool:
+def _has_from(sentence: str, passage: RecalledPassage, brief: str) -> bool:
     """Whether a sentence has a word from a passage that the brief does not have; one that says nothing itself may point at any."""
     said = contents_of(unmarked(sentence)) - contents_of(brief)
     return not said or (passage.quotable and not said.isdisjoint(contents_of(f"{passage.title} {passage.text}")))
 
 
-def _figures_of_its_own(sentence: str, passage: Passage, brief: str) -> bool:
+def _figures_of_its_own(sentence: str, passage: RecalledPassage, brief: str) -> bool:
     given = set(_FIGURE.findall(f"{brief} {_given(passage)}"))
     return not given.issuperset(_FIGURE.findall(unmarked(sentence)))
 
 
-def _given(passage: Passage) -> str:
+def _given(passage: RecalledPassage) -> str:
     """All that is told of a passage."""
     return f"{passage.title} {passage.about} {date.fromordinal(passage.day) if passage.day else ''} {passage.text}"
 
@@ -325,7 +325,7 @@ def _sentences(text: str) -> list[str]:
     return [text[begin:end] for begin, end in spans]
 
 
-def _marks(sentence: str, found: Sequence[Passage]) -> list[int]:
+def _marks(sentence: str, found: Sequence[RecalledPassage]) -> list[int]:
     return [int(n) for n in _MARK.findall(sentence) if 1 <= int(n) <= len(found)]
 
 
@@ -335,20 +335,20 @@ def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
         return []
     shares = [len(said & own) / len(said) for own in contents]
     best = max(range(len(shares)), key=shares.__getitem__)
-    return [best + 1] if shares[best] >= weaving.SHARED else []
+    return [best + 1] if shares[best] >= plans.SHARED else []
 
 
-def keeps_to(text: str, found: Sequence[Passage], brief: str) -> bool:
+def keeps_to(text: str, found: Sequence[RecalledPassage], brief: str) -> bool:
     """Whether an answer keeps to the passages: at least half of its sentences hold mostly what one of them says, whatever they are
     marked with, and it has no figure and no name that neither the passages nor the brief have.
     """
-    contents, asked = [weaving.content(one.text) for one in found], weaving.content(brief)
+    contents, asked = [plans.content(one.text) for one in found], plans.content(brief)
     said = _sentences(text)
-    from_them = [sentence for sentence in said if _alike(weaving.content(unmarked(sentence)) - asked, contents)]
+    from_them = [sentence for sentence in said if _alike(plans.content(unmarked(sentence)) - asked, contents)]
     return 2 * len(from_them) >= len(said) and not invented(text, found, brief)
 
 
-def invented(text: str, found: Sequence[Passage], brief: str) -> list[str]:
+def invented(text: str, found: Sequence[RecalledPassage], brief: str) -> list[str]:
     """The figures, and the words with a capital inside a sentence, of an answer that are not in the passages, their titles or the brief."""
     given = " ".join([brief, *map(_given, found)])
     figures, words = set(_FIGURE.findall(given)), {word.casefold() for word in _WORD.findall(given)}
@@ -370,7 +370,7 @@ class Citation(NamedTuple):
     sentences: tuple[str, ...]
     """Those of the answer that are from it."""
     origin: str = FILE
-    """Who says it (`batos.memory.origins`)."""
+    """Who says it (`batos.memory.objects`)."""
     day: int = 0
     """From when it is, `date.toordinal()`; 0: not known."""
 
@@ -380,7 +380,7 @@ class Citation(NamedTuple):
         return {**self._asdict(), "sentences": list(self.sentences), "day": day}
 
 
-def citations(pairs: Iterable[tuple[int, str]], found: Sequence[Passage]) -> tuple[Citation, ...]:
+def citations(pairs: Iterable[tuple[int, str]], found: Sequence[RecalledPassage]) -> tuple[Citation, ...]:
     """The passages of `cited`, in the order of their numbers."""
     sentences: dict[int, list[str]] = {}
     for n, sentence in pairs:

@@ -2,23 +2,165 @@
 
 It runs at every start. A codex that has changed meanwhile changes what the image has not changed itself (`merging`); where the
 image goes its own way, an operator can accept what the codex says.
+
+What the router learns: where a user chose another persona than it would have, the brief becomes an exemplar of that one.
+
+Learned exemplars are a tree of their own in each persona, so that missions which end at the same time do not meet, and
+so that a new codex, which brings its own exemplars, leaves them alone.
+
+What a new codex changes in a persona that has lived: a merge of three, slot by slot.
+
+The three are what the codex said when the slot was last as the codex had it (kept as a digest), what the image holds
+now, and what the codex says now. What the image has changed or deleted itself is left as it is, and reported.
+
+What there is to say of the personas: for `batos personas`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from BTrees.OOBTree import OOBTree
 
 from batos.config import nearest
 from batos.errors import ConfigError, InvalidInput, UnknownPersona
-from batos.image.genesis import add_missing
+from batos.image.living_image import add_missing
+from batos.memory.embedders import normalised
+from batos.mind.brief_analysis import AUTO, Flavour
 from batos.mind.codex import Codex, PersonaCodex
-from batos.mind.depth import AUTO, Flavour
-from batos.mind.learning import SLOT, forget_exemplar_
-from batos.mind.merging import DELETED, Merged, digest, merge
-from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
+from batos.objects import Intent, Method, Primitive, SlotList, UvmObject, lookup_order
+
+SLOT = "learned_exemplars"
+
+
+class Exemplars(NamedTuple):
+    """Briefs that are a persona's own."""
+
+    given: tuple[str, ...]
+    """Those of the codex."""
+    learned: Mapping[bytes, str] = MappingProxyType({})
+    """Those it was chosen for, by the digest of the text."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.given, *self.learned.values())))
+
+
+def exemplars_of(persona: UvmObject) -> Exemplars:
+    """The exemplars of a persona in the image; what is no text among them is left out."""
+    given = persona._slots.get("exemplars", ())
+    texts = given if isinstance(given, tuple | SlotList) else ()
+    learned = {key: entry[0] for key, entry in _learned(persona).items()}
+    return Exemplars(tuple(text for text in texts if isinstance(text, str) and text.strip()), learned)
+
+
+def learned_by(examples: Mapping[str, Exemplars], text: str) -> str | None:
+    """The persona that was chosen for this very text before, if one was."""
+    if not any(own.learned for own in examples.values()):
+        return None
+    key = _key(text)
+    return next((name for name, own in examples.items() if key in own.learned), None)
+
+
+def learn(personas: Mapping[str, UvmObject], chosen: str, text: str, mission: str, limit: int) -> None:
+    """Make `text` an exemplar of the persona `chosen` and of no other; past `limit` the oldest one goes.
+
+    Part of the mission's own transaction: it is kept with the answer, and undone with it.
+    """
+    key = _key(text)
+    for name, persona in personas.items():
+        if name != chosen and key in _learned(persona):
+            del _learned(persona)[key]
+    entries = _learned(personas[chosen])
+    if key in entries:
+        return
+    while len(entries) >= max(1, limit):
+        del entries[min(entries, key=lambda old: entries[old][2])]
+    entries[key] = (text, mission, time.time())
+
+
+@Primitive.register("persona.forget_exemplar_", reaches="what the router has learned")
+async def forget_exemplar_(persona: UvmObject, text: str) -> bool:
+    """Take back what the router has learned of a brief; whether there was anything. A message to the persona."""
+    return _learned(persona).pop(_key(text), None) is not None if isinstance(text, str) else False
+
+
+def _learned(persona: UvmObject) -> Any:
+    """Of each learned exemplar, by the digest of its text: text, mission, time."""
+    found = persona._slots.get(SLOT)
+    return found if isinstance(found, OOBTree) else {}
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(" ".join(normalised(text).casefold().split()).encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+CHANGED = "changed in the image"
+DELETED = "deleted in the image"
+OWN = "the image has a slot of its own under this name"
+DROPPED = "no longer in the codex, but changed in the image"
+
+
+class Merged(NamedTuple):
+    """What is to be done, and what was left alone."""
+
+    store: dict[str, Any]
+    remove: tuple[str, ...]
+    said: dict[str, str]
+    """By slot: the digest of what codex and image last agreed on."""
+    kept: dict[str, str]
+    """By slot: why the image does not hold what the codex says."""
+
+
+def digest(value: object) -> str | None:
+    """The digest of a value such as a codex has: a text, texts, an Intent, yes or no. None for any other."""
+    content: Any = value.text if isinstance(value, Intent) else value
+    if not (isinstance(content, str | bool) or (type(content) is tuple and all(isinstance(text, str) for text in content))):
+        return None
+    return hashlib.sha256(json.dumps([type(value).__name__, content]).encode()).hexdigest()[:32]
+
+
+def merge(said: Mapping[str, str], image: Mapping[str, Any], codex: Mapping[str, Any]) -> Merged:
+    """Merge the slots of one persona.
+
+    :param said: `Merged.said` of the last time; empty for the first.
+    :param image: the persona's own slots; those of which the codex never spoke do not matter.
+    :param codex: the slots as the codex has them now.
+    """
+    found = Merged({}, (), dict(said), {})
+    remove = []
+    for name in {**codex, **said}:
+        was, new = said.get(name), digest(codex[name]) if name in codex else None
+        if name not in image:
+            _missing(found, name, was, new, codex)
+        elif digest(image[name]) == new is not None:
+            found.said[name] = new
+        elif was is None or digest(image[name]) != was:
+            found.kept[name] = DROPPED if new is None else CHANGED if was else OWN
+        elif new is None:
+            remove.append(name)
+            del found.said[name]
+        else:
+            found.store[name] = codex[name]
+            found.said[name] = new
+    return found._replace(remove=tuple(remove))
+
+
+def _missing(found: Merged, name: str, was: str | None, new: str | None, codex: Mapping[str, Any]) -> None:
+    """A slot that the image does not have."""
+    if new is None:  # nor the codex any more
+        found.said.pop(name)
+    elif was is None:
+        found.store[name], found.said[name] = codex[name], new
+    else:
+        found.kept[name] = DELETED
+
 
 PLAIN_FACET = "Answer the request directly and concretely, in plain words, in a few sentences."
 REMOVED = "no longer in the codex: it stays in the image, and no brief is routed to it"
@@ -209,3 +351,55 @@ def system_message(persona: UvmObject, flavour: Flavour = "full") -> str:
         return ""
     who = f"You are {persona.name}. {persona.core_mission} Your method: {persona.core_method}"
     return who if flavour == "light" else f"{who} You work in the spirit of: {'; '.join(persona.pillars)}."
+
+
+_KINDS: dict[type, str] = {Intent: "intent", Method: "method", Primitive: "primitive"}
+
+
+def describe_personas(root: Any, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
+    """The personas as plain values: those of the codex in its order, then those that are in the image only.
+
+    :param model_of: from a persona's role to the name of a model.
+    """
+    lobby = root["lobby"]
+    left_alone = kept(lobby, codex)
+    names = dict.fromkeys((*codex.personas, *lobby.personas))
+    return [
+        {"name": name, "routed": name in codex.personas and name in lobby._slots, **_of(lobby._slots.get(name), model_of),
+         "kept": [{"slot": slot or None, "why": why} for slot, why in left_alone.get(name, {}).items()]}
+        for name in names
+        if name in lobby._slots or name in left_alone
+    ]  # fmt: skip
+
+
+def _of(persona: Any, model_of: Callable[[str], str]) -> dict[str, Any]:
+    if not isinstance(persona, UvmObject):
+        return {}
+    exemplars = exemplars_of(persona)
+    return {
+        **{name: _text(getattr(persona, name, None)) for name in ("core_mission", "core_method")},
+        "pillars": [_text(pillar) for pillar in getattr(persona, "pillars", ())],
+        "model": model_of(_text(getattr(persona, "model", "")) or ""),
+        "behaviour": _behaviour(persona),
+        "exemplars": len(exemplars.given),
+        "learned": len(exemplars.learned),
+    }
+
+
+def _behaviour(persona: UvmObject) -> list[dict[str, Any]]:
+    """What the persona answers to by its own ways, or those that personas have in common: selector, kind, whether a facet, text."""
+    found: dict[str, dict[str, Any]] = {}
+    genesis = persona._p_jar.root()["lobby"].genesis
+    for holder in lookup_order(persona):
+        if holder is genesis:
+            continue
+        for selector, value in holder._slots.items():
+            kind = _KINDS.get(type(value))
+            if kind is not None and selector not in found:
+                text = value.source if isinstance(value, Method) else value.text
+                found[selector] = {"selector": selector, "kind": kind, "facet": selector.endswith("_facet_"), "text": text}
+    return list(found.values())
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None else str(value)

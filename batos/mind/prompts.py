@@ -1,13 +1,114 @@
 """What a state of the PSM asks a model, put together: what all prompts of a mission share first, then the state's own words.
 
 Pure: who thinks a mission through builds its prompts here, and who learns from it later builds them again.
+
+Conversations: a mission may follow another one, and then sees what was asked and answered before.
+
+Fit what a mission tells a model to the model's context.
+
+Only the model knows how many tokens a text is, and Ollama does not tell before it is asked: it refuses a prompt that is too long
+(`truncate: false`), which costs nothing. So a mission begins with all that the settings let it tell; each refusal takes three tenths away,
+until it fits. The oldest of the conversation goes first, then passages from memory, the last first, then the middle of the brief. That is
+recorded, so that a mission that is taken up again asks what it has paid for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-from batos.mind import conversation, evidence, weaving
+from batos.image import ledger
+from batos.mind import evidence, plans
+from batos.mind.brief_analysis import kind_of
+from batos.mind.evidence import RecalledPassage, unmarked
+
+_HEAD = "Earlier in this conversation:"
+_CUT = "…"
+_NONE = "(none)"
+
+
+def conversation_text(root: Any, mission: Any, *, missions: int, chars: int) -> str:
+    """What was said before a mission, oldest first, as a text for its prompts; "" if it follows none.
+
+    :param missions: how far back at most.
+    :param chars: how many characters at most; the newest go first, and the last that fits in part is cut.
+    """
+    said: list[str] = []
+    left = chars
+    for earlier in _before(root, mission, missions):
+        if left <= 0:
+            break
+        text = f"User: {earlier.brief}\nAnswer: {_answer(earlier) or _NONE}"
+        said.append(text if len(text) <= left else text[: max(0, left - 1)] + _CUT)
+        left -= len(text)
+    return "\n".join((_HEAD, *reversed(said))) if said else ""
+
+
+def conversation_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[tuple[str, str], ...]:
+    """What was said before a mission, as a model is told of a conversation: briefs with their answers, the oldest first.
+
+    The same bounds as for `told`, but each turn is whole, the newest in any case: so a follow-up's prompt begins with that of the turn
+    before it, which the model has read already.
+    """
+    return tuple((earlier.brief, answer) for earlier, answer in _turns(root, mission, missions, chars))
+
+
+def missions_of_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[str, ...]:
+    """The ids of the missions that `turns` tells of, in its order."""
+    return tuple(str(earlier.id) for earlier, _ in _turns(root, mission, missions, chars))
+
+
+def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any, str]]:
+    """Earlier missions with their answers, the oldest first."""
+    said: list[tuple[Any, str]] = []
+    left = chars
+    for earlier in _before(root, mission, missions):
+        answer = _answer(earlier) or _NONE
+        left -= len(earlier.brief) + len(answer)
+        if left < 0 and said:
+            break
+        said.append((earlier, answer))
+    return said[::-1]
+
+
+def is_deep_before(root: Any, mission: Any) -> bool:
+    """Whether the mission that this one follows was thought about in several ways; of one without a result, whether its brief asks so."""
+    earlier = next(_before(root, mission, 1), None)
+    if earlier is None:
+        return False
+    result = json.loads(earlier.result) if not isinstance(earlier, ledger.Line) and earlier.result else {}
+    return bool(result["facets"]) if "facets" in result else bool(kind_of(earlier.brief)[0])
+
+
+def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
+    """The missions that one follows, the last first."""
+    seen, before = {mission.id}, mission.context
+    while before is not None and before not in seen and len(seen) <= limit:
+        seen.add(before)
+        if (line := ledger.line_of(root, before)) is not None:  # its beginnings are all that is known, and nothing of what was before it
+            yield line
+            return
+        earlier = ledger.mission_of(root, before)
+        yield earlier
+        before = earlier.context
+
+
+def with_brief(conversation: str, brief: str) -> str:
+    """A brief as the prompts of a follow-up show it."""
+    return f"{conversation}\n\nNow the user says: {brief}" if conversation else brief
+
+
+def _answer(mission: Any) -> str:
+    if isinstance(mission, ledger.Line):
+        return mission.came if mission.state == ledger.COMPLETE else ""
+    if mission.state != ledger.COMPLETE or not mission.result:
+        return ""
+    result = json.loads(mission.result)
+    text = str(result.get("text", ""))
+    return unmarked(text) if result.get("citations") else text
+
 
 EARLIER = {
     "Request: $brief\n\n$intent\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.": "$intent\n\nThe request is: "
@@ -17,17 +118,19 @@ EARLIER = {
 keeps it."""
 
 
-def told(before: str, brief: str, asked: Sequence[str] = ()) -> str:
+def brief_text(before: str, brief: str, asked: Sequence[str] = ()) -> str:
     """A brief as a prompt tells it.
 
     :param before: what was said before, as a text; "" where it is told as turns, or there is nothing.
     :param asked: what the user was asked, and what he said; empty where he was not.
     """
-    text = conversation.with_brief(before, brief)
+    text = with_brief(before, brief)
     return f"{text}\n\nThe user was asked: {asked[0]}\nThe user said: {asked[1]}" if asked else text
 
 
-def filled(own: str, brief: str, evidence_prompt: str, found: Sequence[evidence.Passage], *, earlier: bool = False, **values: str) -> str:
+def filled(
+    own: str, brief: str, evidence_prompt: str, found: Sequence[evidence.RecalledPassage], *, earlier: bool = False, **values: str
+) -> str:
     """A prompt: passages and brief, which are the same in each of a mission's, so that a model reads them once; then the state's words.
 
     Ollama keeps what it has read of a prompt, up to the first difference.
@@ -37,7 +140,106 @@ def filled(own: str, brief: str, evidence_prompt: str, found: Sequence[evidence.
     """
     if earlier:
         shown = f"\n\n{evidence.shown(evidence_prompt, found)}" if found else ""
-        return weaving.fill(EARLIER.get(own, own), brief=brief, **values) + shown
+        return plans.fill(EARLIER.get(own, own), brief=brief, **values) + shown
     passages, rule = evidence.told_apart(evidence_prompt)
     head = f"{evidence.shown(passages, found)}\n\n" if found else ""
-    return head + weaving.fill(own, brief=brief, **values) + (f"\n\n{rule}" if found and rule else "")
+    return head + plans.fill(own, brief=brief, **values) + (f"\n\n{rule}" if found and rule else "")
+
+
+LEAST = 300
+"""Characters that are told in any case; a context for which they are too many is none to think with."""
+_LESS = 0.7  # of what was told before
+_MARK = "\n[… {count} characters of the request are left out here: it is longer than can be read at a time …]\n"
+_HEAD_WINDOW = 0.5  # of what is left of a brief is its beginning: what is asked stands at one of both ends
+
+
+def narrower(told: int, room: int | None) -> int | None:
+    """How many characters a mission may tell from now on; None where less would be too little.
+
+    :param told: how many it told, too many.
+    :param room: how many it was allowed to tell; None: any number.
+    """
+    less = int(_LESS * (told if room is None else min(told, room)))
+    return less if less >= LEAST else None
+
+
+class Told(NamedTuple):
+    """What prompts of a cycle tell a model beside the state's own words."""
+
+    brief: str
+    before: str
+    """What was said before, as a text."""
+    turns: tuple[tuple[str, str], ...]
+    """The same, turn by turn."""
+    passages: tuple[RecalledPassage, ...]
+    left_out: tuple[tuple[str, int], ...]
+    """Of what how many characters are not told."""
+
+
+def fitted_to_window(
+    brief: str, before: str, turns: Sequence[tuple[str, str]], passages: Sequence[RecalledPassage], room: int | None
+) -> Told:
+    """What there is room for.
+
+    :param room: characters; None: any number.
+    """
+    if room is None:
+        return Told(brief, before, tuple(turns), tuple(passages), ())
+    shown = _without_middle(brief, room)
+    kept = _first(passages, room := room - len(shown))
+    said = _last(turns, room := room - _length(passages[:kept]))
+    told_turns = turns[len(turns) - said :]
+    lines = _last_lines(before, room - _turns_length(told_turns))
+    left = {
+        "conversation": len(before) - len(lines) + _turns_length(turns) - _turns_length(told_turns),
+        "memory": _length(passages[kept:]),
+        "request": len(brief) - len(shown),
+    }
+    told = tuple((name, count) for name, count in left.items() if count)
+    return Told(shown, lines, tuple(told_turns), tuple(passages[:kept]), told)
+
+
+def voices_within(voices: Sequence[tuple[str, str]], room: int | None) -> tuple[tuple[str, str], ...]:
+    """What several said, each cut to its share of the room."""
+    if room is None or not voices:
+        return tuple(voices)
+    share = max(LEAST // 2, room // len(voices))
+    return tuple((name, said if len(said) <= share else f"{said[: share - 1].rstrip()}…") for name, said in voices)
+
+
+def _without_middle(brief: str, room: int) -> str:
+    if len(brief) <= room:
+        return brief
+    kept = max(0, room - len(_MARK))
+    head = int(_HEAD_WINDOW * kept)
+    return f"{brief[:head]}{_MARK.format(count=len(brief) - kept)}{brief[len(brief) - (kept - head) :]}"
+
+
+def _first(passages: Sequence[RecalledPassage], room: int) -> int:
+    """How many of the passages have room, from the first on."""
+    lengths = itertools.accumulate(len(one.text) for one in passages)
+    return sum(1 for _ in itertools.takewhile(lambda length: length <= room, lengths))
+
+
+def _last(turns: Sequence[tuple[str, str]], room: int) -> int:
+    """How many turns have room, from the last back."""
+    lengths = itertools.accumulate(len(said) + len(answered) for said, answered in reversed(turns))
+    return sum(1 for _ in itertools.takewhile(lambda length: length <= room, lengths))
+
+
+def _last_lines(text: str, room: int) -> str:
+    """A text without so many of its first lines, but for its heading, that the rest has room; "" where none has."""
+    if len(text) <= room:
+        return text
+    heading, *lines = text.split("\n")
+    lengths = itertools.accumulate((len(line) + 1 for line in reversed(lines)), initial=len(heading))
+    kept = sum(1 for _ in itertools.takewhile(lambda length: length <= room, lengths)) - 1
+    return "\n".join((heading, *lines[len(lines) - kept :])) if kept > 0 else ""
+
+
+def _length(passages: Sequence[RecalledPassage]) -> int:
+    return sum(len(one.text) for one in passages)
+
+
+def _turns_length(turns: Sequence[tuple[str, str]]) -> int:
+    return sum(len(said) + len(answered) for said, answered in turns)

@@ -2,21 +2,456 @@
 
 The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both
 can be changed there; a transition is a change of the pointer.
+
+What each state of the PSM does: host primitives, reached through the state objects' `behaviour` slots.
+
+A behaviour takes the cycle and answers the name of the next state, or None where the cycle ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from batos.errors import BudgetSpent, InvalidInput, MissionFailed
-from batos.image.genesis import add_missing
-from batos.mind.incarnation import system_message
+from batos.bridge.capabilities import Needs
+from batos.bridge.inference import ChatReply
+from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
+from batos.image.living_image import add_missing
+from batos.mind import answer_checks, direct_answers, evidence, plans, prompts
+from batos.mind.attempt_context import Thinking, current
+from batos.mind.brief_analysis import Flavour
+from batos.mind.incarnation import facets, system_message
+from batos.mind.inference import By, as_error
+from batos.mind.messages import send
+from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
-from batos.mind.signals import as_error
-from batos.mind.states import STATES, by, depth_of, lobby_of
-from batos.mind.thinking import Thinking, current
-from batos.objects import Primitive, UvmObject
+from batos.objects import Method, Primitive, UvmObject, find
+from batos.resources import charged_task
+
+COLD = 0.2  # temperature of what has to be of a form, and of an answer that is asked for once more
+
+
+@Primitive.register("psm.idle")
+async def idle(cycle: UvmObject) -> str:
+    """IDLE: a brief has come; find how it is to be thought about: at once, by the persona's facets, or by other personas, each about its
+    part."""
+    attempt, inner = current(), depth_of(cycle) > 1
+    if not inner and (call := direct_answers.method_call_for(lobby_of(cycle.persona), attempt, str(cycle.brief))) is not None:
+        cycle.depth, cycle.depth_why, cycle.flavour, cycle.parts, cycle.facets = "direct", "a method answers it", "off", (), ()
+        cycle.call = tuple(call)
+        return "DECOMPOSING"
+    approach = attempt.approach(cycle.persona, str(cycle.brief), inner=inner)
+    cycle.depth, cycle.depth_why, cycle.flavour = approach
+    cycle.parts, cycle.facets = (), ()
+    if approach.depth == "direct":
+        return "DECOMPOSING"
+    if depth_of(cycle) < attempt.settings.cycle_depth and (approach.depth == "council" or attempt.earlier):
+        lobby, parts = lobby_of(cycle.persona), attempt.share_out(cycle.brief)
+        if not parts and approach.depth == "council":
+            parts = attempt.council()
+        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject) and attempt.sees(name))
+    if not cycle.parts:
+        cycle.facets = tuple(list(_facets(cycle))[: attempt.settings.facets_limit])
+    return "DECOMPOSING"
+
+
+def _facets(cycle: UvmObject) -> Iterator[tuple[str, str]]:
+    """The ways in which a cycle thinks: without flavour only those that all personas share."""
+    shared = getattr(cycle.persona, "parent*")
+    return facets(shared if cycle.flavour == "off" and isinstance(shared, UvmObject) else cycle.persona)
+
+
+@Primitive.register("psm.decompose")
+async def decompose(cycle: UvmObject) -> str:
+    """DECOMPOSING: ask the model for a sub-query per facet, as JSON of a schema. A brief that is shared out, or answered at once, is its
+    own plan."""
+    if cycle.parts:
+        cycle.plan, cycle.plan_source = cycle.parts, "personas"
+        return "DELEGATING"
+    if "call" in cycle._slots:
+        cycle.plan, cycle.plan_source = (), "method"
+        return "DELEGATING"
+    names = [name for name, _ in cycle.facets]
+    own_cycle = depth_of(cycle) == 1
+    may_ask, may_need = current().mission["may_ask"] and own_cycle, names_needs_itself(current().mission) and own_cycle
+    if not names and not may_ask and not may_need:
+        cycle.plan, cycle.plan_source = (), cycle.depth
+        return "DELEGATING"
+    own = cycle.meta_prompt if names else "Request: $brief\n\n"
+    values = {"facets": "\n".join(f"- {name}: {intent}" for name, intent in cycle.facets), "names": ", ".join(names)}
+    if may_ask:
+        own += f" {cycle.may_ask_prompt}"
+    if may_need:
+        own += f" {cycle.needs_prompt}"
+    prompt, form = await _prompt(cycle, own, **values), plans.plan_form(names, may_ask=may_ask, needs=may_need)
+    role, system = _voice(cycle)
+    needs: list[str]
+    try:
+        more = _with(cycle, (await _within(cycle)).turns)
+        found = await current().structured(role, system, prompt, form, part="plan", temperature=COLD, **more)
+    except InferenceFailed as e:
+        if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
+            raise
+        told = (await _within(cycle)).brief  # as far as there is room for it: a facet would tell the whole of it again
+        question, plan = plans.read_question(raw[-1]), plans.read_plan(raw[-1], names, told)
+        needs = plans.read_needs(raw[-1])
+        cycle.plan_source = "fallback"
+    else:
+        said: dict[str, Any] = found.value.model_dump(by_alias=True)
+        question, needs, plan = said.pop(plans.QUESTION, ""), said.pop(plans.NEEDS, []), said
+        cycle.plan_source = "model"
+    if may_need and needs:
+        await current().require(Needs.parse(needs))
+    if may_ask and question:
+        cycle.asked = (question, current().ask(question))
+    cycle.plan = tuple(plan.items())
+    if not names:
+        cycle.plan_source = cycle.depth
+    return "DELEGATING"
+
+
+@Primitive.register("psm.delegate")
+async def delegate(cycle: UvmObject) -> str:
+    """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say. Where a method
+    answers the brief, it is called in their place; one that fails leaves it to the model."""
+    if "call" in cycle._slots:
+        call = direct_answers.AnsweringCall(*cycle._slots.pop("call"))
+        if (said := await direct_answers.answer_by_method(call)) is not None:
+            cycle.said, cycle.value = said
+            cycle.called = json.dumps(call.told(), ensure_ascii=False)
+    if not cycle.plan:
+        cycle._tmp_synthesis_ = ()
+        return "SYNTHESIZING"
+    if cycle.parts:
+        lobby = lobby_of(cycle.persona)
+        thoughts = [_other(lobby._slots[name], part) for name, part in cycle.plan]
+    else:
+        intents = dict(cycle.facets)
+        thoughts = [_facet(cycle, name, intents[name], query) for name, query in cycle.plan]
+    answers = await asyncio.gather(*map(charged_task, thoughts), return_exceptions=True)
+    spoken, silent = [], []
+    for (name, _), answer in zip(cycle.plan, answers, strict=True):
+        if isinstance(answer, BatosError) and not isinstance(answer, GrantNeeded):  # which its user has to hear of
+            silent.append((name, f"{answer.code}: {answer.message}"))
+        elif isinstance(answer, BaseException):
+            raise answer
+        elif fault := answer_checks.fault_of(answer):
+            silent.append((name, f"quality_refused: {fault}"))
+        else:
+            spoken.append((name, answer))
+    if silent:
+        cycle.silent = tuple(silent)
+    if len(spoken) < max(1, cycle.quorum):
+        _refuse(cycle, spoken, answers)
+    cycle._tmp_synthesis_ = tuple(spoken)
+    return "SYNTHESIZING"
+
+
+def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any]) -> None:
+    """Too few had something to say: the first failure says why, since it may be worth a retry."""
+    for answer in answers:
+        if isinstance(answer, BatosError):
+            raise answer
+    heard = "no facet had anything to say" if not spoken else f"{len(spoken)} of {len(cycle.plan)} had something to say, too few"
+    raise QualityRefused(f"{heard}; try a larger model or another persona")
+
+
+async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
+    held = find(cycle.persona, name)
+    if held is not None and isinstance(held[1], Method):
+        return str(await send(cycle.persona, name, query + _recalled(cycle, await _evidence(cycle)))).strip()
+    reply = await _ask(cycle, await _prompt(cycle, cycle.meta_prompt, intent=intent, query=query), part=name, warmth=_warmth(0.7))
+    return answer_checks.whole(reply.text.strip(), cut=reply.done_reason == "length")
+
+
+async def _other(persona: UvmObject, part: str) -> str:
+    """What another persona answers to its part of the brief: a cycle inside this one."""
+    answer = str(await send(persona, "synthesize_response_for_", part))
+    return evidence.unmarked(answer) if await current().evidence.about(part, gated=current().gated) else answer
+
+
+@Primitive.register("psm.synthesize")
+async def synthesize(cycle: UvmObject) -> str:
+    """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision, which is
+    plainer and colder. Where both are refused, the best of the answers at hand is kept, and is said to be unsure.
+    """
+    voices, told = cycle._tmp_synthesis_, await _within(cycle)
+    if "said" in cycle._slots:
+        return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
+    found = told.passages
+    schema = current().mission["schema"] if depth_of(cycle) == 1 else None
+    keeps = _keeper(cycle, found) if not schema and not current().shown else None  # what a picture shows is in no passage
+    own = cycle.meta_prompt if voices else cycle.direct_prompt
+    prompt = await _prompt(cycle, own, voices=plans.voices(prompts.voices_within(voices, current().room)))
+    if schema:
+        prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
+    fault: str | None = None
+    form = schema
+    doubted: tuple[str, bool, str] | None = None  # an answer that may be none to this brief, whether it was cut off, and why
+    for again in (False, True):
+        more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
+        if fault:
+            current().revised(by(cycle), fault)
+        warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
+        try:
+            reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
+        except InferenceFailed as e:
+            if form is None or e.cause not in ("refused", "server_error"):
+                raise
+            form = None  # Ollama makes no grammar of it: the prompt has its words, and the answer is checked against it
+            reply = await _ask(cycle, prompt + more, warmth=warmth, plainer=again)
+        text = reply.text.strip()
+        if not schema:
+            cycle.cut = reply.done_reason == "length"
+            text = evidence.without_false_marks(plans.without_labels(answer_checks.whole(text, cut=cycle.cut), voices), found)
+            text = evidence.without_claims(text, found, str(cycle.brief))
+        fault = await _fault_of(cycle, text, schema)
+        if fault is None and keeps and not keeps(text):
+            fault = "most of it is not from the passages from memory"
+        elif fault is None and not schema and (fault := await _doubt_of(cycle, text)):
+            doubted = text, cycle.cut, fault
+        if fault is None and (fault := await _objection(cycle, text)) is None:
+            return _woven(cycle, text, voices, told, whole=bool(schema))
+        if form and reply.done_reason != "stop":
+            form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
+    if keeps:  # what memory says is said, where the model does not
+        return _quoted(cycle, voices, told)
+    if depth_of(cycle) == 1 and not schema and not _has_critic(cycle):  # a part of another cycle's brief can be done without
+        for name, said in voices:
+            if not await _fault_of(cycle, said, None) and not await _doubt_of(cycle, said):
+                why = f"what was made of all notes was refused twice, the last time because {fault}; this is what {plans.called(name)} said"
+                doubted = said, False, why
+                break
+        if doubted:
+            text, cycle.cut, cycle.unsure = doubted
+            return _woven(cycle, text, voices, told, whole=False)
+    raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
+
+
+def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
+    """What tells whether an answer keeps to memory; None where it need not: nothing there fits the brief, or it asks for no fact.
+
+    A persona that is `grounded` keeps to it closely, any other is free in its words.
+    """
+    if not found:
+        return None
+    from batos.mind import direct_answers  # late: it brings the index, for missions that memory has something to say to
+
+    brief = str(cycle.brief)
+    if cycle.persona.grounded and direct_answers.can_quote(brief, found):
+        return lambda text: evidence.keeps_to(text, found, brief)
+    if not current().earlier and direct_answers.asks_for_fact(brief, found):
+        return lambda text: not direct_answers.leaves(text, brief, found)
+    return None
+
+
+def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
+    """Answer with memory's own words; the next state."""
+    from batos.mind import direct_answers  # late, as above
+
+    quotes = direct_answers.quotes(str(cycle.brief), told.passages)
+    if told.left_out:
+        cycle.left_out = told.left_out
+    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, direct_answers.quotes_text(quotes)
+    cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
+    cycle.woven = ()
+    return "COMPLETE"
+
+
+def _warmth(earlier: float, now: float | None = None) -> float | None:
+    """The temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and where that
+    is None the model's own, by its Modelfile."""
+    return earlier if current().earlier else now
+
+
+def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.Told, *, whole: bool) -> str:
+    """Keep an answer with where it comes from; the next state.
+
+    :param whole: whether it is one value of a schema, of which no sentence is anybody's.
+    """
+    cycle.voices, cycle._tmp_synthesis_ = voices, text
+    if told.left_out:
+        cycle.left_out = told.left_out
+    if found := told.passages:
+        cycle.cited = tuple(tuple(one) for one in evidence.citations(evidence.cited(text, found, cycle.brief), found))
+    if not whole:
+        cycle.woven = tuple(name for _, name in plans.woven_from(text, voices))
+    return "COMPLETE"
+
+
+async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
+    """Why an answer does not pass the gate; None if it does."""
+    if schema:
+        cycle.value, problem = await current().read(text, schema)
+        if problem:
+            return f"it does not keep the schema: {problem}"
+        return None
+    return answer_checks.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest, prompt=_own_words(cycle), tongue=False)
+
+
+async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
+    """Why a text that is an answer may not be one to this brief; None where nothing speaks against it."""
+    attempt = current()
+    if (
+        (doubt := answer_checks.differs_in_language(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown
+    ):  # what a picture shows, no brief has in it
+        return doubt
+    asked = [said for said in (attempt.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
+    return answer_checks.FOREIGN if await answer_checks.is_foreign(text, asked, attempt.nearness) else None
+
+
+def _own_words(cycle: UvmObject) -> str:
+    """What this state tells a model beside the brief, passages and notes."""
+    words = " ".join((cycle.meta_prompt, cycle.evidence_prompt))
+    return re.sub(r"\$\w+", " ", words)
+
+
+def _has_critic(cycle: UvmObject) -> bool:
+    """Whether every answer of this cycle has to pass a critic."""
+    return current().settings.critic == "on" and depth_of(cycle) == 1
+
+
+async def _objection(cycle: UvmObject, text: str) -> str | None:
+    """What the critic has against an answer, where there is one; who says nothing that can be read has nothing against it."""
+    if not _has_critic(cycle):
+        return None
+    critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
+    told = await _within(cycle)
+    prompt = plans.fill(cycle.critic_prompt, brief=prompts.brief_text(told.before, told.brief, cycle.asked), answer=text)
+    reply = await _ask(cycle, prompt, persona=critic, schema=plans.VERDICT, part="critic", silent=True, warmth=0.0)
+    fit, reason = plans.read_verdict(reply.text)
+    return None if fit else f"the critic says: {reason}"
+
+
+@Primitive.register("psm.complete")
+async def complete(cycle: UvmObject) -> None:
+    """COMPLETE: hand over the answer, and leave nothing of the working state behind."""
+    cycle.answer = cycle._tmp_synthesis_
+    for name in ("_tmp_synthesis_", "facets", "parts"):  # the plan names them, the persona holds their intents
+        cycle._slots.pop(name, None)
+
+
+@Primitive.register("psm.failed")
+async def failed(cycle: UvmObject) -> None:
+    """FAILED: nothing of this cycle is kept; its transaction is doomed by the one who runs it."""
+
+
+def depth_of(cycle: UvmObject) -> int:
+    """How deep a cycle is inside others: 1 for the mission's own."""
+    return str(cycle.number).count(".") + 1
+
+
+def by(cycle: UvmObject) -> By:
+    """The cycle as the events and the journal name it."""
+    return By(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
+
+
+def lobby_of(obj: UvmObject) -> UvmObject:
+    """The lobby of the image that holds an object."""
+    return obj._p_jar.root()["lobby"]  # type: ignore[no-any-return]
+
+
+async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
+    """A prompt of this cycle."""
+    told = await _within(cycle)
+    brief = prompts.brief_text(told.before, told.brief, cycle.asked)
+    return prompts.filled(own, brief, cycle.evidence_prompt, told.passages, earlier=current().earlier, **values)
+
+
+async def _within(cycle: UvmObject) -> prompts.Told:
+    """What there is room for of the brief, of what was said before and of what memory has to say."""
+    attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
+    found = await attempt.evidence.about(brief, gated=attempt.gated)
+    before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
+    return prompts.fitted_to_window(brief, before, turns, found, attempt.room)
+
+
+async def _evidence(cycle: UvmObject) -> tuple[evidence.RecalledPassage, ...]:
+    """What memory has to say to the brief."""
+    return (await _within(cycle)).passages
+
+
+def _recalled(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> str:
+    return f"\n\n{evidence.shown(cycle.evidence_prompt, found)}" if found else ""
+
+
+def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str]:
+    """Who speaks: the role of the model, and the system message.
+
+    :param plainer: without the persona's inspirations, whatever the flavour.
+    """
+    speaker, attempt = persona or cycle.persona, current()
+    flavour: Flavour = "light" if plainer and cycle.flavour == "full" and not attempt.earlier else cycle.flavour
+    return attempt.plain_voice_of(speaker) if flavour == "off" else attempt.voice_of(speaker), system_message(speaker, flavour)
+
+
+def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """What all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
+    return {"by": by(cycle), "turns": turns, "narrows": True, "pictured": True}
+
+
+async def _ask(
+    cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plainer: bool = False, **more: Any
+) -> ChatReply:
+    role, system = _voice(cycle, persona, plainer=plainer)
+    attempt, turns = current(), (await _within(cycle)).turns
+    options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if not system else {})}
+    if warmth is not None:
+        options["temperature"] = warmth
+    return await attempt.chat(role, system, prompt, **_with(cycle, turns), **options, **more)
+
+
+STATES: dict[str, dict[str, Any]] = {
+    "IDLE": {
+        "behaviour": idle,
+        "successors": ("DECOMPOSING",),
+        "comment": "I am where a cycle begins: a brief is there, nothing has been thought.",
+    },
+    "DECOMPOSING": {
+        "behaviour": decompose,
+        "successors": ("DELEGATING",),
+        "comment": "I take a brief apart into one sub-query per facet.",
+        "meta_prompt": "Request: $brief\n\nWays of thinking:\n$facets\n\n"
+        "For each way of thinking write one short question or task that it should work on to answer the request. "
+        "Answer with a JSON object with the keys $names.",
+        "evidence_prompt": "Passages from memory:\n$passages",
+        "may_ask_prompt": f"If something must be known that only the user can say, put one question in the key {plans.QUESTION}; "
+        "else leave that key empty.",
+        "needs_prompt": f"If the request cannot be met without seeing images (vision), calling tools (tools) or thinking it through before "
+        f"the answer (thinking), name that in the key {plans.NEEDS}; else leave that list empty.",
+    },
+    "DELEGATING": {
+        "behaviour": delegate,
+        "successors": ("SYNTHESIZING",),
+        "comment": "I let the facets think, all at once. As many as my quorum must have something to say.",
+        "quorum": 1,
+        "meta_prompt": "Request: $brief\n\n$intent\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
+        "evidence_prompt": "Passages from memory:\n$passages",
+    },
+    "SYNTHESIZING": {
+        "behaviour": synthesize,
+        "successors": ("COMPLETE",),
+        "comment": "I weave what the facets said into one answer, and see that it is fit to be one.",
+        "shortest": 1,
+        "longest": answer_checks.LONGEST,
+        "direct_prompt": "$brief",
+        "meta_prompt": "Request: $brief\n\nNotes to use:\n$voices\n\n"
+        "Write the answer to the request, in one clear voice, using what is useful in the notes. Do not mention the notes.",
+        "evidence_prompt": "Passages from memory:\n$passages\n\n"
+        "Say nothing that they contradict. Behind what you take from one put its number, such as [1].",
+        "critic": "alfred",
+        "critic_prompt": "Request: $brief\n\nAnswer:\n$answer\n\n"
+        "Does the answer serve the request? Say whether it is fit, and why in one sentence.",
+    },
+    "COMPLETE": {"behaviour": complete, "successors": (), "comment": "I am where a cycle ends well; what it did is committed."},
+    "FAILED": {"behaviour": failed, "successors": (), "comment": "I am where a cycle ends after any exception; nothing it did is kept."},
+}
+
 
 INITIAL, FAILED = "IDLE", "FAILED"
 _inside: contextvars.ContextVar[UvmObject | None] = contextvars.ContextVar("batos_cycle", default=None)

@@ -1,18 +1,302 @@
-"""Which persona thinks a mission through, and why. On the CPU: signs in the brief, and likeness to exemplars."""
+"""Which persona thinks a mission through, and why. On the CPU: signs in the brief, and likeness to exemplars.
+
+The fractal: a brief that needs several personas is shared out, and becomes a cycle of cycles.
+
+By rule, and cautiously: only a brief of several sentences, of which two or more speak plainly for different personas, is
+shared out. A brief of one sentence is one thought.
+
+Which persona is likely to be asked next by a user: a table of who came after whom, in which the past fades.
+
+It is not stored: the ledger names the personas of the last missions, and the table is made from those at each start.
+
+How alike a brief and the personas' exemplars are: cosines of embeddings, if there is an embedder, in time.
+
+The vectors of the exemplars are computed once per text and embedder, and kept in memory and in the image. An embedder
+that is away or slow costs a mission `limit_s`, and the missions of the next `pause_s` nothing.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import itertools
 import json
+import math
 import re
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from batos.errors import UnknownPersona
+import structlog
+
+from batos.bridge.inference import Inference
+from batos.concurrency import SingleFlight
+from batos.errors import BatosError, InferenceFailed, UnknownPersona
+from batos.image import ledger, model_registry
+from batos.image.living_image import LivingImage
+from batos.memory.embedders import normalised
 from batos.mind.codex import Codex
-from batos.mind.learning import Exemplars, learned_by
-from batos.mind.likeness import Alike, Texts
+from batos.mind.incarnation import Exemplars, learned_by
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CLEAR = 2.5  # score of a sentence that speaks plainly for a persona: one strong trigger, or two weak ones
+LEAD = 1.0  # by which it leads over the next persona
+LEAST_WORDS = 3
+_BETWEEN = re.compile(r"(?<=[.!?;])\s+|(?<!\s)\s*\n\s*")
+
+Scores = Callable[[str], Mapping[str, float]]
+Shares = tuple[tuple[str, str], ...]
+
+
+def shares(brief: str, scores: Scores, limit: int) -> Shares:
+    """The personas that a brief needs, each with its part of it, in the order of the brief; empty if one is enough.
+
+    A sentence that speaks for nobody goes with the one before it (at the beginning: with the one after it).
+
+    :param scores: each persona's score for a sentence.
+    :param limit: personas at most; a brief that needs more is not shared out.
+    """
+    parts: dict[str, list[str]] = {}
+    waiting: list[str] = []
+    current: str | None = None
+    for sentence in filter(None, _BETWEEN.split(brief.strip())):
+        current = _persona_of(sentence, scores) or current
+        if current is None:
+            waiting.append(sentence)
+        else:
+            parts.setdefault(current, []).extend((*waiting, sentence))
+            waiting.clear()
+    if not 2 <= len(parts) <= limit:
+        return ()
+    return tuple((persona, " ".join(sentences)) for persona, sentences in parts.items())
+
+
+def _persona_of(sentence: str, scores: Scores) -> str | None:
+    if len(sentence.split()) < LEAST_WORDS:
+        return None
+    ranked = sorted(scores(sentence).items(), key=lambda pair: pair[1], reverse=True)
+    if not ranked or ranked[0][1] < CLEAR or (len(ranked) > 1 and ranked[0][1] - ranked[1][1] < LEAD):
+        return None
+    return ranked[0][0]
+
+
+FADE = 0.95  # what is left of older observations at each new one after the same persona
+LIKELY = 0.2  # least share of the cases
+REMEMBERED = 200  # missions; of a first observation 0.95 ** 200 is left
+
+
+class Foresight:
+    """Counts transitions between personas."""
+
+    def __init__(self) -> None:
+        self._after: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._last: str | None = None
+
+    def note(self, persona: str) -> None:
+        """A mission of this persona begins."""
+        if self._last is not None:
+            row = self._after[self._last]
+            for name in row:
+                row[name] *= FADE
+            row[persona] = row.get(persona, 0.0) + 1.0
+        self._last = persona
+
+    def likely(self) -> list[str]:
+        """The personas that are likely to come next, the likeliest first."""
+        row = self._after.get(self._last or "", {})
+        total = sum(row.values())
+        return sorted((name for name in row if row[name] >= LIKELY * total), key=lambda name: (-row[name], name))
+
+
+def recent_personas(root: Any) -> list[str]:
+    """The personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
+    missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
+    named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]
+    return [str(name).lower() for name in reversed(named) if name]
+
+
+log = structlog.get_logger("batos.mind")
+
+_T = TypeVar("_T")
+Texts = Mapping[str, tuple[str, ...]]
+"""By persona: its exemplars."""
+
+
+class Alike(NamedTuple):
+    """How alike a brief is to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
+
+    mean: float
+    nearest: str
+    cosine: float
+
+
+class _Matrix(NamedTuple):
+    texts: Texts
+    digest: str
+    rows: np.ndarray[Any, Any]
+    """The exemplars' vectors, persona by persona."""
+    parts: dict[str, tuple[int, int]]
+    """By persona: the first of its rows, and the one after the last."""
+
+
+class Likeness:
+    """Compares briefs with exemplars. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        inference: Inference,
+        model: str,
+        *,
+        limit_s: float,
+        pause_s: float,
+        deadline_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        :param model: the embedder.
+        :param limit_s: time for one brief; past it, it is routed without.
+        :param pause_s: how long an embedder that failed is left alone.
+        :param deadline_s: time for a batch of exemplars, which are embedded in the background.
+        """
+        self._image, self._inference, self.model = image, inference, model
+        self._limit_s, self._pause_s, self._deadline_s, self._now = limit_s, pause_s, deadline_s, now
+        self._away_until, self.state = -math.inf, "waiting"
+        self._memory: dict[bytes, bytes] = {}
+        self._matrix: _Matrix | None = None
+        self._builds: SingleFlight[_Matrix] = SingleFlight("embedding of exemplars")
+        self._one_build = asyncio.Lock()
+
+    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
+        """How alike `text` is to each persona's exemplars; None if that cannot be told now.
+
+        :param nearest: how many of a persona's exemplars count, the most alike first.
+        """
+
+        async def compared() -> dict[str, Alike]:
+            matrix = await self._ready(exemplars)
+            (vector,) = await self._embed([text], self._limit_s)
+            return _compared(matrix, _packed(vector, self.model), nearest, self.model)
+
+        return await self._in_time(compared())
+
+    async def nearest(self, text: str, others: Sequence[str]) -> float | None:
+        """The cosine of a text to the one of others that is most alike; None if that cannot be told now."""
+
+        async def compared() -> float:
+            import numpy as np
+
+            rows = [_unpacked(_packed(vector, self.model)) for vector in await self._embed([text, *others], self._limit_s)]
+            return float(max(np.einsum("i,i->", rows[0], row) for row in rows[1:]))
+
+        return await self._in_time(compared())
+
+    async def _in_time(self, comparing: Coroutine[Any, Any, _T]) -> _T | None:
+        """What a comparison finds; None where the embedder is away, or does not answer in time."""
+        if self._now() < self._away_until:
+            comparing.close()
+            return None
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await comparing
+        except (TimeoutError, BatosError) as e:
+            self._away_until, self.state = self._now() + self._pause_s, "away"
+            cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
+            log.warning("routing_by_rules_only", embedder=self.model, pause_s=self._pause_s, cause=cause)
+            return None
+
+    async def warm(self, exemplars: Texts) -> None:
+        """Have the exemplars' vectors ready before the first brief comes, whatever time it takes."""
+        try:
+            await self._ready(exemplars)
+        except BatosError as e:
+            log.warning("exemplars_not_embedded", embedder=self.model, cause=e.message)
+
+    async def stop(self) -> None:
+        """End what goes on in the background."""
+        await self._builds.stop()
+
+    async def _ready(self, exemplars: Texts) -> _Matrix:
+        digest = await self._inference.digest(self.model)
+        if self._matrix is not None and self._matrix.digest == digest and self._matrix.texts == exemplars:
+            return self._matrix
+        # Many briefs wait for one build, and none of them ends it by giving up.
+        return await self._builds.of((digest, *sorted(exemplars.items())), lambda: self._built(exemplars, digest))
+
+    async def _built(self, exemplars: Texts, digest: str) -> _Matrix:
+        async with self._one_build:  # in order, also where the exemplars change with each brief
+            matrix = self._matrix = await self._build(exemplars, digest)
+        self._away_until, self.state = -math.inf, "ready"
+        return matrix
+
+    async def _build(self, exemplars: Texts, digest: str) -> _Matrix:
+        keys = {text: model_registry.vector_key(digest, text) for own in exemplars.values() for text in own}
+        missing = {text: key for text, key in keys.items() if key not in self._memory}
+        self._memory |= self._image.read(model_registry.load_vectors, missing.values())
+        missing = {text: key for text, key in missing.items() if key not in self._memory}
+        if missing:
+            found = await self._embed(list(missing), self._deadline_s)
+            packed = await asyncio.to_thread(lambda: [_packed(vector, self.model) for vector in found])  # imports numpy there
+            new = dict(zip(missing.values(), packed, strict=True))
+            self._memory |= new
+            self._image.later(model_registry.save_vectors, new, frozenset(keys.values()))
+        self._memory = {key: self._memory[key] for key in keys.values()}
+        rows = {name: [self._memory[keys[text]] for text in own] for name, own in exemplars.items()}
+        return _Matrix(exemplars, digest, *await asyncio.to_thread(_stacked, rows, self.model))
+
+    async def _embed(self, texts: list[str], deadline_s: float) -> list[list[float]]:
+        return await self._inference.embed(self.model, [normalised(text) for text in texts], deadline_s=deadline_s)
+
+
+def _packed(vector: Sequence[float], model: str) -> bytes:
+    """A vector of length 1 in half precision: as it is kept, so that a restart decides alike."""
+    import numpy as np
+
+    row = np.asarray(vector, dtype=np.float32)
+    # No BLAS, here and below: its threads wait for each other on a busy machine.
+    length = math.sqrt(np.einsum("i,i->", row, row)) if row.ndim == 1 else 0.0
+    if not math.isfinite(length) or length == 0:
+        raise InferenceFailed(f"{model} answered with what is no vector", cause="malformed", model=model)
+    return (row / length).astype(np.float16).tobytes()
+
+
+def _unpacked(vector: bytes) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    return np.frombuffer(vector, np.float16).astype(np.float32)
+
+
+def _stacked(rows: dict[str, list[bytes]], model: str) -> tuple[np.ndarray[Any, Any], dict[str, tuple[int, int]]]:
+    import numpy as np
+
+    if len({len(row) for own in rows.values() for row in own}) > 1:
+        raise InferenceFailed(f"{model} answered with vectors of different lengths", cause="malformed", model=model)
+    together = np.frombuffer(b"".join(row for own in rows.values() for row in own), np.float16).astype(np.float32)
+    ends = list(itertools.accumulate(map(len, rows.values())))
+    parts = {name: (end - len(own), end) for (name, own), end in zip(rows.items(), ends, strict=True) if own}
+    return together.reshape(ends[-1] if ends else 0, -1) if len(together) else together.reshape(0, 0), parts
+
+
+def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, Alike]:
+    import numpy as np
+
+    row = _unpacked(vector)
+    if not matrix.parts:
+        return {}
+    if matrix.rows.shape[1:] != row.shape:
+        raise InferenceFailed(f"{model} answered with a vector of another length than before", cause="malformed", model=model)
+    cosines = np.einsum("ij,j->i", matrix.rows, row).tolist()
+    found = {}
+    for name, (begin, end) in matrix.parts.items():
+        own = cosines[begin:end]
+        most = sorted(own)[-nearest:]
+        found[name] = Alike(round(sum(most) / len(most), 4), matrix.texts[name][own.index(most[-1])], round(most[-1], 4))
+    return found
+
 
 CHOSEN, OWN, LEARNED, RULES, LIKENESS, FALLBACK = "mission", "system", "learned", "rules", "rules and likeness", "fallback"
 _SIGNS_KEPT = 64  # briefs whose signs are remembered: those under way

@@ -4,10 +4,8 @@ Persistent classes are written into every record under the name `batos.objects.<
 whatever file the class lives in.
 """
 
-from batos.objects.containers import SlotDict, SlotList, SlotSet
-from batos.objects.kinds import Intent, Method, Primitive
-from batos.objects.lookup import find, lookup_order, parents_of, understands
-from batos.objects.uvm import SlotsView, UvmObject, check_slot, is_new
+from batos.objects.slot_values import Intent, Method, Primitive, SlotDict, SlotList, SlotSet
+from batos.objects.uvm import SlotsView, UvmObject, check_slot, find, is_new, lookup_order, parents_of, understands
 
 __all__ = [
     "Intent",

@@ -1,14 +1,126 @@
-"""Expressions rewritten: loads, calls and sends, comprehensions."""
+"""Expressions rewritten: loads, calls and sends, comprehensions.
+
+What the rewriter knows about the names of a method: modules, members of modules, its own helpers.
+"""
 
 from __future__ import annotations
 
 import ast
 from typing import Any
 
-from batos.sandbox import scopes, supply
-from batos.sandbox.names import Names, call, ref
+from batos.sandbox import stdlib, syntax
 from batos.sandbox.prelude import ERRORS
-from batos.sandbox.refusals import refuse, reserved
+from batos.sandbox.syntax import PREFIX, refuse, reserved
+
+
+def name_node(id: str) -> ast.Name:
+    return ast.Name(id, ast.Load())
+
+
+def call_node(function: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(name_node(function), list(args), [])
+
+
+def assign_node(target: str, value: ast.expr) -> ast.Assign:
+    return ast.Assign([ast.Name(target, ast.Store())], value)
+
+
+class NameRewriter(ast.NodeTransformer):
+    """The base of the rewriter: what is bound where, and the walk itself."""
+
+    def __init__(self, tree: ast.Module, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        parameters = method.args.posonlyargs + method.args.args
+        if not parameters:
+            refuse(method, "the first parameter of a method is the receiver: `self`")
+        self.receiver = parameters[0].arg
+        self.bound = syntax.bound_names(tree)
+        self.lists = syntax.list_names(tree)
+        self.built_in = syntax.built_in_names(tree)
+        self.modules: dict[str, str] = {}
+        self.helpers: dict[str, str] = {}
+        self.supplied: set[str] = set()
+        self.hoisted: list[ast.stmt] | None = None
+        self.gathering: list[str] = []
+        self.count = 0
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._imported(node)
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"{PREFIX}t{self.count}"
+
+    def helper(self, key: str, text: str) -> ast.Name:
+        """The name of a helper made once for `key`; `@` in the text stands for its name."""
+        name = f"{PREFIX}h{list(self.helpers).index(key) if key in self.helpers else len(self.helpers)}"
+        self.helpers.setdefault(key, text.replace("@", name))
+        return name_node(name)
+
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> None:
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or "."
+            for alias in node.names:
+                if stdlib.member(module, alias.name) in stdlib.FUNCTIONS:
+                    continue
+                if module not in stdlib.NATIVE and module != "collections.abc":
+                    self._no_module(node, module, alias.name)
+                elif alias.name == "*":
+                    refuse(node, "`import *` is not possible: name what you need")
+            return
+        for alias in node.names:
+            if alias.name not in stdlib.NATIVE and alias.name not in stdlib.MODULES:
+                self._no_module(node, alias.name, "")
+            self.modules[alias.asname or alias.name.partition(".")[0]] = alias.name
+
+    def _no_module(self, node: ast.AST, module: str, name: str) -> None:
+        has = sorted(full.partition(".")[2] for full in stdlib.FUNCTIONS if full.startswith(stdlib.member(module, "")))
+        if has and name:
+            refuse(node, f"of module {module!r} a method has only: {', '.join(has)}")
+        refuse(node, f"no module {module!r} in a method; there are: {', '.join(sorted(stdlib.NATIVE | stdlib.MODULES))}")
+
+    def _module(self, node: ast.expr) -> str | None:
+        """The module that a name stands for, unless the method binds the name otherwise too."""
+        return self.modules.get(node.id) if isinstance(node, ast.Name) and node.id not in self.bound else None
+
+    def _member(self, node: ast.expr, module: str, name: str) -> ast.expr | None:
+        full = stdlib.member(module, name)
+        if full in stdlib.FUNCTIONS:
+            self.supplied.add(full)
+            return name_node(PREFIX + full.replace(".", "_"))
+        if module in stdlib.MODULES:
+            self._no_module(node, module, name)
+        return None
+
+    def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        outer = self.hoisted
+        for statement in body:
+            self.hoisted = []
+            new = self.visit(statement)
+            made = new if isinstance(new, list) else [new] if new is not None else []
+            found += [*self._located(self.hoisted, statement), *self._located(made, statement)]
+        self.hoisted = outer
+        return found or [ast.Pass()]
+
+    @staticmethod
+    def _located(made: list[ast.stmt], like: ast.stmt) -> list[ast.stmt]:
+        for statement in made:
+            ast.copy_location(statement, like)
+            ast.fix_missing_locations(statement)
+        return made
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for field in ("body", "orelse", "finalbody"):
+            held = getattr(node, field, None)
+            if isinstance(held, list) and held and isinstance(held[0], ast.stmt):
+                setattr(node, field, self.statements(held))
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                setattr(node, field, self.visit(value))
+            elif isinstance(value, list) and not (value and isinstance(value[0], ast.stmt)):
+                setattr(node, field, [self.visit(item) if isinstance(item, ast.AST) else item for item in value])
+        return node
+
 
 _LAZY = {"any", "all", "next"}
 _EAGER = {"sum", "list", "tuple", "set", "dict", "sorted", "min", "max", "frozenset", "len", "any", "all", "enumerate", "bytes"}
@@ -50,7 +162,7 @@ def _calling(name: str, parameters: str, inner: str, sent: str, other: str) -> s
     return f"def @(o, {parameters}):\n    return {local} if type(o) is not _b_U else {send}"
 
 
-class Expressions(Names):
+class ExpressionRewriter(NameRewriter):
     """The half of the rewriter that is about expressions."""
 
     def visit_Await(self, node: ast.Await) -> Any:
@@ -59,10 +171,10 @@ class Expressions(Names):
     def visit_Name(self, node: ast.Name) -> Any:
         if isinstance(node.ctx, ast.Load) and node.id not in self.bound:
             if node.id in _SHADOWED and node.id not in ("bytes", "bytearray"):
-                return ref(_SHADOWED[node.id])
+                return name_node(_SHADOWED[node.id])
             if node.id in _WITH_KEY:
-                return ref(_WITH_KEY[node.id])
-            if self._module(node) in supply.MODULES:
+                return name_node(_WITH_KEY[node.id])
+            if self._module(node) in stdlib.MODULES:
                 refuse(node, f"module {node.id!r} cannot be a value in a method: call its functions by name")
         return node
 
@@ -75,11 +187,11 @@ class Expressions(Names):
             inner = node.value
             typed = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "type" and len(inner.args) == 1
             if typed:
-                return call("_b_name", self.visit(inner.args[0]))  # type: ignore[attr-defined]
+                return call_node("_b_name", self.visit(inner.args[0]))  # type: ignore[attr-defined]
             if isinstance(inner, ast.Attribute) and inner.attr == "__class__":
-                return call("_b_name", self.visit(inner.value))
+                return call_node("_b_name", self.visit(inner.value))
         if node.attr == "__class__":
-            return call("type", self.visit(node.value))
+            return call_node("type", self.visit(node.value))
         reserved(node, node.attr)
         if isinstance(node.value, ast.Name) and node.value.id in _BUILTIN_TYPES - self.bound and node.attr in _BUILTIN_METHODS:
             return self._unbound(node)
@@ -90,12 +202,12 @@ class Expressions(Names):
     def _unbound(self, node: ast.Attribute) -> ast.expr:
         if node.attr in _CLASS_METHODS:
             return node
-        more, named = ast.Starred(ref("_b_a"), ast.Load()), ast.keyword(None, ref("_b_k"))
+        more, named = ast.Starred(name_node("_b_a"), ast.Load()), ast.keyword(None, name_node("_b_k"))
         if node.attr in _PARTLY:
             self.supplied.add(f"x.{node.attr}")
-            call = ast.Call(ref(f"_b_x_{node.attr}"), [ref("_b_o"), more], [named])
+            call = ast.Call(name_node(f"_b_x_{node.attr}"), [name_node("_b_o"), more], [named])
         else:
-            call = ast.Call(ast.Attribute(ref("_b_o"), node.attr, ast.Load()), [more], [named])
+            call = ast.Call(ast.Attribute(name_node("_b_o"), node.attr, ast.Load()), [more], [named])
         arguments = ast.arguments([], [ast.arg("_b_o")], ast.arg("_b_a"), [], [], ast.arg("_b_k"), [])
         return ast.Lambda(arguments, call)
 
@@ -105,7 +217,7 @@ class Expressions(Names):
             text = f"def @(o):\n    return _b_get(o, {name!r})"
         elif name == "_make":  # as a value, for `map`
             text = "def @(o):\n    return (lambda xs: o._make(xs)) if type(o) is not _b_U else _b_get(o, '_make')"
-        elif name in supply.ATTRIBUTES:
+        elif name in stdlib.ATTRIBUTES:
             self.supplied.add(f"x.{name}")
             text = f"def @(o):\n    return _b_x_{name}(o) if type(o) is not _b_U else _b_get(o, {name!r})"
         elif name in _BUILTIN_METHODS:
@@ -141,15 +253,15 @@ class Expressions(Names):
             new: ast.expr = function
         elif name in _CODING and len(node.args) + len(node.keywords) > 1:
             self.supplied.add(f"builtins.{_CODING[name]}")
-            new = ref(f"_b_builtins_{_CODING[name]}")
+            new = name_node(f"_b_builtins_{_CODING[name]}")
         elif name in ("bytes", "bytearray"):
-            new = ref("_b_bytes")
+            new = name_node("_b_bytes")
         elif name == "pow" and len(node.args) + len(node.keywords) > 2:
             self.supplied.add("builtins.pow")
-            new = ref("_b_builtins_pow")
+            new = name_node("_b_builtins_pow")
         elif name == "round" and len(node.args) + len(node.keywords) > 1:
             self.supplied.add("builtins.round")  # the interpreter's is wrong by one in the last digit for one decimal in fifty
-            new = ref("_b_builtins_round")
+            new = name_node("_b_builtins_round")
         else:
             new = self.visit(function)
         whole = generator if name in _EAGER else None  # consumed at once: the interpreter's list will do
@@ -157,7 +269,7 @@ class Expressions(Names):
         node.keywords = [self.visit(keyword) for keyword in node.keywords]
         node.func = new
         if name in ERRORS and node.args and (len(node.args) > 1 or not _is_text(node.args[0])):
-            node.args = [ast.Call(ref("_b_text"), node.args, [])]  # the interpreter's exceptions take one text
+            node.args = [ast.Call(name_node("_b_text"), node.args, [])]  # the interpreter's exceptions take one text
         return node
 
     def _inside(self, node: ast.expr) -> Any:
@@ -182,7 +294,7 @@ class Expressions(Names):
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
         # The interpreter makes a list of it: an iterator over the list is consumed once, as a generator is.
         new = self._inside(node)
-        return call("_b_iter", ast.ListComp(new.elt, new.generators))
+        return call_node("_b_iter", ast.ListComp(new.elt, new.generators))
 
     def _lazily(self, node: ast.Call, name: str, generator: ast.GeneratorExp) -> ast.expr | None:
         """`any(…)`, `all(…)`, `next(…)` over a generator expression stop where the answer is known: as a loop in a function
@@ -209,8 +321,8 @@ class Expressions(Names):
             function.type_params = []  # type: ignore[attr-defined]
         self.hoisted.append(function)
         if name == "next":
-            return call("_b_first", call(found), *[self.visit(arg) for arg in node.args[1:]])
-        return call(found)
+            return call_node("_b_first", call_node(found), *[self.visit(arg) for arg in node.args[1:]])
+        return call_node(found)
 
     def _send(self, node: ast.Call, function: ast.Attribute) -> ast.expr:
         receiver, name = function.value, function.attr
@@ -223,20 +335,20 @@ class Expressions(Names):
             if isinstance(node.args[0], ast.Starred):  # set.union(*sets)
                 return ast.Call(self.visit(function), [self.visit(arg) for arg in node.args], [self.visit(k) for k in node.keywords])
             receiver, node.args = node.args[0], node.args[1:]  # str.upper(x) is x.upper()
-        certain = scopes.is_built_in(receiver) or (isinstance(receiver, ast.Name) and receiver.id in self.built_in)
+        certain = syntax.is_built_in(receiver) or (isinstance(receiver, ast.Name) and receiver.id in self.built_in)
         joins = name == "join" and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp)
         value = self.visit(receiver)
         args = [self._inside(node.args[0])] if joins else [self.visit(arg) for arg in node.args]
         keywords = [self.visit(keyword) for keyword in node.keywords]
         sorts = name == "sort" and bool(keywords)
-        supplied = name in supply.METHODS and not _is_native(name, args, keywords)
+        supplied = name in stdlib.METHODS and not _is_native(name, args, keywords)
         if certain and not sorts and not supplied and not name.startswith("_"):
             return ast.Call(ast.Attribute(value, name, ast.Load()), args, keywords)
         return self._through_helper(name, value, args, keywords, sorts=sorts, supplied=supplied)
 
     def _is_unbound(self, receiver: ast.expr, name: str) -> bool:
         is_type = isinstance(receiver, ast.Name) and receiver.id in _BUILTIN_TYPES - self.bound
-        return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - (supply.METHODS - _PARTLY)
+        return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - (stdlib.METHODS - _PARTLY)
 
     def _through_helper(
         self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], *, sorts: bool, supplied: bool
@@ -272,13 +384,13 @@ class Expressions(Names):
         keywords = [self.visit(keyword) for keyword in node.keywords]
         keys: list[ast.expr | None] = [ast.Constant(k.arg) if k.arg is not None else None for k in keywords]
         given = ast.Dict(keys, [keyword.value for keyword in keywords])
-        return call("_b_send", ref(self.receiver), name, ast.List(args, ast.Load()), given, ast.Constant(True))
+        return call_node("_b_send", name_node(self.receiver), name, ast.List(args, ast.Load()), given, ast.Constant(True))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
             left, right = node.left, node.comparators[0]
             if not isinstance(left, ast.Constant) and not isinstance(right, ast.Constant):
-                same = call("_b_is", left, right)
+                same = call_node("_b_is", left, right)
                 return same if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), same)
         return node

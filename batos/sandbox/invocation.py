@@ -3,31 +3,108 @@
 The worker computes until it needs something: a slot, a send, the clock. It stands still while the host finds the answer, which
 may take an inference; then it goes on. Signals, cancellation, conflicts of the database and limits never go back into the
 worker: they end the run, and everything it wrote is undone.
+
+The turns of one run: each on the loop's own thread while they are short, else on a helper thread, which the loop awaits.
+
+A turn that was taken to be short and is not is cut off: its worker is killed, and another does the run again up to there, off the
+loop, with the answers that the first one got. A run follows from its program, its arguments and these answers alone, so nothing is
+asked or done twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import operator
-from collections.abc import Awaitable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from transaction.interfaces import TransientError
 from ZODB.POSException import POSError
 
+from batos import resources
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
-from batos.objects.containers import PLAIN
-from batos.sandbox import clocks
-from batos.sandbox.activity import Activity
-from batos.sandbox.drive import Answer, Drive
-from batos.sandbox.limits import Limits
-from batos.sandbox.membrane import CONTAINER, Handle, Handles, Membrane, TooLarge, client, is_number_in_slot, unchanged
-from batos.sandbox.programs import Loaded, host_error
-from batos.sandbox.workers import Session, Workers
-from batos.sandbox.writing import Journal, check_name
+from batos.objects.slot_values import PLAIN
+from batos.sandbox import run_context
+from batos.sandbox.membrane import (
+    CONTAINER,
+    Handle,
+    Handles,
+    Membrane,
+    SlotJournal,
+    TooLarge,
+    check_slot_name,
+    client,
+    is_number_in_slot,
+    unchanged,
+)
+from batos.sandbox.program_cache import Loaded, host_error
+from batos.sandbox.run_context import Activity, RunLimits
+from batos.sandbox.worker_calls import Overdue
+from batos.sandbox.workers import Workers, WorkerSession
+
+_REPEATED = 16  # answers that are kept, to be given again; a run with more is not cut off any more
+
+Answer = Callable[[Any], Any]
+"""Resumes a snapshot, and answers the next."""
+
+
+class Drive:
+    """A run in a worker. `begin` and `answer` give what it stands still with: a snapshot, or its end."""
+
+    def __init__(self, workers: Workers, session: WorkerSession, loaded: Loaded, activity: Activity) -> None:
+        self._workers, self._session, self._loaded, self._activity = workers, session, loaded, activity
+        self._begin: Callable[[], Any] | None = None
+        self._answers: list[tuple[Any, Answer]] | None = []
+
+    async def begin(self, feed: Callable[[WorkerSession], Any]) -> Any:
+        """The first turn: `feed` gives a worker's session its code."""
+        self._begin = functools.partial(feed, self._session)
+        return await self._turn(self._begin)
+
+    async def answer(self, snapshot: Any, answer: Answer) -> Any:
+        """The next turn."""
+        if self._answers is not None and len(self._answers) < _REPEATED:
+            self._answers.append((_question(snapshot), answer))
+        else:
+            self._answers = None
+        return await self._turn(functools.partial(answer, snapshot))
+
+    async def _turn(self, call: Callable[[], Any]) -> Any:
+        pace, begun = self._loaded.pace, time.perf_counter()
+        charged = resources.charge(None)  # what the client computes in a turn is in its time
+        try:
+            if self._answers is not None and pace.short:
+                return await self._session.short_turn(call)
+            return await self._session.turn(call)
+        except Overdue:
+            pace.cut()
+            return await self._again()
+        finally:
+            took = time.perf_counter() - begun
+            pace.took(took)
+            self._activity.seconds += took
+            resources.charge(charged)
+
+    async def _again(self) -> Any:
+        assert self._begin is not None
+        answers, self._answers = self._answers or [], None
+        await self._workers.load(self._session, self._loaded.image)
+        snapshot = await self._session.turn(self._begin)
+        for question, answer in answers:
+            if _question(snapshot) != question:
+                raise SandboxFailed(f"{self._loaded.program.selector}: done again, the run went another way")
+            snapshot = await self._session.turn(functools.partial(answer, snapshot))
+        return snapshot
+
+
+def _question(snapshot: Any) -> tuple[Any, ...]:
+    return type(snapshot), getattr(snapshot, "object_id", None), getattr(snapshot, "function_name", None)
+
 
 BUILT_IN = ("_clone_persistent_", "clone", "derive")
 """Messages that every object understands, without a slot."""
@@ -65,7 +142,7 @@ class Invocation:
     def __init__(
         self,
         workers: Workers,
-        limits: Limits,
+        limits: RunLimits,
         loaded: Loaded,
         obj: UvmObject,
         method: Method,
@@ -80,7 +157,7 @@ class Invocation:
         counts = activity.started if outer is None else outer.started
         count = counts[method.selector] = counts.get(method.selector, 0) + 1
         self.path: str = f"{'' if outer is None else outer.path}/{method.selector}:{count}"
-        self.journal, self.limits = Journal(), limits
+        self.journal, self.limits = SlotJournal(), limits
         self.handles = Handles(activity.name)
         self.membrane = Membrane(self.handles, nodes=limits.nodes, text=limits.text_bytes)
         self._given: dict[tuple[int, str], tuple[UvmObject, str, Any, int]] = {}
@@ -88,7 +165,7 @@ class Invocation:
         self._errors: dict[tuple[str, str], BatosError] = {}
         self.acted = False
 
-    async def run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    async def run(self, session: WorkerSession, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the method in a worker that has it loaded, write what it wrote, and answer its value.
 
         :raises MethodFailed: for an exception of the method's own. Other errors: see the module.
@@ -217,7 +294,7 @@ class Invocation:
             obj, name, value = change if len(change) == 3 else (self.obj, *change)
             if not isinstance(obj, UvmObject):
                 raise TypeError(f"a {type(obj).__name__} has no slots")
-            check_name(name)
+            check_slot_name(name)
             if obj is not self.obj and not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
             given = self._given.get((id(obj), name))
@@ -236,7 +313,7 @@ class Invocation:
             raise self._limit("host_calls", "a future that nobody resolves")
         try:
             if snapshot.is_os_function:
-                answer = clocks.told(self.activity, self.path, str(snapshot.function_name), snapshot.args)
+                answer = run_context.deterministic_answer(self.activity, self.path, str(snapshot.function_name), snapshot.args)
             else:
                 answer = await self._asked(snapshot)
             return operator.methodcaller("resume", {"return_value": answer})
@@ -298,7 +375,7 @@ class Invocation:
     async def _read(self, target: Handle, name: Any) -> tuple[int, Any]:
         """`(0, value)` for data, `(1, None)` for what answers messages."""
         obj = target.obj
-        held = find(obj, check_name(name))
+        held = find(obj, check_slot_name(name))
         if held is None:
             parent = obj._slots.get(f"{name}*")
             if isinstance(parent, UvmObject):
@@ -315,7 +392,7 @@ class Invocation:
     def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Awaitable[Any]:
         if changes != []:
             self._write(changes)
-        check_name(selector)
+        check_slot_name(selector)
         arguments, named = self.membrane.outward(args), {}
         if kwargs != {}:
             named = self.membrane.outward(kwargs)
@@ -346,7 +423,7 @@ class Invocation:
         obj = target.obj
         if not self.activity.may_write(obj, self.obj):
             raise PermissionError("a slot of another object is deleted by that object's own methods: send it a message")
-        if written is True and check_name(name) not in obj._slots:
+        if written is True and check_slot_name(name) not in obj._slots:
             return  # written and deleted again before it got here
         self.journal.delete(obj, name)
         self._weight -= self._given.pop((id(obj), name), (obj, name, None, 0))[3]

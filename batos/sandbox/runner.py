@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batos import processor
+from batos import resources
 from batos.config import Settings
 from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
 from batos.objects import Method, UvmObject
-from batos.sandbox.activity import Activity
 from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
-from batos.sandbox.limits import Limits
-from batos.sandbox.programs import Programs
+from batos.sandbox.program_cache import Programs
+from batos.sandbox.run_context import Activity, RunLimits
 from batos.sandbox.workers import Workers
 
 _RERUNS = 5  # of a method that met another's change and had done nothing yet
@@ -28,7 +27,7 @@ class Sandbox:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.limits = Limits.of(settings)
+        self.limits = RunLimits.of(settings)
         self.workers = Workers(settings)
         self.programs = Programs(self.workers, limit=settings.method_bytes)
 
@@ -92,7 +91,7 @@ class Sandbox:
         What host code raised in answer to a send, a signal or a conflict, comes out as it is.
         """
         run = self._run(obj, method, args, kwargs or {}, activity, holder, apart)
-        return await (run if processor.computes_for(activity.host) else processor.charged(run, activity.host))
+        return await (run if resources.computes_for(activity.host) else resources.charged(run, activity.host))
 
     async def _run(
         self,

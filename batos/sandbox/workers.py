@@ -2,6 +2,10 @@
 
 A run gets a worker whose memory is as the program's image left it: nothing of an earlier run is there. Loading takes two round
 trips, so it is done for the next run right after the last one.
+
+Room for so many at a time. Who finds a place takes it without a detour; who does not waits, first come, first served.
+
+Which walls stand around a worker, and the launcher that puts them up.
 """
 
 from __future__ import annotations
@@ -11,9 +15,12 @@ import collections
 import contextlib
 import functools
 import importlib.util
+import json
 import os
+import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -26,10 +33,72 @@ import structlog
 from batos.config import Settings
 from batos.errors import SandboxFailed
 from batos.objects import UvmObject
-from batos.sandbox import walls
-from batos.sandbox.membrane import Handles, Name
-from batos.sandbox.room import Room
-from batos.sandbox.turns import Turns
+from batos.sandbox import jail
+from batos.sandbox.membrane import HandleName, Handles
+from batos.sandbox.worker_calls import WorkerTurns
+
+
+class FairSemaphore:
+    """`await enter()`, and `leave()` when done."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places  # none, as long as anybody waits
+        self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
+
+    async def enter(self) -> None:
+        """Take a place, once there is one."""
+        if self._free:
+            self._free -= 1
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if not waiter.cancel() and not waiter.cancelled():
+                self.leave()  # it had been let in just then
+            raise
+
+    def leave(self) -> None:
+        """Give a place to whoever has waited longest."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1
+
+
+_SCRIPT = """#!/bin/sh
+exec {python} -I -S {jail} {without}{binary} "$@" 2>/dev/null
+"""
+
+
+def standing_walls() -> dict[str, bool]:
+    """Which walls this machine can put up, tried in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", jail.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=True, env={}
+        )
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        found = {}
+    return {wall: bool(found.get(wall)) for wall in jail.WALLS}
+
+
+def worker_launcher(folder: Path, binary: str, *, without: tuple[str, ...] = ()) -> Path:
+    """A program, written into `folder`, that locks itself up and becomes the worker.
+
+    A shell script and no Python one: a `#!` line with a path of a virtual environment may be too long or hold a space.
+    """
+    path = folder / "worker"
+    words = "".join(f"--without {wall} " for wall in without)
+    path.write_text(
+        _SCRIPT.format(python=shlex.quote(sys.executable), jail=shlex.quote(jail.__file__), without=words, binary=shlex.quote(binary))
+    )
+    path.chmod(0o700)
+    return path
+
 
 _log = structlog.get_logger(__name__)
 _GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
@@ -41,14 +110,14 @@ _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "ra
 _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", "landlock"), None)
 
 
-def _nobody(number: int) -> Name:
-    return Name(number.to_bytes(16, "big"))
+def _nobody(number: int) -> HandleName:
+    return HandleName(number.to_bytes(16, "big"))
 
 
-class Session:
+class WorkerSession:
     """A worker for a run. What the client does for it blocks, so it does it in `turn`s."""
 
-    def __init__(self, turns: Turns, checkout: Callable[[], Any]) -> None:
+    def __init__(self, turns: WorkerTurns, checkout: Callable[[], Any]) -> None:
         self._turns, self._checkout = turns, checkout
         self._one_at_a_time = threading.Lock()
         self._held: Any = None
@@ -118,12 +187,12 @@ class Workers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._pool: Any = None
-        self._turns = Turns()
+        self._turns = WorkerTurns()
         self._folder: Path | None = None
-        self._ready: collections.OrderedDict[str, Session] = collections.OrderedDict()
-        self._used: dict[str, Session] = {}
+        self._ready: collections.OrderedDict[str, WorkerSession] = collections.OrderedDict()
+        self._used: dict[str, WorkerSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.chains = Room(settings.sandbox_parallel)
+        self.chains = FairSemaphore(settings.sandbox_parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
         self.walls: dict[str, bool] = {}
@@ -147,7 +216,7 @@ class Workers:
             for name in ("opentelemetry", "opentelemetry.context"):
                 sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as documented: the import fails at once
         self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="batos-sandbox-"))
-        self.walls = await asyncio.to_thread(walls.standing)
+        self.walls = await asyncio.to_thread(standing_walls)
         error: Exception | None = None
         for without in _FALLBACKS:
             try:
@@ -171,7 +240,7 @@ class Workers:
         settings, assert_folder = self._settings, self._folder
         assert assert_folder is not None
         binary = await asyncio.to_thread(find_monty_binary)
-        path = binary if without is None else str(await asyncio.to_thread(lambda: walls.launcher(assert_folder, binary, without=without)))
+        path = binary if without is None else str(await asyncio.to_thread(lambda: worker_launcher(assert_folder, binary, without=without)))
         pool = Monty(
             binary_path=path,
             min_processes=2,
@@ -208,11 +277,11 @@ class Workers:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
             self._folder = None
 
-    async def take(self, key: str, image: bytes) -> Session:
+    async def take(self, key: str, image: bytes) -> WorkerSession:
         """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
         return self.ready(key) or await self._loaded(image, self._used.pop(key, None))
 
-    def ready(self, key: str) -> Session | None:
+    def ready(self, key: str) -> WorkerSession | None:
         """The same, if one waits."""
         session = self._ready.pop(key, None)
         if session is not None and session.monty.worker_pid is None:
@@ -220,14 +289,14 @@ class Workers:
             return None
         return session
 
-    async def load(self, session: Session, image: bytes) -> None:
+    async def load(self, session: WorkerSession, image: bytes) -> None:
         """Have a fresh worker with a program loaded, for a run whose own has died.
 
         :raises SandboxFailed: if there is none.
         """
         await self._loaded(image, session, stand_by=False)
 
-    def give_back(self, session: Session, key: str, image: bytes) -> None:
+    def give_back(self, session: WorkerSession, key: str, image: bytes) -> None:
         """Let go of a used worker and make the next one ready, once the chain of sends that is under way has had its turn; sooner
         if it needs one."""
         other = self._used.pop(key, None)
@@ -236,14 +305,14 @@ class Workers:
         self._used[key] = session
         self._turns.afterwards(functools.partial(self._soon, session, key, image))
 
-    def _soon(self, session: Session, key: str, image: bytes) -> None:
+    def _soon(self, session: WorkerSession, key: str, image: bytes) -> None:
         asyncio.get_running_loop().call_later(_TURN_S, self._renew, session, key, image)
 
-    def _renew(self, session: Session, key: str, image: bytes) -> None:
+    def _renew(self, session: WorkerSession, key: str, image: bytes) -> None:
         if self._used.get(key) is session:
             self._spawn(self._next(self._used.pop(key), key, image))
 
-    async def _next(self, used: Session, key: str, image: bytes) -> None:
+    async def _next(self, used: WorkerSession, key: str, image: bytes) -> None:
         if key in self._ready or self._pool is None or not self._settings.sandbox_ready:
             await used.leave()
             return
@@ -268,7 +337,9 @@ class Workers:
         """What looks like the arguments of a run, and stands for nothing that a run may name."""
         return {"_b_o": Handles(_nobody).give(UvmObject()), "_b_a": (0,), "_b_known": {"": [0]}, "_b_kw": {}}
 
-    async def _loaded(self, image: bytes, used: Session | None = None, *, stand_by: bool = True, greeting: Any = None) -> Session:
+    async def _loaded(
+        self, image: bytes, used: WorkerSession | None = None, *, stand_by: bool = True, greeting: Any = None
+    ) -> WorkerSession:
         """A worker with a program, in one turn; `used` lets go of the one it had for it."""
         from pydantic_monty import MontyError
 
@@ -289,15 +360,15 @@ class Workers:
         self._spawn(session.leave())
         raise SandboxFailed(f"no worker of the sandbox took its program: {error}") from error
 
-    def _session(self, options: Mapping[str, Any]) -> Session:
+    def _session(self, options: Mapping[str, Any]) -> WorkerSession:
         if self._pool is None:
             raise SandboxFailed("the sandbox is not running")
-        return Session(
+        return WorkerSession(
             self._turns,
             functools.partial(self._pool.checkout, limits=self.limits, os_policy=_CLOCKS, assert_message_annotations=False, **options),
         )
 
-    async def session(self, **options: Any) -> Session:
+    async def session(self, **options: Any) -> WorkerSession:
         """A fresh worker; the caller hands it back.
 
         :raises SandboxFailed: if none can be had in time.

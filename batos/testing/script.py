@@ -1,14 +1,186 @@
-"""The script of a scripted Ollama: which answer or fault meets a request, and who is kept waiting."""
+"""The script of a scripted Ollama: which answer or fault meets a request, and who is kept waiting.
+
+What a scripted Ollama says when nobody told it: deterministic, sane, and of the form that was asked for.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
+import math
+import random
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from batos.testing.answers import default_answer
+DIMENSIONS = 384
+_WORD = re.compile(r"\w+", re.UNICODE)
+_PIECE = re.compile(r"\s*\S+|\s+$")
+
+
+def default_answer(request: dict[str, Any]) -> str:
+    """The answer to a chat request: JSON of its `format`, else a text that quotes the user's words."""
+    asked = user_text(request)
+    schema = request.get("format")
+    if isinstance(schema, dict):
+        try:
+            value = _Instances(schema).of(schema, _words(asked))
+        except (_Endless, RecursionError):  # no finite value is of it, or none of a depth that anybody means
+            value = {}
+        return json.dumps(value, ensure_ascii=False)
+    if schema == "json":
+        return json.dumps({"answer": " ".join(_words(asked)[:12])}, ensure_ascii=False)
+    return f"You said: {' '.join(asked.split())[:200]}. One thing follows from it, and here it is in plain words."
+
+
+def user_text(request: dict[str, Any]) -> str:
+    """The last message of the user."""
+    messages = request.get("messages") or []
+    return next((str(m.get("content", "")) for m in reversed(messages) if m.get("role") == "user"), "")
+
+
+def pieces(text: str) -> list[str]:
+    """A text in parts, as a stream brings it; a piece counts as a token."""
+    return _PIECE.findall(text)
+
+
+def stopped(text: str, stop: Sequence[str]) -> str:
+    """A text up to the first of the sequences that end it."""
+    return text[: min((at for sequence in stop if (at := text.find(sequence)) >= 0), default=len(text))]
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Thought and answer of a text that may begin with `<think>`."""
+    if not text.lstrip().startswith("<think>"):
+        return "", text
+    thought, _, answer = text.lstrip().removeprefix("<think>").partition("</think>")
+    return thought.lstrip(), answer.lstrip()
+
+
+def embedding(text: str) -> list[float]:
+    """A unit vector that depends on the words of the text: shared words make vectors alike."""
+    total = [0.0] * DIMENSIONS
+    for word in _words(text.lower()) or [text]:
+        total = [x + y for x, y in zip(total, _direction(word), strict=True)]
+    length = math.sqrt(sum(x * x for x in total))
+    return [x / length for x in total]
+
+
+@functools.lru_cache(maxsize=4096)
+def _direction(word: str) -> tuple[float, ...]:
+    draw = random.Random(int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big"))
+    return tuple(draw.gauss(0, 1) for _ in range(DIMENSIONS))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+class _Endless(Exception):
+    """A schema refers to itself, and a value of it would hold another one of it."""
+
+
+class _Instances:
+    """Values of a JSON schema: the subset that Ollama turns into grammars. None holds one of its own schema again that need not."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._open = ["#"]  # the references that are being followed
+
+    def of(self, schema: dict[str, Any], words: list[str], name: str = "") -> Any:
+        """A value of a schema.
+
+        :param words: of which texts are made. `name`: of the property that it is for.
+        :raises _Endless: where every value would hold another one.
+        """
+        if "$ref" in schema:
+            return self._referred(str(schema["$ref"]), words, name)
+        for choice in ("anyOf", "oneOf"):
+            if schema.get(choice):
+                return self._first(schema[choice], words, name)
+        if schema.get("allOf"):
+            merged: dict[str, Any] = {}
+            for part in schema["allOf"]:
+                merged |= part
+            return self.of(merged, words, name)
+        if "const" in schema:
+            return schema["const"]
+        if schema.get("enum"):
+            return schema["enum"][0]
+        kind = schema.get("type", "object" if "properties" in schema else "string")
+        if isinstance(kind, list):
+            kind = kind[0]
+        if kind == "object":
+            return self._object(schema, words)
+        if kind == "array":
+            return self._array(schema, words, name)
+        return _scalar(kind, schema, words, name)
+
+    def _referred(self, pointer: str, words: list[str], name: str) -> Any:
+        if pointer in self._open:
+            raise _Endless
+        self._open.append(pointer)
+        try:
+            return self.of(_resolve(pointer, self._root), words, name)
+        finally:
+            self._open.pop()
+
+    def _first(self, choices: list[dict[str, Any]], words: list[str], name: str) -> Any:
+        for choice in choices:
+            try:
+                return self.of(choice, words, name)
+            except _Endless:
+                continue
+        raise _Endless
+
+    def _object(self, schema: dict[str, Any], words: list[str]) -> dict[str, Any]:
+        found, required = {}, schema.get("required", ())
+        for key, part in schema.get("properties", {}).items():
+            try:
+                found[key] = self.of(part, words, key)
+            except _Endless:
+                if key in required:
+                    raise
+        return found
+
+    def _array(self, schema: dict[str, Any], words: list[str], name: str) -> list[Any]:
+        least = int(schema.get("minItems", 0))
+        count = max(least, min(2, int(schema.get("maxItems", 2))))
+        try:
+            return [self.of(schema.get("items", {}), [*words[at:], str(at + 1)], name) for at in range(count)]
+        except _Endless:
+            if least:
+                raise
+            return []
+
+
+def _scalar(kind: str, schema: dict[str, Any], words: list[str], name: str) -> Any:
+    if kind in ("integer", "number"):
+        low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+        value = min(low, schema["maximum"]) if "maximum" in schema else low
+        return int(value) if kind == "integer" else float(value)
+    if kind == "boolean":
+        return True
+    if kind == "null":
+        return None
+    if kind != "string":
+        raise LookupError(f"no grammar for the type {kind!r}")
+    text = " ".join([name.replace("_", " "), *words[:8]]).strip() or "text"
+    text += "." * max(0, int(schema.get("minLength", 0)) - len(text))
+    return text[: int(schema.get("maxLength", len(text)))]
+
+
+def _resolve(pointer: str, root: dict[str, Any]) -> dict[str, Any]:
+    found: Any = root
+    for part in pointer.removeprefix("#").removeprefix("/").split("/") if pointer != "#" else ():
+        found = found[part.replace("~1", "/").replace("~0", "~")]
+    assert isinstance(found, dict)
+    return found
+
 
 FaultKind = Literal[
     "refuse", "status_404", "status_500", "status_503", "overtaken", "layer_gone", "cut", "stall", "error", "junk", "slow", "hang", "full"

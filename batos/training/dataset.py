@@ -1,15 +1,37 @@
-"""The data set: tasks of all families, deduplicated, split by family, and as a model reads them."""
+"""The data set: tasks of all families, deduplicated, split by family, and as a model reads them.
+
+Examples from an image's own record: methods that were accepted, with the calls that users made of them, refused ones included.
+
+Proof of answers: what enters a data set has passed the guardian, the sandbox and its own trials, as what a model writes must.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import datetime
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from batos.mind.handbook.families import EVERYDAY, Family, families
-from batos.mind.handbook.nearest import handbook
-from batos.mind.prompting import COMPACT_SYSTEM
+import structlog
+
+from batos.config import Settings
+from batos.errors import ImageDamaged, MessageNotUnderstood, MethodError, MethodUnsupported, SandboxFailed
+from batos.forge import method_prompts
+from batos.forge.lessons import RecordedCall, last_refusal, method_for, recorded_calls, was_refused
+from batos.forge.method_prompts import COMPACT_SYSTEM
+from batos.guardian import PersistenceGuardian
+from batos.image import history, ledger, taught_examples
+from batos.image.taught_examples import Example
+from batos.objects import Method, UvmObject
+from batos.sandbox import Activity, Sandbox
+from batos.synthesis.families import EVERYDAY, Family, families
+from batos.synthesis.handbook import handbook
+from batos.synthesis.plain_values import same
 from batos.training.tasks import Task, make
 
 PARTS = ("train", "validation", "test", "far")
@@ -78,3 +100,148 @@ def answered(source: str) -> str:
 def digest_of(data: Sequence[tuple[str, str]]) -> str:
     """A digest of prompts and answers."""
     return hashlib.sha256(json.dumps(list(data), ensure_ascii=False).encode()).hexdigest()
+
+
+_CALLS = 6  # of one method
+HARD_FROM_IMAGE = 3
+"""How often a method counts that was refused before it was accepted: what the model could not do."""
+
+
+def pairs_from_image(root: Any, *, chars: int) -> list[tuple[str, str]]:
+    """Prompt and answer of each accepted method of an image, for the calls that missions made of it, newest first.
+
+    Methods that a model wrote, that are in place, and that somebody vouches for: by an example, or a rating of +1; of those that were
+    written on no more than a name and an intent most are wrong. A mission whose method was refused asks for what was accepted later:
+    a repaired pair. What was refused before counts several times.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    counted: Counter[bytes] = Counter()
+    for mission in ledger.newest_first(root):
+        with contextlib.suppress(ImageDamaged):  # from what cannot be read nothing is learned
+            for prompt, answer, times in _asked(root, mission, counted, chars):
+                found.setdefault(prompt, [(as_read(prompt), answer)] * times)
+    return [pair for pairs in found.values() for pair in pairs]
+
+
+def _asked(root: Any, mission: UvmObject, counted: Counter[bytes], chars: int) -> Iterator[tuple[str, str, int]]:
+    """Prompt and answer of what a mission asked for, and how often they count.
+
+    :param counted: how many calls of each method there were so far.
+    """
+    for call in recorded_calls(root, mission):
+        method = method_for(root, mission, call)
+        if method is None:
+            continue
+        counted[method.source.encode()] += 1
+        if counted[method.source.encode()] > _CALLS:
+            continue
+        taught, intent = taught_examples.examples_of(root, call.target, call.selector)
+        intent = intent or str(dict(method.provenance).get("intent", ""))
+        (prompt,) = method_prompts.compact(
+            call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent, book=handbook()
+        )
+        yield prompt, answered(method.source), HARD_FROM_IMAGE if _was_hard(root, mission, call, method) else 1
+
+
+def _was_hard(root: Any, mission: UvmObject, call: RecordedCall, method: Method) -> bool:
+    """Whether the model did not write a method at its first try, in its own mission or an earlier one."""
+    came = dict(method.provenance)
+    return bool(came.get("tries", 1) > came.get("candidates", 1) or was_refused(mission) or last_refusal(root, call))
+
+
+log = structlog.get_logger("batos.training")
+_AGAIN = 3  # times
+
+
+class Judgement(NamedTuple):
+    """What came of a source: why it was refused ("" if it was not), and how many of the trials it passed."""
+
+    refused: str
+    passed: int
+    trials: int
+
+    @property
+    def right(self) -> bool:
+        """Whether it is what was asked for, as far as the trials tell."""
+        return not self.refused and self.passed == self.trials
+
+
+class Prover:
+    """Guardian and sandbox for tasks that are in no image. An async context manager."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._guardian, self._sandbox = PersistenceGuardian(settings), Sandbox(settings)
+
+    async def __aenter__(self) -> Prover:
+        await self._sandbox.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._sandbox.close()
+
+    async def judge(self, task: Task, source: str, trials: Sequence[Example] | None = None) -> Judgement:
+        """What becomes of a source as the answer to a task.
+
+        :param trials: those of the task, if left out.
+        :raises SandboxFailed: if no worker runs, again and again.
+        """
+        for _ in range(_AGAIN):  # a busy machine may keep a worker waiting for too long; the next one is a new one
+            try:
+                return await self._judged(task, source, trials)
+            except SandboxFailed as e:
+                log.info("judged_again", family=task.family, why=e.message)
+        return await self._judged(task, source, trials)
+
+    async def _judged(self, task: Task, source: str, trials: Sequence[Example] | None) -> Judgement:
+        wanted = task.trials if trials is None else trials
+        verdict = self._guardian.audit(source, task.selector)
+        if not verdict.accepted:
+            return Judgement(str(verdict.errors[0]), 0, len(wanted))
+        try:
+            await self._sandbox.compile(source)
+        except MethodUnsupported as e:
+            return Judgement(e.message, 0, len(wanted))
+        passed = 0
+        for trial in wanted:
+            value, after = await self.run(task, source, trial)
+            passed += after is not None and same(value, trial.result) and all(same(after.get(name), held) for name, held in trial.after)
+        return Judgement("", passed, len(wanted))
+
+    async def run(self, task: Task, source: str, trial: Example) -> tuple[Any, Mapping[str, Any] | None]:
+        """What a source answers in a trial, and the slots after it; None for those where it failed."""
+        obj = task.target()
+        for name, value in copy.deepcopy(trial.slots):
+            obj._slots[name] = value
+        activity = Activity(self._sends, "proof", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+        args, kwargs = copy.deepcopy(list(trial.args)), dict(copy.deepcopy(trial.kwargs))
+        try:
+            value = await self._sandbox.run(obj, Method(task.selector, source), args, kwargs, activity=activity)
+        except (MethodError, MessageNotUnderstood) as e:
+            return e.message, None
+        return history.uncut(value), {name: history.uncut(held) for name, held in obj._slots.items() if name in dict(trial.slots)}
+
+    async def _sends(
+        self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
+    ) -> Any:
+        held = obj._slots.get(selector)
+        if not isinstance(held, Method):
+            raise MessageNotUnderstood(obj, selector)
+        activity = Activity(self._sends, "proof", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+        return await self._sandbox.run(obj, held, args, kwargs, activity=activity)
+
+
+async def proved(tasks: Sequence[Task], settings: Settings) -> tuple[list[Task], list[tuple[Task, str]]]:
+    """The tasks whose answers pass, and those whose do not, with the reason.
+
+    :raises SandboxFailed: if no worker runs, again and again.
+    """
+    good: list[Task] = []
+    bad: list[tuple[Task, str]] = []
+    async with Prover(settings) as prover:
+        for task in tasks:
+            judgement = await prover.judge(task, task.source, [task.shown, *task.trials])
+            if judgement.right:
+                good.append(task)
+            else:
+                bad.append((task, judgement.refused or f"{judgement.passed} of {judgement.trials} trials passed"))
+    return good, bad

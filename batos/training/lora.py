@@ -29,7 +29,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How an adapter is trained."""
 
     minutes: float
@@ -62,7 +62,7 @@ class Trainer:
     :param work: folder of what is needed to go on: removed by nobody but its owner.
     """
 
-    def __init__(self, weights: Path, work: Path, plan: Plan) -> None:
+    def __init__(self, weights: Path, work: Path, plan: TrainingPlan) -> None:
         import torch
 
         self.plan, self._work = plan, work
@@ -91,7 +91,7 @@ class Trainer:
         if not self._state.exists():
             return False
         held = self._torch.load(self._state, weights_only=True)
-        same = _comparable(Plan(**json.loads(held["plan"]))) == _comparable(self.plan)
+        same = _comparable(TrainingPlan(**json.loads(held["plan"]))) == _comparable(self.plan)
         if held["digest"] != digest or not same:
             raise _of_another(self._state)
         for parameter, value in zip(self._parameters, held["adapter"], strict=True):
@@ -265,7 +265,7 @@ def _tensor(name: str, half: str) -> str:
     return f"base_model.model.{name}.lora_{half}.weight"
 
 
-def begun(work: Path, plan: Plan) -> Plan:
+def begun(work: Path, plan: TrainingPlan) -> TrainingPlan:
     """The plan of the training that a work folder holds, before anything is made ready for going on with it.
 
     :param plan: what it is to be gone on by; at which rate it was begun may differ.
@@ -277,7 +277,7 @@ def begun(work: Path, plan: Plan) -> Plan:
     import torch
 
     try:
-        held = Plan(**json.loads(torch.load(state, weights_only=True)["plan"]))
+        held = TrainingPlan(**json.loads(torch.load(state, weights_only=True)["plan"]))
     except Exception as e:  # of whatever kind torch's readers raise: a power cut may have left an empty file
         raise InvalidInput(f"{state} cannot be read ({type(e).__name__}); remove it, or leave out --resume") from e
     if _comparable(replace(held, rate=plan.rate)) != _comparable(plan):
@@ -289,7 +289,7 @@ def _of_another(state: Path) -> InvalidInput:
     return InvalidInput(f"{state} is of other data or another plan; remove it, or leave out --resume")
 
 
-def _comparable(plan: Plan) -> dict[str, Any]:
+def _comparable(plan: TrainingPlan) -> dict[str, Any]:
     """What of a plan must stay as it was: how long it takes, and on how many threads, may change."""
     held: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
     return {name: value for name, value in held.items() if name not in ("minutes", "threads")}
@@ -320,7 +320,7 @@ def computes_in_bfloat16() -> bool:
     return bool(known is not None and known())
 
 
-def adapt(model: Any, plan: Plan) -> Mapping[str, Any]:
+def adapt(model: Any, plan: TrainingPlan) -> Mapping[str, Any]:
     """Put LoRA pairs beside the projections of a Llama's layers from `first_layer` on; the pairs by the projections' names."""
     import torch
 

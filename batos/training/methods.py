@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batos import private_files
-from batos.bridge import adapters
+from batos.bridge.lora import adapters
 from batos.config import Settings
 from batos.errors import InvalidInput
-from batos.training.base import alone, base_of, line, reading, versions_in
-from batos.training.composed import composed
-from batos.training.dataset import digest_of, generate, pairs, tasks_of
-from batos.training.export import Expert, Lineage, check_place, export, next_version
-from batos.training.from_image import pairs_of
-from batos.training.lora import Pairs, Plan, Trainer, begun
-from batos.training.proof import proved
+from batos.training.composed_tasks import composed
+from batos.training.dataset import digest_of, generate, pairs, pairs_from_image, proved, tasks_of
+from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
 from batos.training.tasks import Task
+from batos.training.workspace import Expert, TrainingLineage, alone, base_of, check_place, export, line, next_version, reading, versions_in
 
 EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
 """Tasks of a family, of one of `products.txt`, of one that is asked for first; composed families, of one task each; the validation's."""
@@ -37,7 +34,7 @@ _ON = 0.5  # of the rate, where it goes on from what was trained before: at the 
 
 def train_methods(
     settings: Settings,
-    plan: Plan,
+    plan: TrainingPlan,
     staging: Path,
     *,
     image: str = "",
@@ -80,7 +77,7 @@ def train_methods(
             learned, together = trainer.keep_the_better(held, data.checked)
             figures["validation"] = min(learned, together)
             tell(f"validation {learned}; {together} as the mean with what it began with: the better one is kept")
-        lineage = Lineage(data.digest, plan.seed, data.revision, figures=figures)
+        lineage = TrainingLineage(data.digest, plan.seed, data.revision, figures=figures)
         return export(trainer, folder, EXPERT, source, lineage, _version(folder, known, tell))
 
 
@@ -115,7 +112,7 @@ class _Data(NamedTuple):
         return digest_of(self.pairs)
 
 
-def _data_of(settings: Settings, plan: Plan, work: Path, image: str, resume: bool, tell: Callable[[str], None]) -> _Data:
+def _data_of(settings: Settings, plan: TrainingPlan, work: Path, image: str, resume: bool, tell: Callable[[str], None]) -> _Data:
     kept = _kept(work) if resume else None
     own, revision = _of_image(image, settings) if kept is None else kept
     tell("proving the answers: minutes, once")
@@ -177,7 +174,7 @@ def _of_image(image: str, settings: Settings) -> tuple[list[tuple[str, str]], st
     if not image:
         return [], ""
     with reading(image) as (root, revision):
-        return pairs_of(root, chars=settings.synthesis_chars), revision
+        return pairs_from_image(root, chars=settings.synthesis_chars), revision
 
 
 def _figures(trainer: Trainer, data: _Data) -> dict[str, float]:

@@ -1,31 +1,202 @@
-"""`batos train persona`: from the missions that users liked to a voice of the persona that spoke in them, in the staging folder."""
+"""`batos train persona`: from the missions that users liked to a voice of the persona that spoke in them, in the staging folder.
+
+What a persona said in missions that their users liked: prompts and answers, as the record has them.
+
+The record keeps the answers of a mission's inferences and checksums of what was asked. The prompts are put together again from the
+mission's thought, and one is used only where it has the checksum of the one that was asked: what cannot be rebuilt word for word
+is left out.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import hashlib
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from batos.autotelic import assessments, entropy, material
-from batos.autotelic.entropy import Kinds, Parts, Text, Thought
-from batos.autotelic.window import Window
-from batos.bridge import adapters
+from batos.autotelic import entropy, entropy_records
+from batos.autotelic.entropy import Kinds, Parts, Text, Thought, Window
+from batos.bridge.lora import adapters
 from batos.config import Settings
 from batos.errors import ConfigError, ExpertRefused, InvalidInput, UnknownPersona
-from batos.mind import gate
-from batos.training.base import alone, base_of, known_versions, line, reading
+from batos.image import journal, ledger
+from batos.mind import answer_checks, evidence, plans, prompts
+from batos.mind.incarnation import facets, system_message
+from batos.mind.inference import By
+from batos.objects import UvmObject
 from batos.training.dataset import answered, as_read, digest_of
-from batos.training.export import Expert, Lineage, check_place, export, next_version
-from batos.training.lora import Pairs, Plan, Trainer, begun
-from batos.training.missions import Liked, conversations, liked, parted
+from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
+from batos.training.workspace import (
+    Expert,
+    TrainingLineage,
+    alone,
+    base_of,
+    check_place,
+    export,
+    known_versions,
+    line,
+    next_version,
+    reading,
+)
+
+_USER = journal.PARTS.index("user")
+
+
+class Said(NamedTuple):
+    """One thing that a persona said: who it is, what it was asked, what it answered.
+
+    :ivar whole: whether it is the answer to the brief, and not that of one facet.
+    """
+
+    system: str
+    prompt: str
+    answer: str
+    whole: bool
+
+
+class Liked(NamedTuple):
+    """A mission that its user rated +1, as far as a persona spoke in it.
+
+    :ivar begun: the brief with which its conversation began: its own, where it follows no other mission.
+    :ivar personas: those that took part; as are facets and description, for the entropy metric.
+    """
+
+    id: str
+    brief: str
+    begun: str
+    said: tuple[Said, ...]
+    personas: tuple[str, ...]
+    facets: tuple[str, ...]
+    described: int
+
+
+def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int]:
+    """The missions that users rated +1 and in which a persona spoke, newest first; and of how many none of its prompts could be rebuilt.
+
+    Not those rated otherwise or undone, the system's own, messages, what is answered in a form, and those of which retention dropped
+    the texts.
+    """
+    found, lost = [], 0
+    for mission in ledger.newest_first(root):
+        if not _counts(mission):
+            continue
+        own = [cycle for cycle in _cycles(mission.thought) if str(cycle.persona.name).lower() == persona]
+        if not own:
+            continue
+        said = tuple(one for cycle in own for one in _said(root, mission, cycle, settings))
+        if said:
+            found.append(
+                Liked(str(mission.id), str(mission.brief), _begun(root, mission), said, *entropy_records.shape_of(mission.thought))
+            )
+        else:
+            lost += 1
+    return found, lost
+
+
+def parted(missions: Sequence[Liked], share: float) -> tuple[list[Liked], list[Liked]]:
+    """Those to be learned from, and those that measure what was learned: at least one of each, where there are two.
+
+    By mission, and never by what was said in it: one conversation, or one brief, is on one side. Which side that is follows from a
+    digest of the brief, so that it hardly changes as missions come.
+    """
+    groups: dict[str, list[Liked]] = {}
+    for one in missions:
+        groups.setdefault(" ".join(one.begun.lower().split()), []).append(one)
+    order = sorted(groups, key=lambda brief: hashlib.sha256(brief.encode("utf-8", "replace")).digest())
+    count = min(len(order) - 1, math.ceil(share * len(order)))
+    held = [one for brief in order[:count] for one in groups[brief]]
+    return [one for brief in order[count:] for one in groups[brief]], held
+
+
+def conversations(missions: Sequence[Liked]) -> int:
+    """How many missions there are that begin with different briefs."""
+    return len({" ".join(one.begun.lower().split()) for one in missions})
+
+
+def _counts(mission: UvmObject) -> bool:
+    told = ledger.describe(mission)
+    usable = told["state"] == ledger.COMPLETE and told["origin"] != "system" and not (told["message"] or told["schema"] or told["undone"])
+    rated = told["rating"] is not None and told["rating"]["rating"] > 0
+    return bool(usable and rated and mission.thought is not None and not journal.of(mission).spent)
+
+
+def _cycles(cycle: UvmObject) -> Iterator[UvmObject]:
+    yield cycle
+    for inner in cycle._slots.get("cycles", ()):
+        yield from _cycles(inner)
+
+
+def _begun(root: Any, mission: UvmObject) -> str:
+    seen = {mission.id}
+    while mission.context is not None and mission.context not in seen:
+        seen.add(mission.context)
+        if ledger.line_of(root, mission.context) is not None:
+            break
+        mission = ledger.mission_of(root, mission.context)
+    return str(mission.brief)
+
+
+def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -> Iterator[Said]:
+    """What a cycle's persona said in it, facet by facet, and in one voice at the end."""
+    slots = cycle._slots
+    earlier, direct = "depth" not in slots, slots.get("depth") == "direct"
+    if slots.get("flavour") == "off":
+        return  # it was nobody's voice
+    states, intents = root["lobby"].psm, dict(facets(cycle.persona))
+    bounds = {"missions": settings.context_missions, "chars": settings.context_chars}
+    before = prompts.conversation_text(root, mission, **bounds)
+    turns = prompts.conversation_turns(root, mission, **bounds) if direct and "." not in str(cycle.number) else ()
+    told = prompts.brief_text("" if direct else before, cycle.brief, cycle.asked)
+    passages = evidence.recorded(root, mission.id, settings.evidence_chars).get(str(cycle.brief), ())
+    entries, spoken = journal.load(root, mission.id), dict(slots.get("voices", ()))
+    system = system_message(cycle.persona, slots.get("flavour", "full"))
+
+    def asked(state: UvmObject, own: str, **values: str) -> str:
+        return prompts.filled(own, told, state.evidence_prompt, passages, earlier=earlier, **values)
+
+    for name, query in slots.get("plan", ()):
+        if name in intents and name in spoken:
+            prompt = asked(states.DELEGATING, states.DELEGATING.meta_prompt, intent=intents[name], query=query)
+            if answer := _answer(entries, cycle, "DELEGATING", name, prompt):
+                yield Said(system, prompt, answer, False)
+    if (spoken or direct) and not (cycle.quoted or cycle.unsure):
+        weave = states.SYNTHESIZING
+        prompt = asked(weave, weave.direct_prompt if direct else weave.meta_prompt, voices=plans.voices(list(spoken.items())))
+        if answer := _answer(entries, cycle, "SYNTHESIZING", None, prompt, turns):
+            shown = prompt if not turns else prompt.replace(told, prompts.brief_text(before, cycle.brief, cycle.asked))
+            yield Said(system, shown, evidence.without_false_marks(answer, passages), True)
+
+
+def _answer(
+    entries: Sequence[journal.InferenceRecord],
+    cycle: UvmObject,
+    state: str,
+    part: str | None,
+    prompt: str,
+    turns: Sequence[tuple[str, str]] = (),
+) -> str:
+    """What was answered to a prompt; "" where it was not asked in just these words.
+
+    Where the gate sent an answer back, it is the one that passed.
+    """
+    label = By(str(cycle.number), state, str(cycle.persona.name)).label(part)
+    asked = [entry for entry in entries if entry.label == label]
+    user = journal.content_of("", "", prompt, None, {}, turns)[_USER]
+    mark = zlib.crc32(user).to_bytes(4, "big")
+    if not any(entry.parts[4 * _USER : 4 * _USER + 4] == mark for entry in asked):
+        return ""
+    return answer_checks.whole(asked[-1].text.strip(), cut=asked[-1].done_reason == "length")
+
 
 RATE, BATCH, PASSES = 3e-4, 4, 3
 """Of the few examples there are more passes, or larger steps, would be learned by heart."""
 ANSWER_TOKENS = 64  # of an answer that is compared: what it says, it says by then
 
 
-class Known(NamedTuple):
+class KnownVoice(NamedTuple):
     """What the image gives: missions to learn from and missions that measure, what the entropy metric needs besides, and the versions of
     the voice that it knows."""
 
@@ -37,7 +208,7 @@ class Known(NamedTuple):
     versions: list[int]
 
 
-class Figures(NamedTuple):
+class VoiceFigures(NamedTuple):
     """What a voice is like on missions that it did not learn from.
 
     :ivar perplexity: of the answers that users liked.
@@ -49,14 +220,14 @@ class Figures(NamedTuple):
     refused: int | None = None
 
 
-def voice_plan(plan: Plan) -> Plan:
+def voice_plan(plan: TrainingPlan) -> TrainingPlan:
     """How a voice is trained, within what a plan allows."""
     return dataclasses.replace(plan, rate=RATE, batch=BATCH, passes=PASSES)
 
 
 def train_voice(
     settings: Settings,
-    plan: Plan,
+    plan: TrainingPlan,
     staging: Path,
     persona: str,
     *,
@@ -117,7 +288,7 @@ def train_voice(
         tell(f"the new voice: {_told(tuned)}")
         if worse := [why for name, figures in rivals.items() for why in worse_than(figures, tuned, settings.training_entropy, name)]:
             raise ExpertRefused(f"the new voice of {persona} is not staged: {'; '.join(worse)}; rate more missions, or train it longer")
-        lineage = Lineage(
+        lineage = TrainingLineage(
             digest, plan.seed, known.revision, tuple(one.id for one in known.learned), _figures(trainer, plain, tuned, len(data), len(held))
         )
         return export(trainer, folder, expert, source, lineage, next_version(folder, expert, known.versions))
@@ -128,7 +299,7 @@ def name_of(persona: str) -> str:
     return f"{persona}-voice"
 
 
-def worse_than(rival: Figures, tuned: Figures, margin: float, name: str) -> list[str]:
+def worse_than(rival: VoiceFigures, tuned: VoiceFigures, margin: float, name: str) -> list[str]:
     """In what a voice is worse than another one, in words; nothing where it may speak.
 
     :param margin: by how much its answers' entropy may be lower.
@@ -144,7 +315,7 @@ def worse_than(rival: Figures, tuned: Figures, margin: float, name: str) -> list
     return found
 
 
-def _known(settings: Settings, image: str, persona: str) -> Known:
+def _known(settings: Settings, image: str, persona: str) -> KnownVoice:
     with reading(image) as (root, revision):
         there = root["lobby"].personas
         if persona not in there:
@@ -157,7 +328,14 @@ def _known(settings: Settings, image: str, persona: str) -> Known:
                 f"{settings.training_missions} (setting training_missions): `batos rate MISSION +1` rates one"
             )
         learned, held = parted(found, settings.training_held_out)
-        return Known(learned, held, material.kinds(root), assessments.weights_of(root), revision, known_versions(root, persona, "voice"))
+        return KnownVoice(
+            learned,
+            held,
+            entropy_records.persona_kinds(root),
+            entropy_records.weights_of(root),
+            revision,
+            known_versions(root, persona, "voice"),
+        )
 
 
 def _pairs(missions: Sequence[Liked], chars: int) -> Pairs:
@@ -165,28 +343,28 @@ def _pairs(missions: Sequence[Liked], chars: int) -> Pairs:
     return [(prompt, answer) for prompt, answer in read if len(prompt) + len(answer) <= chars]
 
 
-def _measured(trainer: Trainer, held: Pairs, known: Known, settings: Settings) -> Figures:
+def _measured(trainer: Trainer, held: Pairs, known: KnownVoice, settings: Settings) -> VoiceFigures:
     """What the model is like as it is now."""
     asked = [(one, next((said for said in one.said if said.whole), None)) for one in known.held]
     wholes = [(one, said) for one, said in asked if said is not None and len(said.prompt) <= settings.training_chars]
     if not (wholes := wholes[: settings.training_answers]):
-        return Figures(trainer.perplexity(held))
+        return VoiceFigures(trainer.perplexity(held))
     answers = trainer.answers([as_read(said.prompt, said.system) for _, said in wholes], ANSWER_TOKENS)
     window, refused, values = Window(len(wholes)), 0, []
     for (one, _), answer in zip(wholes, answers, strict=True):
-        refused += gate.fault_of(answer, one.brief) is not None
+        refused += answer_checks.fault_of(answer, one.brief) is not None
         brief, said = (Text(entropy.words_of(text)) for text in (one.brief, answer))
         parts, _ = window.take(Thought(one.personas, one.facets, brief, said, one.described), known.kinds)
         values.append(entropy.composite(parts, known.weights))
-    return Figures(trainer.perplexity(held), sum(values) / len(values), refused)
+    return VoiceFigures(trainer.perplexity(held), sum(values) / len(values), refused)
 
 
-def _told(figures: Figures) -> str:
+def _told(figures: VoiceFigures) -> str:
     words = f"perplexity {figures.perplexity:.2f}"
     return words if figures.cem is None else f"{words}, entropy {figures.cem:.3f}, {figures.refused} answers that the gate refuses"
 
 
-def _figures(trainer: Trainer, plain: Figures, tuned: Figures, learned: int, held: int) -> dict[str, float]:
+def _figures(trainer: Trainer, plain: VoiceFigures, tuned: VoiceFigures, learned: int, held: int) -> dict[str, float]:
     return {
         "steps": trainer.step, "seconds": round(trainer.seconds), "examples": learned, "held_out": held,
         **{f"plain_{name}": round(value, 4) for name, value in plain._asdict().items() if value is not None},

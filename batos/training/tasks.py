@@ -1,6 +1,6 @@
 """Tasks: a family with its holes filled, in one wording, with a call, an example, and trials whose answers are known.
 
-What a task's method must answer is computed by running the family's method in plain Python here; `batos.training.proof` then holds
+What a task's method must answer is computed by running the family's method in plain Python here; `batos.training.dataset` then holds
 the sandbox against it.
 """
 
@@ -13,13 +13,13 @@ import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.image.examples import Example
-from batos.mind import plain_values, prompting
-from batos.mind.handbook.families import Family, fill
-from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES, draw
-from batos.mind.handbook.nearest import Handbook
+from batos.forge import method_prompts
+from batos.image.taught_examples import Example
 from batos.objects import Method, UvmObject
-from batos.training import further_kinds, kinds  # noqa: F401 - the former adds kinds
+from batos.synthesis import plain_values
+from batos.synthesis.families import NEW_SLOT_NAMES, SLOT_NAMES, Family, draw, fill
+from batos.synthesis.handbook import Handbook
+from batos.training import samplers
 
 _DISTRACTING = ("flag", "number", "numbers", "record", "text", "words")
 _THINK = 'def think_(self, guidance, question):\n    return guidance + " / " + question\n'
@@ -70,7 +70,7 @@ class Task(NamedTuple):
     def prompt(self, *, example: bool, chars: int = 4000, book: Handbook | None = None, but: Collection[str] = ()) -> str:
         """The request for its method, as the mind makes it for an expert."""
         shown = [self.shown] if example else []
-        (request,) = prompting.compact(
+        (request,) = method_prompts.compact(
             self.target(), self.selector, self.args, dict(self.kwargs), intent=self.intent, examples=shown, chars=chars, book=book, but=but
         )
         return request
@@ -127,7 +127,7 @@ def _distractors(rng: random.Random, slot_kinds: Mapping[str, str], new_names: b
     for kind in rng.sample(_DISTRACTING, rng.choice((0, 0, 1, 2))):
         name = rng.choice((NEW_SLOT_NAMES if new_names else SLOT_NAMES)[kind])
         if name not in slot_kinds:
-            found[name] = kinds.sample(kind, rng, ())
+            found[name] = samplers.sample(kind, rng, ())
     return found
 
 
@@ -175,11 +175,11 @@ def _wording(family: Family, holes: Mapping[str, str], rng: random.Random) -> st
 
 
 def _case(family: Family, slot_kinds: Mapping[str, str], holes: Mapping[str, str], rng: random.Random) -> tuple[dict[str, Any], list[Any]]:
-    slots = {name: _few_fields(kinds.sample(kind, rng, ()), holes) for name, kind in slot_kinds.items()}
+    slots = {name: _few_fields(samplers.sample(kind, rng, ()), holes) for name, kind in slot_kinds.items()}
     values: list[Any] = list(slots.values())
     args: list[Any] = []
     for kind in family.kinds:
-        value = _few_fields(kinds.sample(kind, rng, [*values, *args]), holes)
+        value = _few_fields(samplers.sample(kind, rng, [*values, *args]), holes)
         args.append(value)
     return slots, args
 

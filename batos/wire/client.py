@@ -7,6 +7,10 @@
 
 Every request carries a `ref`, so many can be open at once. A request without an answer is sent again: a mission has its
 id from here, and an id accepted twice is one mission, so that neither a lost message nor a restarted daemon makes two of it.
+
+What a client asks about the whole: the daemon itself, its metrics, the methods of its image.
+
+Files of images that a client brings: what is read of them, and what is said of those that cannot be.
 """
 
 from __future__ import annotations
@@ -16,16 +20,99 @@ import base64
 import contextlib
 import hashlib
 import math
+import os
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, from_wire
-from batos.wire.connection import MESSAGE_BYTES
+from batos.config import MIB
+from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, Unreadable, from_wire
+from batos.wire.connection import MESSAGE_BYTES, Connection
 from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
-from batos.wire.image_files import ImageFile, bytes_of
-from batos.wire.operating import Operating
+
+
+class Operating(Connection):
+    """The part of `batos.wire.client.Client` for whoever looks after a daemon."""
+
+    async def info(self) -> dict[str, Any]:
+        """What the daemon says of itself."""
+        return await self._ask("info")
+
+    async def metrics(self) -> dict[str, Any]:
+        """What Prometheus would read, as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
+        return await self._ask("metrics")
+
+    async def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
+        """What an object holds under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
+
+        :param at: the moment, as of `show`.
+        :raises InvalidInput: if there is nothing.
+        """
+        return await self._ask("method", target=target, selector=selector, at=at)
+
+    async def methods(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        """The generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
+        return await self._ask("methods", target=target, at=at)
+
+    async def missions(
+        self,
+        state: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+        *,
+        before: str | None = None,
+        words: str | None = None,
+        system: bool | None = None,
+    ) -> dict[str, Any]:
+        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
+
+        :param before: only those that were accepted before the mission of that id.
+        :param words: only those whose brief has all of these, or whose id begins so.
+        :param system: False: without those of the system's own.
+        """
+        return await self._ask("missions", state=state, limit=limit, at=at, before=before, words=words, system=system)
+
+    async def failures(
+        self,
+        id: str | None = None,
+        *,
+        code: str | None = None,
+        selector: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+    ) -> dict[str, Any]:
+        """The failed attempts that fit, the newest first: of a mission, with an error's code or cause, of messages with a selector."""
+        return await self._ask("failures", id=id, code=code, selector=selector, limit=limit, at=at)
+
+
+ImageFile = str | os.PathLike[str] | bytes
+"""The path of a file, or what is in it."""
+LIMIT = 128 * MIB  # the most that any daemon takes: what is larger is not read
+
+
+def image_bytes(image: ImageFile) -> tuple[bytes, str]:
+    """What is in an image's file, and its name.
+
+    :raises Unreadable: for one that is not there, cannot be read, is empty or larger than any daemon takes.
+    """
+    if isinstance(image, bytes):
+        data, name, what = image, "", "the image"
+    else:
+        path = Path(image).expanduser()
+        name, what = path.name, f"the image {os.fspath(image)!r}"
+        try:
+            with path.open("rb") as file:
+                data = file.read(LIMIT + 1)
+        except (OSError, ValueError) as e:  # the latter: a path with a zero byte in it
+            raise Unreadable(f"{what} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+    if not data:
+        raise Unreadable(f"{what} is empty")
+    if len(data) > LIMIT:
+        raise Unreadable(f"{what} is larger than {LIMIT // MIB} MiB, which no daemon takes; save it smaller")
+    return data, name
+
 
 __all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
@@ -109,7 +196,7 @@ class Client(Operating):
         :raises InvalidInput: for what is no image that models take.
         :raises MessageTooLarge: for one of more bytes or pixels than the daemon takes.
         """
-        data, called = await asyncio.to_thread(bytes_of, image)
+        data, called = await asyncio.to_thread(image_bytes, image)
         digest = hashlib.sha256(data).hexdigest()
         reply = await self._ask("upload", digest=digest, bytes=len(data))
         while not reply["whole"]:

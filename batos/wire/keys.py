@@ -22,7 +22,7 @@ import zmq
 from batos import private_files
 from batos.config import Settings
 from batos.errors import ConfigError
-from batos.wire.request import ROLES, Role
+from batos.wire.fields import ROLES, Role
 
 if TYPE_CHECKING:
     from zmq.auth.asyncio import AsyncioAuthenticator
@@ -44,7 +44,7 @@ NEW_ROLE: Role = "submit"
 """Of a key that names none."""
 
 
-class Pair(NamedTuple):
+class KeyPair(NamedTuple):
     """A public key and its secret one, in Z85."""
 
     public: bytes
@@ -54,7 +54,7 @@ class Pair(NamedTuple):
 class ClientKeys(NamedTuple):
     """What a client comes in with: a pair of its own, and the public key of the daemon that it will talk to and no other."""
 
-    own: Pair
+    own: KeyPair
     server: bytes
 
     @classmethod
@@ -86,7 +86,7 @@ class ClientKeys(NamedTuple):
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.server)
 
 
-class Known(NamedTuple):
+class KnownClient(NamedTuple):
     """A client that is let in: the name of its key's file, and its role."""
 
     name: str
@@ -107,7 +107,7 @@ def create(folder: Path, name: str, public: Path | None = None, *, role: Role | 
     for taken in (secret_file, public_file):
         if private_files.taken(taken):
             raise ConfigError(f"{taken} exists; nothing is overwritten: name another, or move it away")
-    own = Pair(*zmq.curve_keypair())
+    own = KeyPair(*zmq.curve_keypair())
     try:
         for made in {folder, public_file.parent}:
             private_files.folder(made)
@@ -118,7 +118,7 @@ def create(folder: Path, name: str, public: Path | None = None, *, role: Role | 
     return secret_file, public_file
 
 
-def load_pair(path: Path) -> Pair:
+def load_pair(path: Path) -> KeyPair:
     """A secret key's file.
 
     :raises ConfigError: if it cannot be read, is no pair, or others may read it.
@@ -128,7 +128,7 @@ def load_pair(path: Path) -> Pair:
         raise ConfigError(f"{path} holds no secret key; name the file that ends in .key_secret")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigError(f"others may read the secret key {path}; `chmod 600 {path}`, or make a new one if somebody did")
-    return Pair(public, secret)
+    return KeyPair(public, secret)
 
 
 def load_public(named: str | os.PathLike[str]) -> bytes:
@@ -150,7 +150,7 @@ def give_role(folder: Path, name: str, role: Role) -> None:
     path = folder / f"{name}.key"
     public, _ = _read(path)
     try:
-        private_files.write(path, _text(Pair(public, b""), role), 0o644)
+        private_files.write(path, _text(KeyPair(public, b""), role), 0o644)
     except OSError as e:
         raise ConfigError(f"the role of the key {path} cannot be changed: {e.strerror}") from None
 
@@ -161,7 +161,7 @@ class Clients:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._seen: _Signature | None = None
-        self._known: dict[bytes, Known] = {}
+        self._known: dict[bytes, KnownClient] = {}
         self._looking = asyncio.Lock()
         self._readable = True
 
@@ -195,14 +195,14 @@ class Clients:
             if self._seen != before:
                 log.info("clients", folder=str(self.folder), names=sorted(one.name for one in known.values()))
 
-    def known(self) -> dict[bytes, Known]:
+    def known(self) -> dict[bytes, KnownClient]:
         """The public keys, and whose each is; read again where a file has changed."""
         seen = self._signature()
         if seen != self._seen:
             known = {}
             for name, _, _ in seen:
                 try:
-                    known[_read(self.folder / name)[0]] = Known(name.removesuffix(".key"), _role(self.folder / name))
+                    known[_read(self.folder / name)[0]] = KnownClient(name.removesuffix(".key"), _role(self.folder / name))
                 except ConfigError as e:
                     log.warning("client_key_unreadable", error=e.message)
             self._known, self._seen = known, seen
@@ -221,7 +221,7 @@ class Clients:
         return tuple(sorted(seen))
 
 
-class Gate:
+class KeyGate:
     """What a daemon with keys asks of those who knock."""
 
     def __init__(self, settings: Settings) -> None:
@@ -290,12 +290,12 @@ def _role(path: Path) -> Role:
     raise ConfigError(f"{path} names the role {found[1]!r}; there are {', '.join(ROLES)}")
 
 
-def _write(path: Path, own: Pair, mode: int, role: Role | None = None) -> None:
+def _write(path: Path, own: KeyPair, mode: int, role: Role | None = None) -> None:
     with private_files.create(path, mode) as file:
         file.write(_text(own, role).encode())
 
 
-def _text(own: Pair, role: Role | None) -> str:
+def _text(own: KeyPair, role: Role | None) -> str:
     said = "a secret key of BAT OS: keep it to yourself" if own.secret else "a public key of BAT OS: others may have it"
     named = [f'    role = "{role}"'] if role else []
     lines = [f"#   {said}", "", "metadata", *named, "curve", f'    public-key = "{own.public.decode()}"']

@@ -2,6 +2,16 @@
 
 One turn (`_pump`): send what is queued, then read a bounded batch. Each good request becomes a task of its own that calls
 the handler; a bad one is answered at once. The socket is used on the loop's thread only.
+
+Reading the ROUTER socket: frames become messages, whatever is sent, in bounded memory and bounded steps.
+
+libzmq limits the bytes of one frame only. So frames are counted and added up here, and those of a message that is
+too large are let go as they come.
+
+Who may ask what: the role of each message's sender, and the folders that he may name.
+
+A sender is known by what he cannot choose: the CURVE key of his connection, or the user who opened a local socket, as the kernel told
+libzmq. Over TCP without keys nothing is known of him but that he is on this machine. `docs/wire.md` lists each operation's role.
 """
 
 from __future__ import annotations
@@ -9,24 +19,209 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Container, Sequence
-from typing import Protocol
+import os
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import structlog
 import zmq
 
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, KeyRefused, RoleRefused
-from batos.wire import strict_json
-from batos.wire.authority import Authority
+from batos.errors import (
+    BatosError,
+    BatosSignal,
+    Busy,
+    InvalidRequest,
+    KeyRefused,
+    MalformedMessage,
+    MessageTooLarge,
+    PathRefused,
+    RoleRefused,
+)
+from batos.wire import payloads
+from batos.wire.admin_schemas import BackupRequest
 from batos.wire.endpoints import bind, prepare
-from batos.wire.inbox import Inbox, Message
-from batos.wire.keys import DOMAIN, Gate
+from batos.wire.fields import ROLES, Request, Role
+from batos.wire.keys import DOMAIN, Clients, KeyGate
 from batos.wire.outbox import ClientHandle, Outbox, Peer
-from batos.wire.parsing import Limits, Refused, parse_request
-from batos.wire.schemas import Request
+from batos.wire.payloads import PayloadLimits, RefusedPayload, parse_request
 
 log = structlog.get_logger("batos.wire")
+
+_NOW, _MORE = int(zmq.DONTWAIT), int(zmq.RCVMORE)
+_FRAMES_KEPT = 3  # routing id, empty delimiter of a REQ, payload
+
+
+class Message(NamedTuple):
+    """One message as it arrived. `problem` says why it cannot be a request."""
+
+    routing_id: bytes
+    enveloped: bool  # the sender is a REQ socket, or behaves like one
+    payload: bytes
+    problem: InvalidRequest | None = None
+    key: bytes = b""  # the public key under which it came, where the socket asks for keys
+    address: str = ""  # the host it came from; of a local socket `localhost:UID:GID:PID`, of whom opened it
+
+
+class Inbox:
+    """The messages that arrive at `socket`, at most `message_bytes` each.
+
+    What did not come by ZMTP/3 is let go: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them as the
+    listener sets it up; this is a second wall, which stands by itself. Only ZMTP/3 tells the type of the sender's socket.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], message_bytes: int, *, with_keys: bool = False) -> None:
+        """
+        :param with_keys: whether the socket asks for keys; then each message has the one of its sender.
+        """
+        self._socket = socket
+        self._limit = message_bytes
+        self._with_keys = with_keys
+        self.drained = False  # whether the last `read` found the socket empty
+        self._start()
+
+    def _start(self) -> None:
+        self._kept: list[bytes] = []
+        self._count = 0
+        self._bytes = 0
+        self._key, self._address, self._spoken = b"", "", True
+
+    def read(self, frames: int) -> Iterator[Message]:
+        """The messages that are complete after at most `frames` more frames; never blocks."""
+        self.drained = False
+        receive, option = self._socket.recv, self._socket.getsockopt
+        for _ in range(frames):
+            try:
+                if not self._count:
+                    self._begin(receive(_NOW, copy=False))
+                    continue  # a routing id is never the last frame
+                self._take(receive(_NOW))
+            except zmq.Again:
+                self.drained = True
+                return
+            if not option(_MORE):
+                message, spoken = self._message(), self._spoken
+                self._start()
+                if spoken:
+                    yield message
+                else:
+                    log.warning("foreign_bytes", why="a connection spoke a protocol before ZMTP/3; its message is let go")
+
+    def _begin(self, frame: zmq.Frame) -> None:
+        """Take a routing id, and note what its connection is known by."""
+        self._kept.append(frame.bytes)
+        self._count = 1
+        self._spoken = bool(_told(frame, "Socket-Type"))
+        self._address = _told(frame, "Peer-Address")
+        if self._with_keys:  # without one it is refused like any other that is not known
+            self._key = _told(frame, "User-Id").encode()
+
+    def _take(self, frame: bytes) -> None:
+        self._count += 1
+        self._bytes += len(frame)
+        if self._count <= _FRAMES_KEPT:
+            self._kept.append(frame if self._bytes <= self._limit else b"")
+
+    def _message(self) -> Message:
+        if self._count == 2 and self._bytes <= self._limit:  # nearly all
+            return Message(self._kept[0], False, self._kept[1], None, self._key, self._address)
+        routing_id, *frames = self._kept
+        enveloped = self._count > 2 and self._kept[1] == b""
+        return Message(routing_id, enveloped, frames[-1] if frames else b"", self._problem(enveloped), self._key, self._address)
+
+    def _problem(self, enveloped: bool) -> InvalidRequest | None:
+        if self._bytes > self._limit:
+            return MessageTooLarge(f"a message of {self._bytes} bytes; at most {self._limit} are taken (setting `message_bytes`)")
+        if self._count > _FRAMES_KEPT:
+            return MessageTooLarge(f"a message of {self._count - 1} frames; it is one JSON object in one frame")
+        if self._count == _FRAMES_KEPT and not enveloped:
+            return MalformedMessage("a message is one JSON object in one frame, after an empty one at most, as a REQ sends it")
+        return None
+
+
+def _told(frame: zmq.Frame, what: str) -> str:
+    """What libzmq knows of the connection by which a frame came; "" where it knows nothing of that kind."""
+    try:
+        return str(frame.get(what))
+    except zmq.ZMQError:
+        return ""
+
+
+_LOCAL = "localhost"  # how libzmq names the host of a local socket: no numeric address reads so
+
+
+class Authority:
+    """Decides on each request, by its sender. On the loop's thread."""
+
+    def __init__(self, settings: Settings, clients: Clients | None = None) -> None:
+        """
+        :param clients: the keys that are let in, where the socket asks for keys.
+        """
+        self._clients = clients
+        self._local_role: Role = settings.local_role
+        self._backups = settings.backups
+        self._folders = (settings.data, settings.backups, *map(Path, settings.folders))
+        self._own = os.getuid()
+
+    def check(self, request: Request, message: Message) -> None:
+        """See that a sender may make a request.
+
+        :raises KeyRefused: where his key was taken out of the folder of clients since he came in.
+        :raises RoleRefused: where his role is too little for it.
+        """
+        if self._clients is not None and message.key not in self._clients:
+            # libzmq asks for a key once a connection, and knows no way to end one
+            raise KeyRefused("this client's key was taken out of the daemon's folder of clients (curve_clients)")
+        if ROLES.index(request.role) > ROLES.index(role := self._role(message)):
+            raise RoleRefused(_refusal(request, role, with_keys=self._clients is not None))
+
+    def operates(self, message: Message) -> bool:
+        """Whether a message is from an operator."""
+        return self._role(message) == ROLES[-1]
+
+    def bounds(self, request: Request, message: Message) -> bool:
+        """Whether the files and folders that a request names have to be looked at: see `check_paths`."""
+        return bool(request.named) and not self._is_own(message)
+
+    async def check_paths(self, request: Request) -> None:
+        """See that all that a request names is in folders that may be named, wherever links lead.
+
+        :raises PathRefused: naming the first that is not.
+        """
+        for named in request.named:
+            path = self._backups / named if isinstance(request, BackupRequest) else Path(named)
+            if not await asyncio.to_thread(_is_within, path, self._folders):
+                raise PathRefused(
+                    f"{request.op}: {named!r} is in no folder that this client may name; there are the data folder and what the "
+                    f"daemon's setting `folders` lists: put {os.fspath(path.parent)!r} there, or ask as the daemon's own user at ipc://"
+                )
+
+    def _role(self, message: Message) -> Role:
+        if self._is_own(message):
+            return "operate"
+        return self._local_role if self._clients is None else self._clients.role(message.key)
+
+    def _is_own(self, message: Message) -> bool:
+        """Whether the daemon's user, or root, opened the local socket by which a message came: he can do by himself what the daemon can."""
+        host, *ids = message.address.split(":")
+        return host == _LOCAL and len(ids) == 3 and ids[0].isdecimal() and int(ids[0]) in (self._own, 0)
+
+
+def _refusal(request: Request, role: Role, *, with_keys: bool) -> str:
+    needs = f"{request.op} needs the role {request.role}"
+    if with_keys:
+        return f"{needs}, and this client's key has the role {role}; beside the daemon, `batos keys role NAME {request.role}` changes that"
+    return (
+        f"{needs}, and clients without keys have the role {role} here; ask as the daemon's own user at its ipc:// endpoint, or raise the "
+        "daemon's setting `local_role`"
+    )
+
+
+def _is_within(path: Path, folders: tuple[Path, ...]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
+
 
 _BATCH_FRAMES = 256  # read in one turn; then the rest of the daemon has its turn
 _REFUSAL_ROOM = 8  # messages up to this many times the limit are read, to be answered too_large; above, libzmq hangs up
@@ -34,7 +229,7 @@ _READ_AHEAD = 16  # messages that libzmq reads for us per connection
 _SEND_AHEAD = 256  # replies that libzmq takes from us per connection
 
 
-class Handler(Protocol):
+class RequestHandler(Protocol):
     """Who answers requests."""
 
     async def handle(self, request: Request, client: ClientHandle) -> None:
@@ -47,11 +242,11 @@ class Handler(Protocol):
 class Listener:
     """Listens at `endpoints` and hands requests to `handler`. `bound` holds the endpoints it really got."""
 
-    def __init__(self, endpoints: Sequence[str], settings: Settings, handler: Handler) -> None:
+    def __init__(self, endpoints: Sequence[str], settings: Settings, handler: RequestHandler) -> None:
         self.bound: list[str] = []
         self._endpoints = endpoints
         self._settings = settings
-        self._limits = Limits.of(settings)
+        self._limits = PayloadLimits.of(settings)
         self._handler = handler
         self._working: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, asyncio.Task[None]] = {}
@@ -59,7 +254,7 @@ class Listener:
         self._scheduled = False
         self._stopping = False
         self._socket: zmq.Socket[bytes] | None = None
-        self._gate: Gate | None = None
+        self._gate: KeyGate | None = None
 
     async def start(self) -> None:
         """Bind every endpoint and begin to read.
@@ -67,7 +262,7 @@ class Listener:
         :raises EndpointError: if one of them cannot be bound or may not be; then none is.
         :raises ConfigError: if the daemon's key cannot be used.
         """
-        self._gate = Gate(self._settings) if self._settings.curve_secret else None
+        self._gate = KeyGate(self._settings) if self._settings.curve_secret else None
         self._authority = Authority(self._settings, None if self._gate is None else self._gate.clients)
         for endpoint in self._endpoints:
             prepare(endpoint)
@@ -156,7 +351,7 @@ class Listener:
         peer = self._outbox.peer(message.routing_id, message.key)
         if peer is None:
             busy = {"type": "error", **Busy("too many clients at once; try again later").to_wire()}
-            self._outbox.send_now(strict_json.encode(busy), message.routing_id, message.enveloped)
+            self._outbox.send_now(payloads.encode(busy), message.routing_id, message.enveloped)
         elif not self._outbox.stuck(peer):  # what cannot be answered is not begun
             self._answer(message, peer)
 
@@ -167,7 +362,7 @@ class Listener:
             return
         try:
             request = parse_request(message.payload, self._limits)
-        except Refused as e:
+        except RefusedPayload as e:
             client.ref = e.ref
             client.refuse(e.error, e.mission)
             return

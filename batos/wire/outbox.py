@@ -19,7 +19,7 @@ import zmq
 
 from batos.config import Settings
 from batos.errors import BatosError
-from batos.wire import strict_json
+from batos.wire import payloads
 
 log = structlog.get_logger("batos.wire")
 
@@ -277,14 +277,14 @@ class Outbox:
         marks: dict[str, Any] = {} if client.ref is None else {"ref": client.ref}
         noted = {**reply, "dropped": client.dropped} if client.dropped else reply
         try:
-            return strict_json.encode({**noted, **marks} if marks else noted)
+            return payloads.encode({**noted, **marks} if marks else noted)
         except (ValueError, TypeError, RecursionError) as e:
             log.error("a reply cannot be written as JSON", type=reply.get("type"), id=reply.get("id"), error=str(e))
         if event:
             return None
         mission = {"id": reply["id"]} if isinstance(reply.get("id"), str) else {}
         refusal = {"type": "error", "code": BatosError.code, "message": "the reply cannot be written as JSON; see the daemon's log"}
-        return strict_json.encode({**refusal, **mission, **marks})
+        return payloads.encode({**refusal, **mission, **marks})
 
     def _drain(self, peer: Peer) -> None:
         """Send the queue of `peer` until it takes no more."""

@@ -10,26 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from batos.wire.fields import (
-    IMAGE_NAME_CHARS,
-    IMAGES_LIMIT,
-    WAIT_S_LIMIT,
-    WHY_CHARS,
-    Deadline,
-    Digest,
-    Limit,
-    MissionId,
-    Moment,
-    Name,
-    Need,
-    Persona,
-    Priority,
-    Rating,
-    State,
-    Target,
-    Words,
-)
-from batos.wire.keeping import (
+from batos.wire.admin_schemas import (
     Accepting,
     BackupRequest,
     ChangesRequest,
@@ -47,7 +28,27 @@ from batos.wire.keeping import (
     UndoChangeRequest,
     UndoRequest,
 )
-from batos.wire.request import Request, Role
+from batos.wire.fields import (
+    IMAGE_NAME_CHARS,
+    IMAGES_LIMIT,
+    WAIT_S_LIMIT,
+    WHY_CHARS,
+    Deadline,
+    Digest,
+    Limit,
+    MissionId,
+    Moment,
+    Name,
+    Need,
+    Persona,
+    Priority,
+    Rating,
+    Request,
+    Role,
+    State,
+    Target,
+    Words,
+)
 
 __all__ = [
     "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",

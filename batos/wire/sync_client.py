@@ -8,8 +8,8 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
-from batos.wire.client import LONG_S, MESSAGE_BYTES, Accepted, Client
-from batos.wire.image_files import ImageFile
+from batos.wire.client import LONG_S, Accepted, Client, ImageFile
+from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.keys import ClientKeys
 
 T = TypeVar("T")

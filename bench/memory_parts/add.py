@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from batos.image import LivingImage
-from batos.memory.collection import Collection
+from batos.memory.search_index import Collection
 from bench.memory_parts.catalogue import fill, percentiles, remember, texts, tidy, unit_vectors
 
 if TYPE_CHECKING:

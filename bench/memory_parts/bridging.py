@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from batos.memory.collection import Collection
-from batos.memory.fusion import Vectors
-from batos.memory.naming import Gazetteer
-from batos.memory.search import read, search
-from batos.memory.segments import Entry, Facts, build
-from batos.memory.traits import traits
-from batos.memory.view import View
-from batos.memory.words import words
+from batos.memory.search import QuestionVectors, prepare_question, search
+from batos.memory.search_index import Collection, View
+from batos.memory.section_builder import Gazetteer
+from batos.memory.segments import Entry, Facts, build, traits
+from batos.memory.tokenizer import words
 from bench.memory_parts.conversations import RRF_K
 from bench.memory_parts.minilm import Array, vectors
 
@@ -227,11 +224,11 @@ async def measure(bench: Bench) -> dict[str, Any]:
     rows = await vectors([page.text for page in pages])
     places = {page.title: row for row, page in enumerate(pages)}
     linked, plain = _view(pages, rows, links=True), _view(pages, rows, links=False)
-    questions = [read(linked, one.text) for one in asked]
+    questions = [prepare_question(linked, one.text) for one in asked]
     cleaned, full = await vectors([q.cleaned for q in questions]), await vectors([q.text for q in questions])
     recalls: dict[str, list[float]] = {"search": [], "without_links": [], "hybrid": [], "hybrid_rrf60": []}
     for at, one in enumerate(asked):
-        pair, wanted = Vectors(cleaned[at], full[at]), {places[title] for title in one.pages}
+        pair, wanted = QuestionVectors(cleaned[at], full[at]), {places[title] for title in one.pages}
         found = {
             "search": [hit.id for hit in search(linked, questions[at], pair, K).hits],
             "without_links": [hit.id for hit in search(plain, questions[at], pair, K).hits],

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from batos.memory.growing import GrowingTree
-from batos.memory.partlog import PartLog
+from batos.memory.part_log import PartLog, VectorLog
+from batos.memory.records import GrowingTree
 from batos.memory.segments import Entry, Facts, Segment, build
-from batos.memory.textindex import SegmentedText
-from batos.memory.vectorlog import VectorLog
-from batos.memory.words import words
+from batos.memory.text_index import SegmentedText
+from batos.memory.tokenizer import words
 from batos.objects import UvmObject
 
 BATCH = 1000

@@ -16,13 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batos.memory.collection import Collection
-from batos.memory.fusion import Vectors
-from batos.memory.search import read, search
-from batos.memory.segments import Entry, Facts, build, speaker_key
-from batos.memory.traits import traits
-from batos.memory.view import View
-from batos.memory.words import words
+from batos.memory.search import QuestionVectors, prepare_question, search
+from batos.memory.search_index import Collection, View
+from batos.memory.segments import Entry, Facts, build, speaker_key, traits
+from batos.memory.tokenizer import words
 from bench.memory_parts.minilm import Array, vectors
 
 CUTS = (5, 10, 20)
@@ -122,12 +119,12 @@ async def measure(samples: Sequence[Case], name: str) -> dict[str, Any]:
 
 
 async def _fused(one: Case) -> list[tuple[int, dict[int, float]]]:
-    questions = [read(one.view, asked.text) for asked in one.asked]
+    questions = [prepare_question(one.view, asked.text) for asked in one.asked]
     cleaned = await vectors([question.cleaned for question in questions])
     full = await vectors([question.text for question in questions])
     found = []
     for asked, question, *pair in zip(one.asked, questions, cleaned, full, strict=True):
-        hits = search(one.view, question, Vectors(*pair), max(CUTS)).hits
+        hits = search(one.view, question, QuestionVectors(*pair), max(CUTS)).hits
         found.append((asked.category, _recall([hit.id for hit in hits], asked.evidence)))
     return found
 
@@ -135,7 +132,7 @@ async def _fused(one: Case) -> list[tuple[int, dict[int, float]]]:
 def _words_only(one: Case) -> list[tuple[int, dict[int, float]]]:
     found = []
     for asked in one.asked:
-        hits = search(one.view, read(one.view, asked.text), None, max(CUTS)).hits
+        hits = search(one.view, prepare_question(one.view, asked.text), None, max(CUTS)).hits
         found.append((asked.category, _recall([hit.id for hit in hits], asked.evidence)))
     return found
 

@@ -8,12 +8,12 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
+from batos.app.memory import Recollection
 from batos.bridge.client import OllamaInference
 from batos.config import Settings
 from batos.image import LivingImage
-from batos.memory import meaning, objects
-from batos.memory.library import library_of
-from batos.recollection import Recollection
+from batos.memory import objects, section_builder
+from batos.memory.store import library_of
 from bench.memory_parts.catalogue import texts
 from bench.memory_parts.served import served
 
@@ -63,7 +63,7 @@ async def _measured(bench: Bench, notes: Any, inference: OllamaInference, model:
         searchable_s = time.perf_counter() - begun
         await done.wait()
         whole_s = time.perf_counter() - begun
-        sentences = [text for work in image.read(_all) for text in meaning.plan(work, memory.vectors.limits).texts]
+        sentences = [text for work in image.read(_all) for text in section_builder.plan_embedding(work, memory.vectors.limits).texts]
         begun = time.perf_counter()
         await memory.readers.present.embed(sentences)
         alone_s = time.perf_counter() - begun
@@ -82,7 +82,7 @@ def _waits(root: Any) -> bool:
     return any(True for _ in library_of(root).without_vectors())
 
 
-def _all(root: Any) -> list[meaning.Work]:
+def _all(root: Any) -> list[section_builder.EmbeddingWork]:
     """Every section as it is now."""
     library = library_of(root)
-    return [meaning.work_of(library, number) for number in library.sections]
+    return [section_builder.work_of(library, number) for number in library.sections]

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from batos.image import LivingImage
 from batos.image.packing import pack
-from batos.memory import changing, meaning, objects
-from batos.memory.chunking import Limits
+from batos.memory import embedding_worker, objects, section_builder
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, DraftPart, Turn
-from batos.memory.library import epoch_of, library_of
-from batos.memory.naming import Names
-from batos.memory.numbers import Numbers
-from batos.memory.remembering import Prepared, keep, prepare
+from batos.memory.embedding_worker import load_collection
+from batos.memory.records import Numbers
+from batos.memory.section_builder import KnownNames, PreparedDocument, Shelver, prepare_document, store_document
 from batos.memory.segments import Segment, build
-from batos.memory.shelving import Shelver
-from batos.memory.vectors import loaded
+from batos.memory.store import epoch_of, library_of
 from bench.memory_parts.catalogue import DIMENSIONS, SECTION, percentiles, texts, tidy_logs, unit_vectors
 
 if TYPE_CHECKING:
@@ -36,8 +34,8 @@ async def measure(bench: Bench) -> dict[str, Any]:
     path = bench.folder / "live_image.fs"
     image = await LivingImage.open(f"file://{path}", steps=(objects.install,))
     empty, count = path.stat().st_size, bench.args.chunks // DOCUMENT * DOCUMENT
-    shelver = Shelver(Numbers(image.read(epoch_of)), Limits(), Names())
-    await image.system(changing.adopt, EMBEDDER, DIMENSIONS)
+    shelver = Shelver(Numbers(image.read(epoch_of)), ChunkLimits(), KnownNames())
+    await image.system(embedding_worker.adopt_embedder, EMBEDDER, DIMENSIONS)
     said, vectors = texts(count), unit_vectors(DOCUMENT)
     begun = time.perf_counter()
     for first in range(0, count, DOCUMENT):
@@ -47,11 +45,11 @@ async def measure(bench: Bench) -> dict[str, Any]:
     filled = time.perf_counter() - begun
     pack(image.db, path, time.time(), threading.Event())
     packed = path.stat().st_size - empty
-    collection = image.read(loaded)
+    collection = image.read(load_collection)
     times = []
     for number, text in enumerate(texts(ADDED, seed=9)):
         begun = time.perf_counter()
-        made = prepare(Draft("note", "", [DraftPart(text)]), shelver, source=f"note:{number}", mission="", section_chars=20_000)
+        made = prepare_document(Draft("note", "", [DraftPart(text)]), shelver, source=f"note:{number}", mission="", section_chars=20_000)
         segment = build(made.entries)
         await image.system(_store, made, segment, vectors[:1])
         collection.append(segment)
@@ -67,7 +65,7 @@ async def measure(bench: Bench) -> dict[str, Any]:
     }
 
 
-def _conversation(first: int, said: list[str], shelver: Shelver) -> Prepared:
+def _conversation(first: int, said: list[str], shelver: Shelver) -> PreparedDocument:
     """A document of sections, each of some turns."""
     parts = []
     for begin in range(0, len(said), SECTION):
@@ -78,18 +76,18 @@ def _conversation(first: int, said: list[str], shelver: Shelver) -> Prepared:
             turns.append(Turn(start, len(text), speaker))
         parts.append(DraftPart(text, f"Session {first + begin}", 738_000 + begin, tuple(turns)))
     draft = Draft("conversation", f"Talk {first}", parts)
-    return prepare(draft, shelver, source=f"talk:{first}", mission="", section_chars=20_000)
+    return prepare_document(draft, shelver, source=f"talk:{first}", mission="", section_chars=20_000)
 
 
-def _store(root: Any, made: Prepared, segment: Segment, vectors: Any) -> None:
+def _store(root: Any, made: PreparedDocument, segment: Segment, vectors: Any) -> None:
     """System transaction: a document with the vectors of its chunks."""
-    keep(root, made, segment)
+    store_document(root, made, segment)
     begin, rows = 0, []
     for each in made.shelved:
         size = each.shelf.section.size
-        rows.append(meaning.Made(each.shelf.section, None, vectors[begin : begin + size]))
+        rows.append(section_builder.EmbeddedSection(each.shelf.section, None, vectors[begin : begin + size]))
         begin += size
-    meaning.keep(root, EMBEDDER, rows)
+    section_builder.store_vectors(root, EMBEDDER, rows)
 
 
 def _tidy(root: Any) -> None:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batos.memory.collection import Collection
-from batos.memory.fusion import Vectors
-from batos.memory.search import read, search
-from batos.memory.segments import Entry, Facts, build, speaker_key
-from batos.memory.traits import traits
-from batos.memory.words import words
+from batos.memory.search import QuestionVectors, prepare_question, search
+from batos.memory.search_index import Collection
+from batos.memory.segments import Entry, Facts, build, speaker_key, traits
+from batos.memory.tokenizer import words
 from bench.memory_parts.catalogue import BATCH, SECTION, percentiles, questions, texts, unit_vectors
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def _searches(said: list[str]) -> tuple[list[float], list[float]]:
     for times in rounds:
         for at, text in enumerate(asked):
             begun = time.perf_counter()
-            hits = search(view, read(view, text), Vectors(rows[2 * at], rows[2 * at + 1]), K).hits
+            hits = search(view, prepare_question(view, text), QuestionVectors(rows[2 * at], rows[2 * at + 1]), K).hits
             times.append(time.perf_counter() - begun)
             assert len(hits) == K
     return rounds[0], rounds[1]

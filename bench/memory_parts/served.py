@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.profiles import load_profile, modelfiles_folder
-from batos.bridge.provision import Provisioner
+from batos.bridge.provisioning import Provisioner
 from batos.bridge.service import OllamaService
 from batos.config import load
 

@@ -25,10 +25,10 @@ started = time.perf_counter()
 import asyncio, json, resource, sys
 import numpy as np
 from batos.image import LivingImage
-from batos.memory.collection import Collection
-from batos.memory.textindex import SegmentedText
-from batos.memory.vectorlog import VectorLog
-from batos.memory.words import words
+from batos.memory.search_index import Collection
+from batos.memory.text_index import SegmentedText
+from batos.memory.part_log import VectorLog
+from batos.memory.tokenizer import words
 
 async def main():
     begun = time.perf_counter()

@@ -14,10 +14,10 @@ import numpy as np
 
 from batos.image import LivingImage
 from batos.image.packing import pack
-from batos.memory.collection import Collection
+from batos.memory.search_index import Collection
 from batos.memory.segments import build
-from batos.memory.textindex import OkapiText, SegmentedText
-from batos.memory.words import words
+from batos.memory.text_index import OkapiText, SegmentedText
+from batos.memory.tokenizer import words
 from bench.memory_parts.catalogue import BATCH, entries, percentiles, questions, texts
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from batos.testing import ScriptedOllama
-from batos.testing.handler import Handler
+from batos.testing.ollama import ScriptedHandler
 
 BURST = 4  # tokens that come together: a thread wakes for each burst
 
@@ -64,7 +64,7 @@ class PacedOllama(ScriptedOllama):
             return self._changed.wait_for(until, timeout_s)
 
 
-class _Paced(Handler):
+class _Paced(ScriptedHandler):
     def _chat(self, request: dict[str, Any], fault: Any) -> None:
         if request.get("messages"):
             self._asked = self._paced_owner.key(request)

@@ -26,9 +26,9 @@ from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from batos.bridge.profiles import load_profile
-from batos.mind import weaving
+from batos.mind import plans
 from batos.mind.codex import load_codex
-from batos.mind.states import STATES
+from batos.mind.psm import STATES
 
 PROJECTIONS = ["v_proj", "o_proj", "up_proj", "down_proj"]
 RANK, ALPHA, RATE, BATCH = 4, 16, 1e-3, 8
@@ -47,14 +47,14 @@ def prompts(brief: str, topic: str, facts: list[str], said: str, persona: Any, r
         return brief, None
     if kind == "facet":
         query = rng.choice((brief, f"What is surprising about {topic}?", f"Facts on {topic}"))
-        return weaving.fill(STATES["DELEGATING"]["meta_prompt"], intent=intent, brief=brief, query=query), None
+        return plans.fill(STATES["DELEGATING"]["meta_prompt"], intent=intent, brief=brief, query=query), None
     if kind == "weave":
-        notes = weaving.voices([(facet, rng.choice((said, PLAIN.format(topic, " ".join(facts)))))])
-        return weaving.fill(STATES["SYNTHESIZING"]["meta_prompt"], brief=brief, voices=notes), None
+        notes = plans.voices([(facet, rng.choice((said, PLAIN.format(topic, " ".join(facts)))))])
+        return plans.fill(STATES["SYNTHESIZING"]["meta_prompt"], brief=brief, voices=notes), None
     names = [facet, "plain_facet_"]
     listed = f"- {facet}: {intent}\n- plain_facet_: Answer the request directly."
     plan = {facet: f"What is surprising about {topic}?", "plain_facet_": f"What should one know about {topic}?"}
-    return weaving.fill(STATES["DECOMPOSING"]["meta_prompt"], brief=brief, facets=listed, names=", ".join(names)), json.dumps(plan)
+    return plans.fill(STATES["DECOMPOSING"]["meta_prompt"], brief=brief, facets=listed, names=", ".join(names)), json.dumps(plan)
 
 
 def spoken(topic: str, facts: list[str], voice: dict[str, Any], rng: random.Random) -> str:

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 from ollama import AsyncClient
 
-from batos.bridge import candidates, probes
+from batos.bridge import capabilities, installed_models
+from batos.bridge.admission import Fairness
 from batos.bridge.client import OllamaInference, connect
-from batos.bridge.persona_models import PREFIX, Voice, speaking
-from batos.bridge.place import Place
-from batos.bridge.profiles import load_profile, on_model
-from batos.bridge.provision import Provisioner
+from batos.bridge.hosts import ManagedHost
+from batos.bridge.inference import ChatReply, ChatRequest
+from batos.bridge.profiles import PERSONA_PREFIX, Voice, load_profile, on_model, with_personas
+from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Residency
-from batos.bridge.turns import Fairness
-from batos.bridge.types import ChatReply, ChatRequest
 from tests.tiny_models import KINDS, created
 
 MARKS = tuple(load_profile("embedded").options["stop"])
@@ -40,7 +39,7 @@ class Model:
     kind: str
     name: str
     client: AsyncClient
-    place: Place
+    place: ManagedHost
     folder: Path
 
     async def ask(self, **more: Any) -> ChatReply:
@@ -65,7 +64,7 @@ async def model(request: pytest.FixtureRequest, ollama_host: str, names: dict[st
     async with connect(ollama_host) as client:
         inference = OllamaInference(ollama_host, 2, OPTIONS)
         residency = Residency(client, 6_900_000_000, OPTIONS, Fairness(64, 600))
-        place = Place(inference, residency, Provisioner(client, on_model("own", name, context=512, answer=24), tmp_path), marks=MARKS)
+        place = ManagedHost(inference, residency, Provisioner(client, on_model("own", name, context=512, answer=24), tmp_path), marks=MARKS)
         yield Model(request.param, name, client, place, tmp_path)
         await place.close()
 
@@ -92,7 +91,7 @@ async def test_what_it_can_do_is_found_out_once(model: Model) -> None:
     assert can is not None
     assert (can.thinks, can.tools, can.vision, can.chats) == (model.kind in THINKS, model.kind in TOOLS, KINDS[model.kind].sees, True)
     assert can.silenced == (model.kind not in LOUD)
-    assert can.probed == set(probes.ALL)
+    assert can.probed == set(capabilities.ALL_PROBES)
     assert (can.parameters or 0) > 6_000_000
     assert can.context == 4096
     assert len(kept) == 1
@@ -116,13 +115,15 @@ async def test_the_context_is_as_it_was_asked_for(model: Model) -> None:
 
 
 async def test_a_personas_model_says_who_speaks_and_nothing_else(model: Model) -> None:
-    profile = speaking(on_model("own", model.name, context=512, answer=24), {"robin": Voice("robin", SYSTEM, 0.25)}, {"robin": model.name})
+    profile = with_personas(
+        on_model("own", model.name, context=512, answer=24), {"robin": Voice("robin", SYSTEM, 0.25)}, {"robin": model.name}
+    )
     made = profile.personas["robin"]
     provisioner = Provisioner(model.client, profile.model_copy(update={"models": profile.models[:1]}), model.folder)
     states = {status.name: status for status in await provisioner.ensure()}
     assert states[made].state == "created"
-    assert made.startswith(PREFIX)
-    base, own = [await candidates.show(model.client, name) for name in (model.name, made)]
+    assert made.startswith(PERSONA_PREFIX)
+    base, own = [await installed_models.show_model(model.client, name) for name in (model.name, made)]
     assert base is not None
     assert own is not None
     for same in ("template", "capabilities"):
@@ -137,7 +138,7 @@ async def test_a_personas_model_says_who_speaks_and_nothing_else(model: Model) -
 
 
 async def test_it_is_told_among_the_models_of_its_ollama(model: Model) -> None:
-    (one,) = [one for one in await candidates.there(model.client) if one.name == model.name]
+    (one,) = [one for one in await installed_models.list_models(model.client) if one.name == model.name]
     assert one.cache == 2 * 2 * 64 * 2  # two layers, two heads of 32: keys and values of 16 bits
     assert one.unfit(10**12).startswith("it is no larger than the model that comes with BAT OS")
     assert not replace(one, can=replace(one.can, parameters=10**9)).unfit(10**12)

@@ -17,7 +17,7 @@ import pytest
 from batos.bridge.client import OllamaInference
 from batos.config import Settings
 from batos.memory.embedders import Embedder, Vectors, normalised
-from batos.memory.embedders.choosing import embedder_of
+from batos.memory.embedders.selection import embedder_of
 
 pytestmark = pytest.mark.timeout(300)  # importing torch for the first time took a minute on a busy machine
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from batos.bridge.client import OllamaInference, connect
-from batos.bridge.types import ChatRequest
+from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.testing import ScriptedOllama
 from tests.pictures import JPEG, plain, webp
@@ -86,7 +86,7 @@ async def test_one_that_cannot_be_decoded_is_the_requests_fault(asking: Asking) 
 
 
 async def test_a_model_that_does_not_see_says_nothing_of_it(asking: Asking) -> None:
-    """Which is why it is not asked: see `batos.mind.sight`."""
+    """Which is why it is not asked: see `batos.mind.model_needs`."""
     for image in (plain(255), b"no image at all"):
         _, read = await asking.say(image, model=asking.blind)
         assert read > 0

@@ -15,13 +15,13 @@ import pytest
 from ollama import AsyncClient, ResponseError
 from pydantic import BaseModel, Field
 
-from batos.bridge.blobs import upload
 from batos.bridge.client import OllamaInference, connect
-from batos.bridge.modelfile import parse
+from batos.bridge.inference import ChatRequest, Inference
+from batos.bridge.model_builder import upload_blob
+from batos.bridge.modelfile import parse_modelfile
 from batos.bridge.profiles import load_profile
 from batos.bridge.service import version_at
-from batos.bridge.structured import structured
-from batos.bridge.types import ChatRequest, Inference
+from batos.bridge.structured_output import structured
 from batos.errors import InferenceFailed
 from batos.testing import ScriptedOllama
 
@@ -212,8 +212,8 @@ async def test_create_show_list_copy_delete(client: AsyncClient, own: str) -> No
         messages=[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}], stream=True,
     ):  # fmt: skip
         pass
-    shown = parse((await client.show(own)).modelfile or "")
-    base = parse((await client.show("smollm2:embedded")).modelfile or "")
+    shown = parse_modelfile((await client.show(own)).modelfile or "")
+    base = parse_modelfile((await client.show("smollm2:embedded")).modelfile or "")
     assert shown.from_ == base.from_
     assert shown.system == 'You are "Own".\nBe brief.'
     assert shown.parameters["temperature"] == 0.25
@@ -248,9 +248,9 @@ async def test_create_from_a_file_that_was_not_uploaded(client: AsyncClient, own
 async def test_a_blob_must_have_its_digest(client: AsyncClient, tmp_path: Path) -> None:
     file = tmp_path / "part"
     file.write_bytes(uuid.uuid4().bytes)
-    digest = await upload(client, file)
+    digest = await upload_blob(client, file)
     assert digest == f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
-    assert await upload(client, file) == digest
+    assert await upload_blob(client, file) == digest
     with pytest.raises(ResponseError, match="digest mismatch"):
         await client._request_raw("POST", "/api/blobs/sha256:" + "0" * 64, content=b"other")
 

@@ -15,15 +15,12 @@ import numpy as np
 import pytest
 from ollama import AsyncClient
 
-from batos.bridge.blobs import digest_of
-from batos.bridge.building import Builder
-from batos.bridge.built import Built
 from batos.bridge.client import connect
-from batos.bridge.modelfile import Modelfile, parse
+from batos.bridge.downloads import DiskSpace
+from batos.bridge.model_builder import BuiltModels, ModelBuilder, blob_digest, recipe_from_modelfile
+from batos.bridge.modelfile import Modelfile, parse_modelfile
 from batos.bridge.profiles import Profile, load_profile
-from batos.bridge.provision import Provisioner
-from batos.bridge.recipes import from_modelfile
-from batos.bridge.room import Room
+from batos.bridge.provisioning import Provisioner
 
 BASE = "smollm2:embedded"
 WIDTH = 576  # of SmolLM2-135M
@@ -58,14 +55,14 @@ class Own:
         return facts
 
     async def shown(self, name: str) -> Modelfile:
-        return parse((await self.client.show(name)).modelfile or "")
+        return parse_modelfile((await self.client.show(name)).modelfile or "")
 
     async def digest(self, name: str) -> str:
         return next(m.digest or "" for m in (await self.client.list()).models if m.model == name)
 
     async def create(self, name: str, made: Modelfile, folder: Path) -> None:
-        recipe = from_modelfile(made, folder)
-        builder = Builder(self.client, Built(), Room(), lambda step: None)
+        recipe = recipe_from_modelfile(made, folder)
+        builder = ModelBuilder(self.client, BuiltModels(), DiskSpace(), lambda step: None)
         await builder.build(name, recipe, await builder.digests(name, recipe), "")
 
 
@@ -101,7 +98,7 @@ def adapter(folder: Path, scale: float = 1.0) -> Path:
 async def test_show_of_the_embedded_models_is_read(own: Own, model: str) -> None:
     shown = await own.facts(model)
     made = await own.shown(model)
-    assert parse(made.render()) == made
+    assert parse_modelfile(made.render()) == made
     assert (made.template, made.system or "") == (shown["template"], shown.get("system", ""))
     assert "/blobs/sha256-" in made.from_
     assert made.parameters["num_thread"] == 1
@@ -125,7 +122,7 @@ async def test_what_is_shown_is_what_was_said(own: Own, tmp_path: Path, text: st
     shown = await own.shown(name)
     assert dataclasses.replace(shown, from_=BASE, requires="0.14.0") == said  # Ollama does not write REQUIRES; it says it apart
     assert (await own.facts(name))["requires"] == "0.14.0"
-    assert parse(shown.render()) == shown
+    assert parse_modelfile(shown.render()) == shown
     again = own("again")
     await own.create(again, dataclasses.replace(shown, from_=BASE, requires="0.14.0"), tmp_path)
     assert await own.digest(again) == await own.digest(name)
@@ -141,13 +138,13 @@ async def test_an_adapter_is_shown_and_built_once(own: Own, tmp_path: Path) -> N
     profile = Profile(name="own", models=(source,), embedder=BASE, dimensions=1, personas={"robin": name}, options={})
 
     async def start() -> str:
-        built = Built(tmp_path / "built.json")
+        built = BuiltModels(tmp_path / "built.json")
         return {s.name: s.state for s in await Provisioner(own.client, profile, tmp_path, built=built).ensure()}[name]
 
     assert await start() == "created"
     shown = await own.shown(name)
     assert len(shown.adapters) == 1
-    assert parse(shown.render()) == shown
+    assert parse_modelfile(shown.render()) == shown
     first, uploads = await own.digest(name), own.uploads
     assert [await start(), await start()] == ["present", "present"]
     assert own.uploads == uploads
@@ -168,9 +165,9 @@ async def test_weights_from_a_file_and_from_a_folder(own: Own, tmp_path: Path) -
     for file, path in mini.paths().items():
         (tmp_path / "mini" / file).parent.mkdir(exist_ok=True)
         (tmp_path / "mini" / file).symlink_to(path)
-    await own.create(own("file"), parse(f"FROM ./{name}\nPARAMETER num_thread 1\n"), tmp_path)
-    assert (await own.shown(own("file"))).from_.endswith(digest_of(weights).replace(":", "-"))
-    await own.create(own("folder"), parse("FROM ./mini\nPARAMETER num_thread 1\n"), tmp_path)
+    await own.create(own("file"), parse_modelfile(f"FROM ./{name}\nPARAMETER num_thread 1\n"), tmp_path)
+    assert (await own.shown(own("file"))).from_.endswith(blob_digest(weights).replace(":", "-"))
+    await own.create(own("folder"), parse_modelfile("FROM ./mini\nPARAMETER num_thread 1\n"), tmp_path)
     vectors = [(await own.client.embed(m, "a cat")).embeddings[0] for m in (own("folder"), mini.name)]
     assert vectors[0] == pytest.approx(vectors[1], abs=1e-4)
 
@@ -186,7 +183,7 @@ async def test_other_weights_rebuild_base_and_persona(own: Own, tmp_path: Path, 
 
     async def start(source: Any) -> set[str]:
         profile = Profile(name="own", models=(source,), embedder=base, dimensions=1, personas={"robin": robin}, options={})
-        built = Built(tmp_path / "built.json")
+        built = BuiltModels(tmp_path / "built.json")
         return {s.state for s in await Provisioner(own.client, profile, tmp_path, built=built).ensure()}
 
     assert await start(old) == {"created"}

@@ -14,14 +14,12 @@ from ollama import AsyncClient
 from ollama_fixture import FOLDER
 
 from batos.bridge import service as service_module
-from batos.bridge.built import Built
-from batos.bridge.client import OllamaInference, connect
-from batos.bridge.control_marks import apart
-from batos.bridge.processes import Note
+from batos.bridge.client import OllamaInference, break_control_marks, connect
+from batos.bridge.inference import ChatRequest
+from batos.bridge.model_builder import BuiltModels
 from batos.bridge.profiles import BaseModelSource, Profile, load_profile, modelfiles_folder
-from batos.bridge.provision import Provisioner
-from batos.bridge.service import OllamaService
-from batos.bridge.types import ChatRequest
+from batos.bridge.provisioning import Provisioner
+from batos.bridge.service import OllamaService, ProcessNote
 from batos.config import load
 from batos.errors import ProvisioningFailed
 
@@ -55,7 +53,7 @@ async def profile(client: AsyncClient, tmp_path: Path) -> AsyncIterator[Profile]
 
 
 async def run(client: AsyncClient, profile: Profile, folder: Path) -> list[str]:
-    made = Provisioner(client, profile, folder, built=Built(folder / "built.json"))
+    made = Provisioner(client, profile, folder, built=BuiltModels(folder / "built.json"))
     return [f"{s.state} {s.detail}".strip() for s in await made.ensure()]
 
 
@@ -114,7 +112,7 @@ async def test_one_model_in_all_its_spellings(client: AsyncClient, tmp_path: Pat
 
 async def test_what_no_registry_has(client: AsyncClient) -> None:
     profile = load_profile("embedded")
-    provisioner = Provisioner(client, profile, modelfiles_folder(), built=Built(FOLDER / "built.json"))
+    provisioner = Provisioner(client, profile, modelfiles_folder(), built=BuiltModels(FOLDER / "built.json"))
     with pytest.raises(ProvisioningFailed, match="Remedy") as failed:
         await provisioner.ready("127.0.0.1:1/nobody/nothing:none")
     assert "connection refused" in failed.value.context["detail"]
@@ -151,7 +149,7 @@ async def test_cancelling_a_chat_stops_the_generation(tmp_path: Path, ollama_bin
     chat.cancel()
     with pytest.raises(asyncio.CancelledError):
         await chat
-    note = Note.read(tmp_path / "ollama" / "child.json")
+    note = ProcessNote.read(tmp_path / "ollama" / "child.json")
     assert note is not None
     idle_since, deadline = None, time.monotonic() + 12  # the whole answer would take longer than this
     used = cpu_s(note.members())
@@ -175,7 +173,7 @@ async def test_no_control_token_of_a_model_is_one_in_a_message(client: AsyncClie
     kinds = zip(shown["tokenizer.ggml.tokens"], shown["tokenizer.ggml.token_type"], strict=True)
     control = [token for token, kind in kinds if kind == CONTROL]
     assert len(control) > 10
-    assert [token for token in control if token in apart(token)] == []
+    assert [token for token in control if token in break_control_marks(token)] == []
     inference = OllamaInference(ollama_host)
 
     async def cost(text: str) -> int:

@@ -18,9 +18,9 @@ from ollama import AsyncClient
 
 from batos.bridge import service as service_module
 from batos.bridge.client import connect
+from batos.bridge.downloads import DiskSpace
 from batos.bridge.profiles import BaseModelSource, Profile
-from batos.bridge.provision import Provisioner
-from batos.bridge.room import Room
+from batos.bridge.provisioning import Provisioner
 from batos.bridge.service import OllamaService
 from batos.config import MIB, load
 from batos.errors import ProvisioningFailed
@@ -90,7 +90,7 @@ def names(gate: Gate, *models: str) -> tuple[str, ...]:
     return tuple(f"127.0.0.1:{gate.port}/{name}" for name in models or MODELS.values())
 
 
-def provisioner(bare: Bare, tmp_path: Path, *models: str, room: Room | None = None, note_s: float = 60) -> Provisioner:
+def provisioner(bare: Bare, tmp_path: Path, *models: str, room: DiskSpace | None = None, note_s: float = 60) -> Provisioner:
     sources = tuple(BaseModelSource(name=name) for name in models)
     profile = Profile(name="own", models=sources, embedder=models[0], dimensions=1, personas={}, options={})
     return Provisioner(bare.client, profile, tmp_path, room=room, note_s=note_s)
@@ -147,7 +147,7 @@ async def test_a_cancelled_start_keeps_what_was_pulled(pushed: Pushed, gate: Gat
     monkeypatch.setattr(service_module, "DEFAULT_HOST", "127.0.0.1:1")
     [name] = names(gate, "batos/smollm2:test")
     async with own_ollama(tmp_path) as bare:
-        made = provisioner(bare, tmp_path, name, room=Room(bare.service.models_folder))
+        made = provisioner(bare, tmp_path, name, room=DiskSpace(bare.service.models_folder))
         arrived = arrival(made, 56 * MIB)
         gate.hold_after(60 * MIB)
         pulling = asyncio.create_task(made.ensure())
@@ -166,7 +166,7 @@ async def test_a_killed_ollama_goes_on_where_it_had_noted(
     """SIGKILL in the middle of a layer: only what came since the last note is transferred again. The daemon starts Ollama anew."""
     [name] = names(gate, "batos/smollm2:test")
     events: list[dict[str, Any]] = []
-    made = provisioner(bare, tmp_path, name, room=Room(bare.service.models_folder), note_s=0.1)
+    made = provisioner(bare, tmp_path, name, room=DiskSpace(bare.service.models_folder), note_s=0.1)
     made.watch(events.append)
     gate.hold_after(60 * MIB)
     pulling = asyncio.create_task(made.ensure())
@@ -242,13 +242,13 @@ async def test_offline_what_is_there_runs(pushed: Pushed, gate: Gate, bare: Bare
 
 async def test_a_pull_that_does_not_fit_is_broken_off(pushed: Pushed, gate: Gate, bare: Bare, tmp_path: Path) -> None:
     [name] = names(gate, "batos/smollm2:test")
-    made = provisioner(bare, tmp_path, name, room=Room(bare.service.models_folder, reserve=2**50))
+    made = provisioner(bare, tmp_path, name, room=DiskSpace(bare.service.models_folder, reserve=2**50))
     [status] = await made.ensure()
     assert status.state == "failed"
     assert re.search(r"\d+ MiB are needed, .* has [\d,]+ MiB free, and 1,073,741,824 MiB stay free", status.detail)
     assert "disk_reserve_bytes" in status.remedy
     assert not (await bare.client.list()).models
-    assert [s.state for s in await provisioner(bare, tmp_path, name, room=Room(bare.service.models_folder)).ensure()] == ["pulled"]
+    assert [s.state for s in await provisioner(bare, tmp_path, name, room=DiskSpace(bare.service.models_folder)).ensure()] == ["pulled"]
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ async def test_on_a_small_disk(pushed: Pushed, gate: Gate, small_disk: Path, oll
     monkeypatch.setattr(service_module, "DEFAULT_HOST", "127.0.0.1:1")
     smol, mini = names(gate)
     async with own_ollama(small_disk) as bare:
-        made = provisioner(bare, small_disk, smol, room=Room(bare.service.models_folder, reserve=8 * MIB))
+        made = provisioner(bare, small_disk, smol, room=DiskSpace(bare.service.models_folder, reserve=8 * MIB))
         assert [s.state for s in await made.ensure([mini])] == ["pulled"]
         gate.hold_after(MIB)  # else 20 MiB are full before Ollama says how large the layer is
         [refused] = await made.ensure([smol])
@@ -283,7 +283,7 @@ async def test_on_a_small_disk(pushed: Pushed, gate: Gate, small_disk: Path, oll
 async def test_a_model_may_bring_so_many_bytes_and_no_more_and_goes_again(pushed: Pushed, gate: Gate, bare: Bare, tmp_path: Path) -> None:
     [name] = names(gate, "batos/minilm:test")
     size = pushed.sizes["batos/minilm:test"]
-    made = provisioner(bare, tmp_path, "nobody/needs:it", room=Room(bare.service.models_folder))
+    made = provisioner(bare, tmp_path, "nobody/needs:it", room=DiskSpace(bare.service.models_folder))
     gate.hold_after(8 * MIB)
     status, came = await made.fetch(name, size // 2)
     assert (status.state, status.cause) == ("failed", "too_large")

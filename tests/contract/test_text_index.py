@@ -16,10 +16,10 @@ from zope.index.text.lexicon import CaseNormalizer, Lexicon, Splitter
 from zope.index.text.okapiindex import OkapiIndex
 from zope.interface.verify import verifyObject
 
-from batos.memory.collection import Collection
+from batos.memory.search_index import Collection
 from batos.memory.segments import Entry, Facts, build
-from batos.memory.textindex import OkapiText, SegmentedText, Words
-from batos.memory.words import words
+from batos.memory.text_index import OkapiText, SegmentedText, Words
+from batos.memory.tokenizer import words
 
 INDEXES = pytest.mark.parametrize("make", [SegmentedText, OkapiText])
 Make = Callable[..., Any]

@@ -9,7 +9,7 @@ from ZODB.fsIndex import fsIndex
 from ZODB.tests import testFileStorage as theirs
 from ZODB.tests.StorageTestBase import StorageTestBase
 
-from batos.image.checked import CheckedStorage
+from batos.image.checksummed_storage import CheckedStorage
 
 
 def opened(path: str, **options: Any) -> CheckedStorage:

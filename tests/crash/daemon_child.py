@@ -14,21 +14,21 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from batos.autotelic import changes, effect, provided, purse, training
+from batos.app.kernel import Kernel
+from batos.app.memory import Recollection
+from batos.app.model_choice import Providing
+from batos.autotelic import changes, prerequisites, provided_models, rehearsal_budget, rollback_monitor
 from batos.autotelic.budget import Budget
-from batos.autotelic.purse import Purse
 from batos.autotelic.rehearsal import Rehearsals
-from batos.bridge import expert_model
+from batos.autotelic.rehearsal_budget import Purse
 from batos.bridge.client import OllamaInference
-from batos.bridge.place import Place
-from batos.bridge.provision import Provisioner
+from batos.bridge.hosts import ManagedHost
+from batos.bridge.lora import expert_model
+from batos.bridge.provisioning import Provisioner
 from batos.cli import main
-from batos.image import experts, groupsync, journal, ledger, pictures, questions, reversal
+from batos.image import blobs, journal, ledger, model_registry, transaction_undo, zodb_patches
 from batos.image.committer import Committer
-from batos.kernel import Kernel
 from batos.mind import psm
-from batos.providing import Providing
-from batos.recollection import Recollection
 from batos.wire.outbox import ClientHandle
 from tests import fake_trainer
 
@@ -130,9 +130,9 @@ def fsync_fails() -> None:
     os.fsync = fsync
 
 
-def after_its_own(step: str, kind: str = reversal.UNDO) -> None:
+def after_its_own(step: str, kind: str = transaction_undo.UNDO) -> None:
     """After a step of the storage in a commit whose annotation begins so: of an undo, if nothing is said."""
-    owner = groupsync.filestorage.FileStorage
+    owner = zodb_patches.filestorage.FileStorage
     original = getattr(owner, step)
 
     def call(storage: Any, transaction: Any, *args: Any) -> Any:
@@ -145,7 +145,7 @@ def after_its_own(step: str, kind: str = reversal.UNDO) -> None:
 
 
 def _undoes(committer: Any, commit: Any) -> bool:
-    return str(commit.tm.get().user).startswith(reversal.UNDO)
+    return str(commit.tm.get().user).startswith(transaction_undo.UNDO)
 
 
 def _promotes(committer: Any, commit: Any) -> bool:
@@ -159,9 +159,9 @@ def _told(kind: str) -> Callable[..., bool]:
 POINTS: dict[str, Callable[[], None]] = {
     "before accept": lambda: before(ledger, "accept"),
     "before commit": lambda: before(Committer, "_unit"),
-    "after vote": lambda: after(groupsync.filestorage.FileStorage, "tpc_vote"),
-    "after commit, before sync": lambda: after(groupsync.filestorage.FileStorage, "tpc_finish"),
-    "after sync": lambda: after(groupsync.Syncer, "sync", bool),
+    "after vote": lambda: after(zodb_patches.filestorage.FileStorage, "tpc_vote"),
+    "after commit, before sync": lambda: after(zodb_patches.filestorage.FileStorage, "tpc_finish"),
+    "after sync": lambda: after(zodb_patches.Syncer, "sync", bool),
     "before accepted is told": lambda: before(ClientHandle, "send", _told("accepted")),
     "before result is told": lambda: before(ClientHandle, "send", _told("result")),
     "after the answer": after_the_answer,
@@ -171,28 +171,28 @@ POINTS: dict[str, Callable[[], None]] = {
 }
 STEPS: dict[str, Callable[[], None]] = {
     "a transition": lambda: before(psm, "_move"),
-    "a question is recorded": lambda: before(questions, "ask"),
-    "a question was recorded": lambda: after(questions, "ask"),
-    "an answer is recorded": lambda: before(questions, "answer"),
+    "a question is recorded": lambda: before(ledger, "ask_question"),
+    "a question was recorded": lambda: after(ledger, "ask_question"),
+    "an answer is recorded": lambda: before(ledger, "answer_question"),
     "a pause is recorded": lambda: before(ledger, "set_paused"),
 }
 """Steps of a mission's life; the tests of transitions kill before or after each."""
 
 PICTURE_POINTS: dict[str, Callable[[], None]] = {
-    "before a picture is kept": lambda: before(pictures, "add"),
-    "after a picture is kept": lambda: after(pictures, "add"),
+    "before a picture is kept": lambda: before(blobs, "add_picture"),
+    "after a picture is kept": lambda: after(blobs, "add_picture"),
     "before a picture is said to be there": lambda: before(ClientHandle, "send", lambda handle, reply, **_: reply.get("whole") is True),
-    "before a mission holds it": lambda: before(pictures, "hold"),
-    "after a mission holds it": lambda: after(pictures, "hold", bool),
-    "before it is read": lambda: before(pictures, "read"),
-    "after it was read": lambda: after(pictures, "read"),
+    "before a mission holds it": lambda: before(blobs, "hold_pictures"),
+    "after a mission holds it": lambda: after(blobs, "hold_pictures", bool),
+    "before it is read": lambda: before(blobs, "read_picture"),
+    "after it was read": lambda: after(blobs, "read_picture"),
 }
 """Steps of a picture, from its upload to the first inference that shows it."""
 
 UNDO_POINTS: dict[str, Callable[[], None]] = {
-    "before it is planned": lambda: before(reversal, "planned"),
-    "before it is written": lambda: before(reversal, "write"),
-    "after it is written": lambda: after(reversal, "write"),
+    "before it is planned": lambda: before(transaction_undo, "plan_undo"),
+    "before it is written": lambda: before(transaction_undo, "write_undo"),
+    "after it is written": lambda: after(transaction_undo, "write_undo"),
     "before its commit": lambda: before(Committer, "_unit", _undoes),
     "after its vote": lambda: after_its_own("tpc_vote"),
     "after its commit, before its sync": lambda: after_its_own("tpc_finish"),
@@ -202,8 +202,8 @@ UNDO_POINTS: dict[str, Callable[[], None]] = {
 """Steps of an undo."""
 
 LEASH_POINTS: dict[str, Callable[[], None]] = {
-    "before it is looked at": lambda: before(effect, "seen"),
-    "after it is looked at": lambda: after(effect, "seen"),
+    "before it is looked at": lambda: before(rollback_monitor, "effect_of"),
+    "after it is looked at": lambda: after(rollback_monitor, "effect_of"),
     "before its record is written": lambda: before(changes, "take_back"),
     "after its record is written": lambda: after(changes, "take_back"),
     **{name: point for name, point in UNDO_POINTS.items() if name != "before it is told"},
@@ -213,10 +213,10 @@ LEASH_POINTS: dict[str, Callable[[], None]] = {
 CHANGE_POINTS: dict[str, Callable[[], None]] = {
     "before the proposal is recorded": lambda: before(changes, "propose"),
     "after the proposal is recorded": lambda: after(changes, "propose"),
-    "before a rehearsal is counted": lambda: before(purse, "begin"),
-    "after a rehearsal is counted": lambda: after(purse, "begin"),
+    "before a rehearsal is counted": lambda: before(rehearsal_budget, "begin_rehearsal"),
+    "after a rehearsal is counted": lambda: after(rehearsal_budget, "begin_rehearsal"),
     "before a mission is rehearsed": lambda: before(Rehearsals, "_run"),
-    "before what was paid for is kept": lambda: before(purse, "_keep"),
+    "before what was paid for is kept": lambda: before(rehearsal_budget, "_keep"),
     "after what was paid for is kept": after_the_step(Purse, "pay"),
     "before the figures are kept": lambda: before(changes, "rehearsed"),
     "after the figures are kept": lambda: after(changes, "rehearsed"),
@@ -225,7 +225,7 @@ CHANGE_POINTS: dict[str, Callable[[], None]] = {
     "before the commit of a change": lambda: before(Committer, "_unit", _promotes),
     "after the vote on a change": lambda: after_its_own("tpc_vote", CHANGE),
     "after the commit of a change, before its sync": lambda: after_its_own("tpc_finish", CHANGE),
-    "before what was paid for is let go of": lambda: before(purse, "forget"),
+    "before what was paid for is let go of": lambda: before(rehearsal_budget, "forget_payments"),
     "before it is refused": lambda: before(changes, "refuse"),
     "after it is refused": lambda: after(changes, "refuse"),
 }
@@ -234,17 +234,19 @@ CHANGE_POINTS: dict[str, Callable[[], None]] = {
 TRAINING_POINTS: dict[str, Callable[[], None]] = {
     "never": lambda: None,
     "before a training is counted": lambda: before(Budget, "trains"),
-    "before it is trained": lambda: before(training.Training, "_train"),
-    "after it was trained": after_the_step(training.Training, "_train"),
-    "before its folder is in place": lambda: before(training.os, "replace", lambda source, target: "method-writer-change" in str(target)),
-    "after its folder is in place": lambda: after(training.Training, "_stage"),
-    "after what was made is noted": lambda: before(training.Training, "_built"),
-    "after what was made is built": after_the_step(training.Training, "_built"),
-    "before it is chosen": lambda: before(experts, "choose_writer"),
-    "after it is chosen": lambda: after(experts, "choose_writer"),
-    "before it is done away with": lambda: before(training.Training, "clear"),
-    "after its folder is gone": lambda: after(training, "_remove"),
-    "after it is done away with": after_the_step(training.Training, "clear"),
+    "before it is trained": lambda: before(prerequisites.TrainingPreparation, "_train"),
+    "after it was trained": after_the_step(prerequisites.TrainingPreparation, "_train"),
+    "before its folder is in place": lambda: before(
+        prerequisites.os, "replace", lambda source, target: "method-writer-change" in str(target)
+    ),
+    "after its folder is in place": lambda: after(prerequisites.TrainingPreparation, "_stage"),
+    "after what was made is noted": lambda: before(prerequisites.TrainingPreparation, "_built"),
+    "after what was made is built": after_the_step(prerequisites.TrainingPreparation, "_built"),
+    "before it is chosen": lambda: before(model_registry, "choose_writer"),
+    "after it is chosen": lambda: after(model_registry, "choose_writer"),
+    "before it is done away with": lambda: before(prerequisites.TrainingPreparation, "clear"),
+    "after its folder is gone": lambda: after(prerequisites, "_remove"),
+    "after it is done away with": after_the_step(prerequisites.TrainingPreparation, "clear"),
 }
 """Steps of a training; what trains is `tests/fake_trainer.py`."""
 
@@ -252,17 +254,17 @@ TRAINING_POINTS: dict[str, Callable[[], None]] = {
 PROVIDE_POINTS: dict[str, Callable[[], None]] = {
     "before what is chosen is recorded": lambda: before(journal, "set_provided"),
     "after what is chosen is recorded": lambda: after(journal, "set_provided"),
-    "before it is recorded that it is begun": lambda: before(provided, "begin"),
-    "after it is recorded that it is begun": lambda: after(provided, "begin"),
+    "before it is recorded that it is begun": lambda: before(provided_models, "begin"),
+    "after it is recorded that it is begun": lambda: after(provided_models, "begin"),
     "before the pull": lambda: before(Provisioner, "fetch"),
-    "in the middle of the pull": lambda: after(provided, "note_layer"),
+    "in the middle of the pull": lambda: after(provided_models, "note_layer"),
     "after the pull": after_the_step(Provisioner, "fetch"),
-    "before it is probed": lambda: before(Place, "probe", lambda place, model, *args, **kwargs: not model.startswith("batos/")),
-    "after it is probed": after_the_step(Place, "probe"),
+    "before it is probed": lambda: before(ManagedHost, "probe", lambda place, model, *args, **kwargs: not model.startswith("batos/")),
+    "after it is probed": after_the_step(ManagedHost, "probe"),
     "before its personas are made": lambda: before(Provisioner, "make"),
     "after its personas are made": after_the_step(Provisioner, "make"),
-    "before it is kept": lambda: before(provided, "make"),
-    "after it is kept": lambda: after(provided, "make"),
+    "before it is kept": lambda: before(provided_models, "make"),
+    "after it is kept": lambda: after(provided_models, "make"),
     "before the commit that keeps it": lambda: before(Committer, "_unit", _promotes),
     "after the commit that keeps it, before its sync": lambda: after_its_own("tpc_finish", CHANGE),
     "before the mission is told": lambda: before(Providing, "_ready"),
@@ -282,24 +284,24 @@ WITHDRAW_POINTS: dict[str, Callable[[], None]] = {
 
 def play_trainings(how: str) -> None:
     """Let nothing be trained, and no extra be missing."""
-    training.MODULES = ()
+    prerequisites.TRAINING_MODULES = ()
 
     def words(settings: Any, image: str, work: Any, minutes: float) -> list[str]:
         return [sys.executable, fake_trainer.__file__, str(work), how]
 
-    defaults: Any = training.Training.__init__.__kwdefaults__
+    defaults: Any = prerequisites.TrainingPreparation.__init__.__kwdefaults__
     defaults["command"] = words
 
 
 EXPERT_POINTS: dict[str, Callable[[], None]] = {
-    "before it is intended": lambda: before(experts, "intend"),
+    "before it is intended": lambda: before(model_registry, "intend_expert"),
     "after it is intended": lambda: before(expert_model.adapters, "write_gguf"),
     "after it is translated": lambda: after(expert_model.adapters, "write_gguf"),
-    "after it is uploaded": after_the_step(expert_model, "upload"),
-    "after it is created": after_the_step(expert_model.Builder, "build"),
-    "after it is tried": after_the_step(expert_model.Builder, "attempt"),
-    "before it is recorded": lambda: before(experts, "built"),
-    "after it is recorded": lambda: after(experts, "built"),
+    "after it is uploaded": after_the_step(expert_model, "upload_blob"),
+    "after it is created": after_the_step(expert_model.ExpertBuilder, "build"),
+    "after it is tried": after_the_step(expert_model.ExpertBuilder, "attempt"),
+    "before it is recorded": lambda: before(model_registry, "note_built"),
+    "after it is recorded": lambda: after(model_registry, "note_built"),
 }
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import structlog
 
 from batos.errors import BatosError, ImageFailed
 from batos.image import LivingImage, journal, ledger
-from batos.image.journal import Inference
+from batos.image.journal import InferenceRecord
 from batos.image.storage import open_database
 from batos.objects import UvmObject
 
@@ -69,7 +69,7 @@ class Run:
         await self.try_("accept", id, image.system(ledger.accept, id, f"brief of {id}", {}, True, mission=id))
         if ("accept", id) not in self.kept:
             return
-        answer = Inference(b"k" * 16, 0, f"{id} {filling}", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
+        answer = InferenceRecord(b"k" * 16, 0, f"{id} {filling}", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
         await self.try_("journal", id, image.system(journal.add, id, answer, mission=id))
         await self.try_("complete", id, self.complete(image, id, filling))
         if ("complete", id) not in self.kept:

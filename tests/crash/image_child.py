@@ -17,7 +17,7 @@ from typing import Any
 from ZODB.FileStorage import FileStorage
 
 from batos.image import LivingImage, journal, ledger
-from batos.image.journal import Inference
+from batos.image.journal import InferenceRecord
 from batos.objects import UvmObject
 
 WORKERS = 8
@@ -44,7 +44,7 @@ async def worker(image: LivingImage, number: int, seed: int) -> None:
         await image.system(ledger.accept, id, f"brief of {id}", {}, True, mission=id)
         say("accepted", id)
         for i in range(rng.randrange(3)):
-            answer = Inference(b"k" * 16, i, f"{id} {i} " + "x" * rng.randrange(4000), "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
+            answer = InferenceRecord(b"k" * 16, i, f"{id} {i} " + "x" * rng.randrange(4000), "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
             await image.system(journal.add, id, answer, mission=id)
             say("journaled", id, i)
         if rng.random() < 0.2:

@@ -15,7 +15,7 @@ import zmq
 from batos.image import history, journal, ledger
 from batos.image.storage import open_database
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer
+from batos.testing.script import default_answer
 from tests.daemon import END_S, REPLY_S, Peer, daemon, provisioned
 
 BRIEFS = {

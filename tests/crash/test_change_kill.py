@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import alarms, changes, home
+from batos.autotelic import changes, schema, trigger_missions
 from batos.image import LivingImage, history
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer, user_text
+from batos.testing.script import default_answer, user_text
 from tests.crash import daemon_child
 from tests.crash.support import chats, keys_of, on_disk, provision
 from tests.crash.test_leash_kill import prepare
@@ -63,7 +63,7 @@ def server() -> Iterator[Model]:
 
 async def fired(image: LivingImage) -> None:
     """A trigger fired, and the daemon was killed before its mission was accepted."""
-    await image.system(alarms._fire, "entropy_falls", "", "it has fallen.", 1.0)
+    await image.system(trigger_missions._fire, "entropy_falls", "", "it has fallen.", 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def standing(root: Any) -> tuple[str, int]:
     """What the record of the one change says, and how often it was made; proposed where it is not recorded yet."""
     recorded = changes.listed(root)
     assert len(recorded) <= 1, "each proposal once"
-    assert not home.part(root, "rehearsals").paid or not recorded or recorded[0]["state"] in (changes.PROPOSED, changes.PROMOTED)
+    assert not schema.part_of(root, "rehearsals").paid or not recorded or recorded[0]["state"] in (changes.PROPOSED, changes.PROMOTED)
     robin = root["lobby"].robin
     made = sum(one["mission"] == "change:1" for one in history.revisions(root._p_jar.db(), robin._p_oid, 100))
     assert made == ("gardener_facet_" in robin._slots)

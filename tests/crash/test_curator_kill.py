@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from batos.image import blobs
-from batos.memory import archives, archiving
-from batos.memory.library import library_of
+from batos.memory import archive_format, archiver
+from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from tests.crash.support import on_disk
 from tests.daemon import Peer, daemon, provisioned
@@ -30,10 +30,10 @@ KILLED = """
 import asyncio, os, pickle, signal, sys
 from pathlib import Path
 from batos.image import LivingImage
-from batos.image.checked import CheckedStorage
-from batos.memory import curating
+from batos.image.checksummed_storage import CheckedStorage
+from batos.memory import curation
 from batos.memory.curator import Curator
-from batos.recollection import Recollection
+from batos.app.memory import Recollection
 from tests.unit.test_archiving import everything
 from tests.unit.test_curator import DAY, curated
 
@@ -58,21 +58,21 @@ async def main():
         (folder / "before").write_bytes(pickle.dumps(kept.held.image.read(everything)))
         kept.clock.now += 31 * DAY
         if point == "summarised":
-            before(curating, "put_away")
+            before(curation, "put_away")
         elif point == "blob_stored":
             after(CheckedStorage, "storeBlob", 2)
         elif point == "voted":
-            real = curating.put_away
+            real = curation.put_away
             def put_away(*args):
                 before(kept.held.image.committer._syncer, "sync")  # what follows when this is committed, and not yet durable
                 return real(*args)
-            curating.put_away = put_away
+            curation.put_away = put_away
         elif point == "committed":
             before(Recollection, "stored")
         elif point == "told":
             after(Recollection, "stored", 2)
         elif point == "round_noted":
-            after(curating, "rounded")
+            after(curation, "note_round")
         if point == "summarised_again":
             first = (await kept.curator.round("time went by"))["clusters"][0]["archive"]
             source = kept.held.look(lambda library: library.archives[first].of[0].source)
@@ -120,7 +120,7 @@ def texts_of(root: Any) -> dict[str, str]:
     there = {number: library.text_of(library.section(number)) for number in library.sections}
     owners = {number: library.section(number).document for number in library.sections}
     for node in library.archives.values():
-        material = archives.unpacked(blobs.read(node.blob))
+        material = archive_format.unpack_archive(blobs.read(node.blob))
         assert not {one.section.number for one in material.held} & there.keys()
         there |= {one.section.number: one.text for one in material.held}
         owners |= {one.section.number: one.section.document for one in material.held}
@@ -129,7 +129,7 @@ def texts_of(root: Any) -> dict[str, str]:
     found = {}
     for document in filter(lambda one: one.archive is None, library.documents.values()):
         own = (number for number, of in owners.items() if of == document.number)
-        found[document.source] = "".join(there[number] for number in archiving.order(document, own))
+        found[document.source] = "".join(there[number] for number in archiver.section_order(document, own))
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from batos.memory.library import library_of
+from batos.memory.store import library_of
 from tests.crash.support import on_disk
 from tests.unit.memory_support import consistent
 

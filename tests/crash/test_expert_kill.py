@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batos.bridge.client import connect
-from batos.image import experts
+from batos.image import model_registry
 from batos.testing import ScriptedOllama
 from tests.crash import daemon_child
 from tests.crash.support import on_disk
@@ -33,7 +33,7 @@ def test_killed_between_any_two_steps(tmp_path: Path, point: str) -> None:
         provisioned(server)
         process = Daemon(tmp_path, program=(daemon_child.__file__, point, "1"), ollama_host=server.host, **QUICK)
         assert process.ended(END_S) == -9
-        known = on_disk(tmp_path, experts.describe)
+        known = on_disk(tmp_path, model_registry.describe_experts)
         assert [e["state"] for e in known] == ([] if point == "before it is intended" else ["intended"])
         assert all(not e["speaks"] for e in known)
         assert creates(server) == (1 if point in AFTER_CREATE else 0)
@@ -65,7 +65,7 @@ def test_the_same_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> None:
     for point in ("after it is intended", "after it is uploaded", "after it is created", "after it is tried"):
         process = Daemon(tmp_path, program=(daemon_child.__file__, point, "1"), ollama_host=ollama_host, **QUICK)
         assert process.ended(END_S) == -9, point
-        (known,) = on_disk(tmp_path, experts.describe)
+        (known,) = on_disk(tmp_path, model_registry.describe_experts)
         assert (known["state"], known["speaks"]) == ("intended", False), point
         there = asyncio.run(digest())
         assert (there is not None) == (point in AFTER_CREATE), point

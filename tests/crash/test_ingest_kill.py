@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.memory.library import library_of
+from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from tests.crash.support import on_disk
 from tests.daemon import Peer, daemon, provisioned

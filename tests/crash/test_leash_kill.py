@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, home
+from batos.autotelic import changes, schema
 from batos.config import Settings
 from batos.image import LivingImage, history, ledger
-from batos.image.reversal import UNDO
+from batos.image.transaction_undo import UNDO
 from batos.objects import Intent
 from batos.testing import ScriptedOllama
 from tests.crash import daemon_child
@@ -52,7 +52,7 @@ async def deadly(image: LivingImage) -> None:
     await harmful(image)
 
     def dead(root: Any) -> None:
-        home.part(root, "leash").change, home.part(root, "leash").running = 1, True
+        schema.part_of(root, "leash").change, schema.part_of(root, "leash").running = 1, True
 
     await image.system(dead)
 

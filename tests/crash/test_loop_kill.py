@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import assessments, home, ring
+from batos.autotelic import entropy_records, schema, telemetry
 from batos.image import ledger
 from tests.crash.support import SETTINGS, Sender, on_disk, provision, slow_ollama
 from tests.crash.test_daemon_kill import KILLS, SEED
@@ -60,13 +60,13 @@ def test_what_the_loop_remembers_survives_any_kill(tmp_path: Path, capsys: pytes
 
 def _remembered(root: Any) -> dict[str, Any]:
     missions = list(ledger.newest_first(root))
-    heartbeat, triggers = home.part(root, "heartbeat"), home.part(root, "triggers")
+    heartbeat, triggers = schema.part_of(root, "heartbeat"), schema.part_of(root, "triggers")
     return {
         "system": [mission.id for mission in missions if mission.origin == "system"],
         "complete": {mission.number for mission in missions if mission.state == ledger.COMPLETE},
         "beats": heartbeat.beats,
         "ever": triggers.ever,
-        "weights": sum(assessments.weights_of(root)),
-        "assessed": {one.number for one in assessments.last(root, 1000)},
-        "buckets": ring.read(root),
+        "weights": sum(entropy_records.weights_of(root)),
+        "assessed": {one.number for one in entropy_records.last_assessments(root, 1000)},
+        "buckets": telemetry.read_buckets(root),
     }

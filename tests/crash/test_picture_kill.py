@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import zmq
 
-from batos.image import blobs, ledger, pictures
+from batos.image import blobs, ledger
 from batos.testing import ScriptedOllama
 from tests.crash import daemon_child
 from tests.crash.support import SETTINGS, on_disk, provision
@@ -82,7 +82,7 @@ def test_killed_at_each_step_of_a_picture(tmp_path: Path, point: str) -> None:
         accepted = on_disk(tmp_path, lambda root: "m1" in ledger.ledger_of(root).missions)
         assert accepted == (point in ACCEPTED_BEFORE)
         if point not in KEPT_LATER:
-            assert on_disk(tmp_path, lambda root: pictures.read(root, DIGEST)) == PICTURE
+            assert on_disk(tmp_path, lambda root: blobs.read_picture(root, DIGEST)) == PICTURE
         with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running, Peer(running.endpoint) as peer:
             if not accepted:
                 bring(peer.ask)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, home
+from batos.autotelic import changes, schema
 from batos.image import journal
 from batos.testing import ScriptedOllama
 from tests.crash import daemon_child
@@ -89,9 +89,9 @@ def submit(peer: Peer) -> None:
 
 def standing(root: Any) -> tuple[list[tuple[str, Any]], list[str], str, int]:
     """The changes with their states, the models that are provided, how far the mission is, and the bytes that count as pulled."""
-    pulled = sum(row[4] for row in home.part(root, "budget").rows)
+    pulled = sum(row[4] for row in schema.part_of(root, "budget").rows)
     listed = [(one["state"], one["comparison"].get(changes.PREPARED, {}).get("cleared", False)) for one in changes.listed(root)]
-    return listed, list(home.part(root, "provided").models), journal.provided_of(root, "m1").get("state", ""), pulled
+    return listed, list(schema.part_of(root, "provided").models), journal.provided_of(root, "m1").get("state", ""), pulled
 
 
 @pytest.mark.timeout(120)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from batos.errors import EXIT_STALLED
+from batos.supervision import HEAD_START_S
 from batos.testing import ScriptedOllama
-from batos.watchdog import HEAD_START_S
 from tests.crash.stalled_child import BRIEF
 from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
 

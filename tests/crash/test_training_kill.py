@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from batos.autotelic import changes
-from batos.autotelic.proposals import Proposal
-from batos.image import LivingImage, experts
-from batos.mind import prompting
-from batos.mind.handbook.nearest import handbook
+from batos.autotelic.changes import Proposal
+from batos.forge import method_prompts
+from batos.image import LivingImage, model_registry
+from batos.synthesis.handbook import handbook
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer, user_text
+from batos.testing.script import default_answer, user_text
 from batos.training.dataset import generate
 from tests.crash import daemon_child
 from tests.crash.support import on_disk, provision
@@ -47,7 +47,7 @@ class Model(ScriptedOllama):
         return self
 
     def _answer(self, request: dict[str, Any]) -> str:
-        if not any(message["content"] == prompting.COMPACT_SYSTEM for message in request.get("messages", ())):
+        if not any(message["content"] == method_prompts.COMPACT_SYSTEM for message in request.get("messages", ())):
             return default_answer(request)
         asked = user_text(request)
         if asked.rpartition("\n\n")[2].startswith("def add_("):  # before it stands what the handbook has
@@ -84,7 +84,7 @@ def home_of(server: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def standing(root: Any) -> tuple[str, str]:
     """What the record of the change says, and who writes."""
-    return changes.of(root, 1)["state"], experts.speaks_methods(root)
+    return changes.of(root, 1)["state"], model_registry.speaks_methods(root)
 
 
 def begun(home_of: Path, tmp_path: Path, server: Model) -> Path:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from batos.image import ledger
-from batos.mind import weaving
+from batos.mind import plans
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer
+from batos.testing.script import default_answer
 from tests.crash import daemon_child
 from tests.crash.support import SETTINGS, chats, completions, journaled, keys_of, on_disk, provision
 from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
@@ -29,8 +29,8 @@ QUESTION = "How many guests?"
 def answer(request: dict[str, Any]) -> str:
     text = default_answer(request)
     schema = request.get("format")
-    if isinstance(schema, dict) and weaving.QUESTION in schema.get("properties", {}):
-        return json.dumps(json.loads(text) | {weaving.QUESTION: QUESTION})
+    if isinstance(schema, dict) and plans.QUESTION in schema.get("properties", {}):
+        return json.dumps(json.loads(text) | {plans.QUESTION: QUESTION})
     return text
 
 

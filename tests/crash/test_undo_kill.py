@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batos.image import ledger
-from batos.memory.library import library_of
+from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from tests.crash import daemon_child
 from tests.crash.support import on_disk

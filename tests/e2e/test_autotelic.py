@@ -18,7 +18,7 @@ import pytest
 import zmq
 
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer, user_text
+from batos.testing.script import default_answer, user_text
 from tests.daemon import END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
 
 QUICK: dict[str, Any] = {

@@ -12,7 +12,7 @@ import pytest
 from batos.autotelic import changes
 from batos.mind.codex import load_codex
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer, user_text
+from batos.testing.script import default_answer, user_text
 from tests.crash.support import on_disk
 from tests.daemon import Daemon, Peer, daemon, provisioned
 

@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from batos.autotelic import changes
-from batos.autotelic.proposals import Proposal
+from batos.autotelic.changes import Proposal
 from batos.bridge.client import connect
 from batos.image import LivingImage
 from tests.crash.test_leash_kill import prepare

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, training
-from batos.autotelic.proposals import Proposal
+from batos.app.kernel import Kernel
+from batos.autotelic import changes, prerequisites
+from batos.autotelic.changes import Proposal
 from batos.bridge import launcher
 from batos.bridge.client import connect
-from batos.bridge.experts import read_about
+from batos.bridge.lora.staging import read_about
 from batos.config import Settings
-from batos.image import experts, ledger
-from batos.kernel import Kernel
+from batos.image import ledger, model_registry
 from tests import short_training
 from tests.daemon import ROOT
 
@@ -32,7 +32,7 @@ MINUTES = 0.05
 
 def briefly(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
     """The very command, on fewer tasks."""
-    words = training.command(settings, image, work, minutes)
+    words = prerequisites.training_command(settings, image, work, minutes)
     return [words[0], short_training.__file__, *words[words.index("train") :]]
 
 
@@ -51,12 +51,12 @@ async def cleared(host: str) -> AsyncIterator[None]:
 @pytest.mark.timeout(600)
 async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, ollama_host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "IDLE", "NOT_IDLE=1")  # beside other tests it would hardly ever have its turn
-    for module in training.MODULES:
+    for module in prerequisites.TRAINING_MODULES:
         pytest.importorskip(module)
     staging = tmp_path / "lora_staging"
     shutil.copytree(ROOT / "lora_staging" / "method-writer", staging / "method-writer")
     settings = Settings(data=tmp_path, lora_staging=str(staging), ollama_host=ollama_host, **SETTINGS)
-    assert training.why_not(settings) == ""
+    assert prerequisites.why_no_training(settings) == ""
     async with cleared(ollama_host):
         kernel = await Kernel.start(settings, listen=False)
         try:
@@ -65,7 +65,7 @@ async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, oll
             assert factory is not None
             assert improver is not None
             await factory.scan_settled()
-            old = kernel.image.read(experts.speaks_methods)
+            old = kernel.image.read(model_registry.speaks_methods)
             shipped = read_about(staging / "method-writer" / "expert.toml").version
             assert old == f"brick:method-writer-v{shipped}"
             one: Any = improver._preparations["training"]
@@ -86,13 +86,13 @@ async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, oll
             assert change["comparison"]["paid"]["inferences"] == 4
             folder = staging / prepared["folder"]
             if change["state"] == changes.PROMOTED:
-                assert kernel.image.read(experts.speaks_methods) == prepared["model"]
+                assert kernel.image.read(model_registry.speaks_methods) == prepared["model"]
                 assert (read_about(folder / "expert.toml").version, read_about(folder / "expert.toml").on_choice) == (shipped + 1, True)
                 await kernel.undoing.undo_change(1, "the test says so")
             else:
                 assert change["state"] == changes.REFUSED
                 assert not folder.exists()
-            assert kernel.image.read(experts.speaks_methods) == old
+            assert kernel.image.read(model_registry.speaks_methods) == old
             assert read_about(staging / "method-writer" / "expert.toml").version == shipped, "what is shipped is as it was"
         finally:
             await kernel.stop()

@@ -9,7 +9,7 @@ import pytest
 
 from batos.image.storage import open_database
 from batos.memory.embedders import NORMALISATION
-from batos.memory.library import library_of
+from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from batos.testing.models import base
 from tests.daemon import Peer, daemon, provisioned

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from ollama import AsyncClient
 
-from batos.bridge import adapters
 from batos.bridge.client import connect
-from batos.bridge.modelfile import parse
+from batos.bridge.lora import adapters
+from batos.bridge.modelfile import parse_modelfile
 from tests import lora
 from tests.daemon import Peer, daemon
 from tests.lora import BASE, about, peft, stage, stage_ships_log, weights
@@ -143,7 +143,7 @@ async def test_fused_and_quantised_it_keeps_its_voice(tmp_path: Path, client: As
     await asyncio.to_thread(build)
     shown, plain = await client.show(f"babs:fused-{mark}-v1"), await client.show("babs:embedded")
     for part in ("system", "template", "parameters"):
-        assert getattr(parse(shown.modelfile or ""), part) == getattr(parse(plain.modelfile or ""), part)
+        assert getattr(parse_modelfile(shown.modelfile or ""), part) == getattr(parse_modelfile(plain.modelfile or ""), part)
     assert shown.details is not None
     assert shown.details.quantization_level == "Q8_0"
     messages, options = [{"role": "user", "content": "Tell me about elephants."}], {"temperature": 0, "num_predict": 40}

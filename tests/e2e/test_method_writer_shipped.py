@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.bridge.client import connect
 from batos.config import Settings
-from batos.image import examples
-from batos.image.experts import speaks_methods
-from batos.kernel import Kernel
+from batos.image import taught_examples
+from batos.image.model_registry import speaks_methods
 from tests.daemon import ROOT
 
 SHIPPED = ROOT / "lora_staging" / "method-writer"
@@ -76,7 +76,7 @@ def place(root: Any) -> None:
     lobby.thing = thing = lobby.genesis.derive(name="thing", **{name: held for task in TASKS for name, held in task[3].items()})
     root._p_jar.add(thing)
     for selector, intent, _, _, example, _ in TASKS:
-        examples.teach(root, thing._p_oid, selector, [example], intent, 8)
+        taught_examples.teach(root, thing._p_oid, selector, [example], intent, 8)
 
 
 @pytest.mark.timeout(600)

@@ -16,15 +16,13 @@ from pathlib import Path
 import ollama_fixture
 import pytest
 
-from batos.bridge.breaker import Policy
 from batos.bridge.client import OllamaInference, connect
-from batos.bridge.processes import Note
+from batos.bridge.downloads import DiskSpace
+from batos.bridge.failures import RetryPolicy
+from batos.bridge.inference import ChatRequest, ReadyInference
 from batos.bridge.profiles import load_profile, modelfiles_folder
-from batos.bridge.provision import Provisioner
-from batos.bridge.ready import ReadyInference
-from batos.bridge.room import Room
-from batos.bridge.service import OllamaService
-from batos.bridge.types import ChatRequest
+from batos.bridge.provisioning import Provisioner
+from batos.bridge.service import OllamaService, ProcessNote
 from batos.config import Settings, load
 from batos.errors import InferenceFailed, ProvisioningFailed
 from tests.daemon import Peer, daemon
@@ -64,7 +62,7 @@ async def service(models: Path, ollama_binary: Path) -> AsyncIterator[OllamaServ
 
 @pytest.fixture
 async def inference(service: OllamaService) -> AsyncIterator[OllamaInference]:
-    made = OllamaInference(service.host, 1, policy=Policy(breaker_probe_s=0.05))
+    made = OllamaInference(service.host, 1, policy=RetryPolicy(breaker_probe_s=0.05))
     yield made
     await made.close()
 
@@ -78,7 +76,7 @@ def cpu_ticks(service: OllamaService) -> int:
     """What the server and its runners have used of the processor, in clock ticks."""
     assert service.pid is not None
     total = 0
-    for pid in Note.of(service.pid).members():
+    for pid in ProcessNote.of(service.pid).members():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         total += int(fields[11]) + int(fields[12])
     return total
@@ -181,7 +179,7 @@ async def test_no_room_for_a_model(full_disk: Path, tmp_path: Path, ollama_binar
             with pytest.raises(ProvisioningFailed, match=r"room|space") as failed:
                 await ReadyInference(inference, ready=provisioner.ready, heal=provisioner.heal).chat(ask("Hello", 2), deadline_s=5)
             assert failed.value.cause in ("disk_full", "truncated")
-            known = Provisioner(client, load_profile("embedded"), modelfiles_folder(), room=Room(service.models_folder, 0))
+            known = Provisioner(client, load_profile("embedded"), modelfiles_folder(), room=DiskSpace(service.models_folder, 0))
             assert {status.cause for status in await known.ensure()} == {"disk_full"}
             assert service.state == "running"
             await inference.close()

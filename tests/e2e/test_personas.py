@@ -13,7 +13,7 @@ import pytest
 
 from batos.image import journal
 from batos.image.storage import open_database
-from batos.image.unit import snapshot
+from batos.image.unit_of_work import snapshot
 from batos.testing import ScriptedOllama
 from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import zmq
 
+from batos.bridge.catalogue import registry_models
 from batos.bridge.client import connect
-from batos.bridge.registries import listed
 from batos.mind.events import Event
 from tests.daemon import Daemon, Peer, daemon
 from tests.registry import Gate, registry
@@ -96,7 +96,7 @@ def started(folder: Path, gate: Gate, **given: Any) -> Iterator[tuple[Daemon, Pe
 
 
 async def test_what_a_registry_has_is_read_from_its_files(stocked: Gate) -> None:
-    found, trouble = await listed(f"127.0.0.1:{stocked.port}")
+    found, trouble = await registry_models(f"127.0.0.1:{stocked.port}")
     assert trouble == ""
     by_name = {offer.model.name.rpartition("/")[2]: offer.model for offer in found}
     assert by_name.keys() == {"worker:1", "talker:1"}
@@ -114,7 +114,7 @@ async def test_what_a_registry_has_is_read_from_its_files(stocked: Gate) -> None
 
 
 async def test_a_registry_that_does_not_answer_is_said_and_no_fault() -> None:
-    assert "127.0.0.1:9 does not say what it has" in (await listed("127.0.0.1:9")).trouble
+    assert "127.0.0.1:9 does not say what it has" in (await registry_models("127.0.0.1:9")).trouble
 
 
 @pytest.mark.timeout(600)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from batos.bridge.profiles import load_profile
-from batos.image import journal, partials
+from batos.image import journal
 from batos.image.storage import open_database
-from batos.image.unit import snapshot
+from batos.image.unit_of_work import snapshot
 from tests.daemon import Peer, daemon
 
 QUICK = {"num_predict": 48, "facets_limit": 2, "mission_attempts": 1, "depth": "facets", "flavour": "full"}
@@ -83,7 +83,7 @@ def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str, de
             running.kill()
         db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=400, pool_size=7, read_only=True)
         with snapshot(db) as root:
-            kept_texts = list(partials.load(root, id).values())
+            kept_texts = list(journal.load_partials(root, id).values())
         db.close()
     ((text, kept),) = kept_texts
     with daemon(tmp_path, **given) as running, Peer(running.endpoint) as peer:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.cli.units import NAME
+from batos.cli.service import NAME
 from tests.booted import PYTHON, Machine, Unbootable, booted
 
 pytestmark = pytest.mark.timeout(240)

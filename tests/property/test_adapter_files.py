@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batos.bridge import adapters
-from batos.bridge.adapters import Unfit
+from batos.bridge.lora import adapters
+from batos.bridge.lora.adapters import Unfit
 from tests.lora import BASE, peft, weights
 
 

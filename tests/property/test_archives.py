@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batos.memory import archives
-from batos.memory.archives import Chunk, Held, Material
-from batos.memory.sections import Section
+from batos.memory import archive_format
+from batos.memory.archive_format import ArchiveContent, ArchivedChunk, ArchivedSection
+from batos.memory.records import Section
 from batos.memory.segments import FACTS, Entry, Facts, build
 from tests.unit.memory_support import Memory
 from tests.unit.test_archiving import everything, pack
@@ -125,7 +125,7 @@ IDS = st.integers(1, 2**62)
 
 
 @st.composite
-def materials(draw: Any) -> Material:
+def materials(draw: Any) -> ArchiveContent:
     """Archives of anything."""
     held, entries = [], []
     first = 1
@@ -135,23 +135,23 @@ def materials(draw: Any) -> Material:
         section = Section(
             number, draw(IDS), first, size, size + draw(st.integers(0, 5)), draw(st.binary(min_size=16, max_size=16)), draw(TEXTS), 7, True
         )
-        chunks = tuple(Chunk(draw(st.binary(min_size=8, max_size=8)), text, speaker, tuple(named)) for text, speaker, named in said)
+        chunks = tuple(ArchivedChunk(draw(st.binary(min_size=8, max_size=8)), text, speaker, tuple(named)) for text, speaker, named in said)
         bits = draw(st.binary(min_size=2 * size * dimensions, max_size=2 * size * dimensions))
         vectors = np.frombuffer(bits, "<f2").reshape(size, dimensions) if draw(st.booleans()) else None
-        held.append(Held(section, chunks, vectors))
+        held.append(ArchivedSection(section, chunks, vectors))
         words = st.lists(st.text(st.characters(exclude_characters="\n"), min_size=1, max_size=5), max_size=4)
         entries += [
             Entry(first + n, draw(words), Facts(section.document, 5, speaker=9, day=-3), draw(st.lists(IDS, max_size=2)))
             for n in range(size)
         ]
         first += size
-    return Material(tuple(held), build(entries), draw(TEXTS))
+    return ArchiveContent(tuple(held), build(entries), draw(TEXTS))
 
 
 @settings(max_examples=150, deadline=None)
 @given(materials())
-def test_what_is_packed_is_unpacked_bit_for_bit(material: Material) -> None:
-    again = archives.unpacked(archives.packed(material))
+def test_what_is_packed_is_unpacked_bit_for_bit(material: ArchiveContent) -> None:
+    again = archive_format.unpack_archive(archive_format.pack_archive(material))
     assert again.embedder == material.embedder
     for one, other in zip(again.held, material.held, strict=True):
         assert (one.section, one.chunks) == (other.section, other.chunks)

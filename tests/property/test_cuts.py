@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.memory.chunking import Limits, by_meaning, pieces
-from batos.memory.sentences import sentences
+from batos.memory.chunking import ChunkLimits, by_meaning, pieces, sentences
 
 KINDS = st.sampled_from(["text", "markdown", "code", "conversation", "html", "pdf"])
 MARKS = ["\n", "\n\n", ". ", "! ", "Dr. ", "# ", "- ", "1. ", "| a | b |\n", "```\n", "---\n", "\t", "    ", "> ", "。", "?”", "A", "b "]
@@ -33,7 +32,7 @@ def test_sentences_hold_everything_once(text: str, kind: str, longest: int) -> N
 
 @given(TEXTS, KINDS, st.integers(0, 60), st.integers(60, 200), st.integers(0, 2**32 - 1))
 def test_chunks_hold_everything_once(text: str, kind: str, smallest: int, largest: int, seed: int) -> None:
-    limits = Limits(smallest, largest)
+    limits = ChunkLimits(smallest, largest)
     spans = sentences(text, kind, largest)
     vectors = np.random.default_rng(seed).normal(size=(len(spans), 8)).astype(np.float32)
     found = by_meaning(text, kind, spans, vectors, limits)

@@ -8,19 +8,19 @@ import warnings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batos.mind.edits import Known, edits, makes_sense
-from batos.mind.handbook.entries import Entry, entries
+from batos.synthesis.handbook import HandbookEntry, entries
+from batos.synthesis.mutations import RequestFacts, edits, makes_sense
 
 ENTRIES = entries()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(ENTRIES), st.sampled_from(ENTRIES), st.booleans())
-def test_edits_of_the_handbooks_methods(entry: Entry, other: Entry, spoken: bool) -> None:
+def test_edits_of_the_handbooks_methods(entry: HandbookEntry, other: HandbookEntry, spoken: bool) -> None:
     source, lender = entry.source, other.source
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
     slots = sorted({node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "self"} - {"_p_changed"})
-    known = Known(entry.purpose, slots, slots if spoken else (), slots)
+    known = RequestFacts(entry.purpose, slots, slots if spoken else (), slots)
     found = edits(source, known, [lender], most=150)
     assert found == sorted(found) == edits(source, known, [lender], most=150)
     with warnings.catch_warnings():

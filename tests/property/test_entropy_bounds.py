@@ -7,9 +7,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batos.autotelic import decay, entropy
-from batos.autotelic.entropy import Kinds, Parts, Text, Thought
-from batos.autotelic.window import Window
+from batos.autotelic import entropy
+from batos.autotelic.entropy import Kinds, Parts, Text, Thought, Window
 
 VECTORS = st.lists(st.floats(-1e6, 1e6, allow_nan=False), min_size=3, max_size=3)
 TEXTS = st.builds(
@@ -49,8 +48,8 @@ def test_evenness_is_bounded(counts: dict[str, int], kinds: int) -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=40, max_size=120))
 def test_the_watch_stays_within_its_bounds(values: list[float]) -> None:
-    state = decay.State()
+    state = entropy.CusumState()
     for value in values:
-        state = decay.taken(state, value, "words", 8)
-        assert 0 <= state.sum <= decay.CEILING
-        assert state.deviation >= decay.FLOOR
+        state = entropy.cusum_after(state, value, "words", 8)
+        assert 0 <= state.sum <= entropy.CUSUM_CEILING
+        assert state.deviation >= entropy.CUSUM_FLOOR

@@ -11,9 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batos.bridge.loads import Load
-from batos.bridge.turns import Fairness, Gate, Ticket, session
-from batos.mind.queue import Grouping, MissionQueue
+from batos.bridge.admission import AdmissionGate, Fairness, Load, Ticket, session
+from batos.missions.mission_queue import Grouping, MissionQueue
 
 ADAPTERS = [Load("base", (name,)) for name in "abcd"]
 APART = Load("other")
@@ -135,7 +134,7 @@ class Watched:
 
     def __init__(self, seed: int, seconds: float) -> None:
         self.clock = Clock()
-        self.gate = Gate(Fairness(64, seconds, self.clock), fits)
+        self.gate = AdmissionGate(Fairness(64, seconds, self.clock), fits)
         self.chance = random.Random(seed)
         self.flying: list[Load] = []
         self.began: list[tuple[int, Load]] = []

@@ -9,7 +9,7 @@ from BTrees.OOBTree import OOBTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.memory.growing import GrowingTree, gather, scattered
+from batos.memory.records import GrowingTree, reinsert, sparse_keys
 
 
 def leaves(tree: Any) -> list[int]:
@@ -31,7 +31,7 @@ def test_the_entries_stay_and_the_leaves_go(size: int, left: float, seed: int, b
             del tree[key]
     before, last = dict(tree), leaves(tree)[-1:]
     for _ in range(3):  # a leaf whose parent is another than that of the one before it takes along what follows it
-        gather(tree, [*scattered(tree), "nowhere" if by_text else 10**6])
+        reinsert(tree, [*sparse_keys(tree), "nowhere" if by_text else 10**6])
     assert dict(tree) == before
     assert list(tree) == sorted(before)
     tree._check()

@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 import pytest
 
 import batos
-from batos.bridge.text import strip_fences
-from batos.bridge.thoughts import without_thought
+from batos.bridge.model_output import strip_fences, without_thought
 from batos.errors import Unreadable
 from batos.memory import readers
-from batos.memory.chunking import Limits, pieces
-from batos.memory.question import understood
-from batos.memory.words import words
-from batos.mind import fractal, gate
+from batos.memory.chunking import ChunkLimits, pieces
+from batos.memory.question import parse_question
+from batos.memory.tokenizer import words
+from batos.mind import answer_checks, router
 from batos.mind.codex import load_codex
 
 SIZES = (60, 1000, 8000)
@@ -42,9 +41,9 @@ ALPHABET = " \t\na0_x"
 MOST = 12  # characters of a pattern that runs are made of, and pairs of
 EXEMPT = {
     "batos.training": "reads what this repository holds, and what it makes itself",
-    "batos.mind.handbook.families": "reads files of this package",
-    "batos.mind.idioms": "reads a file of this package",
-    "batos.mind.pricing._STRING": "reads the idioms",
+    "batos.synthesis.families": "reads files of this package",
+    "batos.synthesis.translation_model": "reads a file of this package",
+    "batos.synthesis.idiom_costs._STRING": "reads the idioms",
 }
 AT_ONE_PLACE = {"match", "fullmatch"}
 
@@ -306,16 +305,16 @@ def _read(name: str) -> Callable[[str], object]:
 
 
 def _shelved(text: str) -> object:
-    return [pieces(text, kind, Limits()) for kind in ("text", "markdown", "code")]
+    return [pieces(text, kind, ChunkLimits()) for kind in ("text", "markdown", "code")]
 
 
 WHOLE: dict[str, Callable[[str], object]] = {
     **{f"reading {name}": _read(name) for name in ("a.md", "a.txt", "a.html", "a.py", "a.csv", "a.ics", "a.eml", "a.rtf", "a.opml")},
     "cutting": _shelved,
     "words": words,
-    "a question": lambda text: understood(text, today=date(2026, 1, 1)),
-    "fractal.shares": lambda text: fractal.shares(text, lambda sentence: {}, 3),
-    "the gate": lambda text: gate.fault_of(text, text[:1000]),
+    "a question": lambda text: parse_question(text, today=date(2026, 1, 1)),
+    "fractal.shares": lambda text: router.shares(text, lambda sentence: {}, 3),
+    "the gate": lambda text: answer_checks.fault_of(text, text[:1000]),
     "a thought": without_thought,
     "an answer of a schema": strip_fences,
 }

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.mind.merging import DELETED, digest, merge
+from batos.mind.incarnation import DELETED, digest, merge
 from batos.objects import Intent, Method
 
 NAMES = st.sampled_from(["core_mission", "pillars", "sage_facet_", "koan_protocol_"])

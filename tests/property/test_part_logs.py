@@ -6,11 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.memory.collection import Collection
-from batos.memory.partlog import BEGIN, Drops, PartLog
+from batos.memory.part_log import BEGIN, Drops, PartLog, VectorLog
+from batos.memory.search_index import Collection
 from batos.memory.segments import Entry, build
-from batos.memory.textindex import SegmentedText
-from batos.memory.vectorlog import VectorLog
+from batos.memory.text_index import SegmentedText
 
 IDS = st.sets(st.integers(0, 12), min_size=1, max_size=6)
 STEPS = st.lists(

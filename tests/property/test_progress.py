@@ -19,22 +19,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from batos.bridge.loads import Load
-from batos.bridge.place import Places
-from batos.bridge.preload import Expected, Preloader
+from batos.bridge.admission import Load
+from batos.bridge.hosts import ManagedHosts
+from batos.bridge.model_status import ModelUnavailable, WantedModel
 from batos.bridge.profiles import load_profile
-from batos.bridge.provision import Provisioner
-from batos.bridge.wants import Cannot, Want
+from batos.bridge.provisioning import Provisioner
+from batos.bridge.residency import Expected, Preloader
 from batos.concurrency import SingleFlight
 from batos.config import Settings
 from batos.console.server import _Server
 from batos.errors import BatosError, InferenceFailed
 from batos.image.committer import outlast
-from batos.mind.cancelling import Cancelling
-from batos.mind.claims import BeingWritten, Claims
-from batos.mind.ending import Endings
-from batos.mind.likeness import Likeness
-from batos.mind.methods import Making
+from batos.methods.runtime import BeingWritten, Claims, Making
+from batos.mind.router import Likeness
+from batos.missions.execution import Endings
+from batos.missions.scheduler import Cancelling
 from batos.sandbox.workers import Workers
 
 TURNS, CALLS = 2000, 20_000
@@ -270,12 +269,12 @@ def test_a_model_that_is_provided(script: Script) -> None:
         stage = Stage(script)
 
         class Scripted(Provisioner):
-            async def _provide(self, want: Want) -> None:
+            async def _provide(self, want: WantedModel) -> None:
                 want.reopen("missing")
                 try:
                     await stage.work()
                 except InferenceFailed as e:
-                    raise Cannot(e.message, "none", "pull") from e
+                    raise ModelUnavailable(e.message, "none", "pull") from e
                 want.settle("pulled")
 
         provisioner = Scripted(MagicMock(), load_profile("embedded"), Path("none"))
@@ -390,7 +389,7 @@ def test_a_model_that_one_of_several_places_has(script: Script) -> None:
             with contextlib.suppress(asyncio.CancelledError):  # a place's own work is cancelled by nobody but who waits for it
                 await stage.work()
 
-        places = Places([place(0), place(1)], wait_s=0)
+        places = ManagedHosts([place(0), place(1)], wait_s=0)
         await stage.play(places.ready)
 
     drive(run)

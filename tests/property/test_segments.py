@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.memory.packed import pack, pack_sorted, unpack, unpack_sorted, widen
-from batos.memory.segments import Entry, Facts, Segment, StoredSegment, build, merge
+from batos.memory.segments import Entry, Facts, Segment, StoredSegment, build, merge, pack, pack_sorted, unpack, unpack_sorted, widen
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 ENTRIES = st.lists(

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from batos.config import Settings
 from batos.errors import MalformedMessage, by_code
-from batos.wire import strict_json
+from batos.wire import payloads as wire_payloads
+from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
-from batos.wire.parsing import Limits, Refused, parse_request
-from batos.wire.schemas import OPS, Request
+from batos.wire.payloads import PayloadLimits, RefusedPayload, parse_request
+from batos.wire.schemas import OPS
 
-LIMITS = Limits.of(Settings())
+LIMITS = PayloadLimits.of(Settings())
 SIGNATURE = b"\xff" + b"\0" * 7 + b"\x01\x7f"
 GREETINGS = [b"", SIGNATURE, SIGNATURE + b"\x03\0NULL" + b"\0" * 48, b"\x01\0"]  # ZMTP: none, 2, 3, 1
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -101,27 +102,27 @@ def test_parsing_answers_or_refuses_and_nothing_else(payload: bytes) -> None:
     refused = None
     try:
         assert parse_request(payload, LIMITS).op in OPS
-    except Refused as e:
+    except RefusedPayload as e:
         refused = e
     if refused is not None:
         assert refused.error.code in by_code()
         assert len(refused.error.message) < 600
-        strict_json.encode({"message": refused.error.message, "ref": refused.ref, "id": refused.mission}).decode("utf-8")
+        wire_payloads.encode({"message": refused.error.message, "ref": refused.ref, "id": refused.mission}).decode("utf-8")
 
 
 @FUZZ
 @given(value=st.dictionaries(st.text(max_size=8), json_values, max_size=6))
 def test_what_we_write_we_can_read(value: dict[str, Any]) -> None:
     try:
-        payload = strict_json.encode(value)
+        payload = wire_payloads.encode(value)
     except ValueError:
         return  # NaN or an infinity
     try:
-        read = strict_json.decode(payload, depth=512)
+        read = wire_payloads.decode(payload, depth=512)
     except MalformedMessage:
         read = None
     # refused only for two keys that differed in a lone surrogate and do not any more
-    assert b"?" in payload if read is None else strict_json.encode(read) == payload
+    assert b"?" in payload if read is None else wire_payloads.encode(read) == payload
 
 
 @FUZZ

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from batos.config import Settings
 from batos.errors import BatosError
+from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
-from batos.wire.schemas import Request
 
 Reply = dict[str, Any] | list[dict[str, Any]] | BatosError
 Script = dict[str, Reply | Callable[[Request], Reply]]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from batos.kernel import Kernel
+from batos.app.kernel import Kernel
 from tests.unit.mind_support import FakeInference, settings
 
 

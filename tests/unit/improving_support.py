@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import alarms, changes
-from batos.autotelic.alarms import Alarms
+from batos.app.kernel import Kernel
+from batos.autotelic import changes, trigger_missions
 from batos.autotelic.improver import Improver
-from batos.bridge.types import ChatRequest
-from batos.kernel import Kernel
+from batos.autotelic.trigger_missions import Alarms
+from batos.bridge.inference import ChatRequest
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference, answer, submit, written
 
@@ -76,7 +76,7 @@ async def thought(kernel: Kernel, *briefs: str, prefix: str = "m", **options: An
 
 async def fire(kernel: Kernel, trigger: str, key: str = "", words: str = "it was measured.") -> dict[str, Any]:
     """A trigger fires; the result of the mission that it becomes."""
-    row = await kernel.image.system(alarms._fire, trigger, key, words, time.time())
+    row = await kernel.image.system(trigger_missions._fire, trigger, key, words, time.time())
     end = await (await submit(kernel, row[2], f"self_improvement {trigger}: {words}", origin="system")).end()
     assert end["state"] == "COMPLETE", end
     return dict(end["result"])
@@ -84,7 +84,7 @@ async def fire(kernel: Kernel, trigger: str, key: str = "", words: str = "it was
 
 async def overlooked(kernel: Kernel, inference: FakeInference, trigger: str, key: str = "", words: str = "it was measured.") -> str:
     """A trigger fired, and nothing came of its mission, which was cancelled; that mission's id."""
-    row = await kernel.image.system(alarms._fire, trigger, key, words, time.time())
+    row = await kernel.image.system(trigger_missions._fire, trigger, key, words, time.time())
     inference.hold()
     heard = await submit(kernel, row[2], f"self_improvement {trigger}: {words}", origin="system")
     await kernel.scheduler.cancel(row[2])

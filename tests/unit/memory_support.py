@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.app.memory import Recollection
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.config import Settings
 from batos.errors import InferenceFailed
-from batos.image import LivingImage, seals
+from batos.image import LivingImage, checksums
 from batos.memory import objects
-from batos.memory.library import Library, library_of
-from batos.memory.titles import title_of
-from batos.recollection import Recollection
+from batos.memory.store import Library, library_of, title_of
 
 QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05, "embed_check_s": 0.1}
 DIMENSIONS = 64
@@ -92,7 +91,7 @@ class Memory:
 
     def found(self, question: str) -> list[str]:
         """The texts that have words of a question, the best first; an empty one for what the library has let go of already."""
-        from batos.memory.words import words
+        from batos.memory.tokenizer import words
 
         view = self.recollection.collection.view()
         scores = view.bm25(words(question))
@@ -119,7 +118,7 @@ def flip(path: Path, *places: int) -> None:
     """Change a byte of the data of each record there."""
     data = bytearray(path.read_bytes())
     for at in places:
-        data[at + seals.RECORD.size + 60] ^= 1
+        data[at + checksums.RECORD.size + 60] ^= 1
     path.write_bytes(data)
 
 

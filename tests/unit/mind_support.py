@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed
 from batos.image import ledger
-from batos.kernel import Kernel
 
 WAIT_S = 90  # for what must come; a test that waits this long has failed
 DIGEST = "d" * 64

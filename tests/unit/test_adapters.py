@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from batos.bridge import adapters, gguf
-from batos.bridge.adapters import Base, Unfit
+from batos.bridge.lora import adapters, gguf
+from batos.bridge.lora.adapters import AdapterBase, Unfit
 from tests import lora
 from tests.lora import BASE, HEADS, HEADS_KV, INFO, peft, weights
 
@@ -125,12 +125,12 @@ def test_half_copied_files_are_known_by_their_headers(tmp_path: Path) -> None:
 
 def test_a_base_that_is_no_decoder_takes_none() -> None:
     with pytest.raises(Unfit, match="does not say its"):
-        Base.of({"general.architecture": "bert", "bert.block_count": 6})
+        AdapterBase.of({"general.architecture": "bert", "bert.block_count": 6})
 
 
 def test_heads_that_are_wider_than_hidden_by_heads() -> None:
     """As of Gemma and Qwen3, whose head size is a figure of its own."""
-    base = Base.of({**INFO, "llama.attention.key_length": 128, "llama.attention.value_length": 96})
+    base = AdapterBase.of({**INFO, "llama.attention.key_length": 128, "llama.attention.value_length": 96})
     assert (base.shapes["attn_q"], base.shapes["attn_k"], base.shapes["attn_v"]) == ((576, 1152), (576, 384), (576, 288))
     assert base.shapes["attn_output"] == (864, 576)
 
@@ -221,5 +221,5 @@ def test_the_headers_of_real_weights_are_read() -> None:
     from batos.bridge.profiles import load_profile
 
     header = gguf.read_header(next(iter(load_profile("embedded").models[0].paths().values())))
-    assert Base.of(header.metadata | {"llama.vocab_size": 1}) == BASE
+    assert AdapterBase.of(header.metadata | {"llama.vocab_size": 1}) == BASE
     assert header.tensors["blk.29.ffn_down.weight"].dims == (1536, 576)

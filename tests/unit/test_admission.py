@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.errors import InvalidInput, UnknownTarget
-from batos.image import examples
-from batos.kernel import Kernel
-from batos.mind import admission
-from batos.mind.admission import near
+from batos.image import taught_examples
+from batos.mind import messages
+from batos.mind.messages import similar_selectors
 from batos.objects import Intent, Method, find
 from tests.unit.mind_support import FakeInference, mind
 from tests.unit.test_forge import give
@@ -28,7 +28,7 @@ async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
 
 
 def checked(kernel: Kernel, selector: str, *args: Any, target: str = "thing", write: bool = False, **kwargs: Any) -> None:
-    kernel.image.read(admission.check, target, selector, args, kwargs, write)
+    kernel.image.read(messages.check_message, target, selector, args, kwargs, write)
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def checked(kernel: Kernel, selector: str, *args: Any, target: str = "thing", wr
     ],
 )
 def test_what_is_a_slip(word: str, names: tuple[str, ...], meant: bool) -> None:
-    assert bool(near(word, names)) is meant
+    assert bool(similar_selectors(word, names)) is meant
 
 
 def test_the_nearest_come_first() -> None:
-    assert near("count_wordz_", ("count_wordsy_", "count_words_", "delete_")) == ["count_words_", "count_wordsy_"]
+    assert similar_selectors("count_wordz_", ("count_wordsy_", "count_words_", "delete_")) == ["count_words_", "count_wordsy_"]
 
 
 async def test_a_selector_near_a_known_one_is_refused_with_the_nearest_names(kernel: Kernel) -> None:
@@ -72,7 +72,7 @@ async def test_a_selector_near_a_known_one_is_refused_with_the_nearest_names(ker
 
 async def test_what_was_taught_is_no_slip(kernel: Kernel) -> None:
     def teach(root: Any) -> None:
-        examples.teach(root, root["lobby"].thing._p_oid, "count_word_", [{"args": ["a"], "result": 1}], "", 8)
+        taught_examples.teach(root, root["lobby"].thing._p_oid, "count_word_", [{"args": ["a"], "result": 1}], "", 8)
 
     await kernel.image.system(teach)
     checked(kernel, "count_word_", "a")

@@ -15,7 +15,7 @@ import pytest
 
 from batos.concurrency import once
 from batos.config import Settings
-from batos.mind import ahead
+from batos.forge import machine
 from tests.unit.mind_support import FakeInference, mind
 
 
@@ -64,8 +64,8 @@ def came(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is read, in place of the real things."""
     found: list[str] = []
     monkeypatch.setattr("gc.freeze", lambda: None)  # other tests count what is collected
-    monkeypatch.setattr(ahead, "KNOWN", [lambda: found.append("known")])
-    monkeypatch.setattr(ahead, "PARTS", [lambda: found.append("parts")])
+    monkeypatch.setattr(machine, "WARM_UP_KNOWN", [lambda: found.append("known")])
+    monkeypatch.setattr(machine, "WARM_UP_PARTS", [lambda: found.append("parts")])
     return found
 
 
@@ -85,7 +85,7 @@ async def test_it_reads_what_is_used_and_looks_before_each_step_whether_anything
     async def quiet() -> None:
         came.append("quiet")
 
-    await ahead.read(Settings(**{"synthesis_ahead_s": 0.001, **given}), quiet, yes)
+    await machine.warm_up(Settings(**{"synthesis_ahead_s": 0.001, **given}), quiet, yes)
     assert came == read
 
 
@@ -96,7 +96,7 @@ async def test_it_reads_nothing_while_a_mission_is_under_way(came: list[str]) ->
         came.append("quiet")
         await over.wait()
 
-    reading = asyncio.create_task(ahead.read(Settings(synthesis_ahead_s=0.001), quiet, yes))
+    reading = asyncio.create_task(machine.warm_up(Settings(synthesis_ahead_s=0.001), quiet, yes))
     while not came:
         await asyncio.sleep(0)
     assert came == ["quiet"]
@@ -112,14 +112,14 @@ async def test_where_no_expert_writes_methods_nothing_is_read(came: list[str]) -
     async def no() -> bool:
         return False
 
-    await ahead.read(Settings(synthesis_ahead_s=0.001), quiet, no)
+    await machine.warm_up(Settings(synthesis_ahead_s=0.001), quiet, no)
     assert came == []
 
 
 def test_importing_the_kernel_brings_neither_numpy_nor_what_lessons_are_made_of() -> None:
-    heavy = ("numpy", "batos.mind.second_look", "batos.mind.pricing", "batos.memory.vectors", "prometheus_client")
+    heavy = ("numpy", "batos.forge.candidate_search", "batos.synthesis.idiom_costs", "batos.memory.embedding_worker", "prometheus_client")
     told = subprocess.run(
-        [sys.executable, "-c", f"import sys, batos.kernel; print([name for name in {heavy} if name in sys.modules])"],
+        [sys.executable, "-c", f"import sys, batos.app.kernel; print([name for name in {heavy} if name in sys.modules])"],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert told.stdout.strip() == "[]"
@@ -127,14 +127,14 @@ def test_importing_the_kernel_brings_neither_numpy_nor_what_lessons_are_made_of(
 
 async def test_a_daemon_that_has_no_expert_for_methods_reads_nothing_ahead(tmp_path: Path, came: list[str]) -> None:
     async with mind(tmp_path, FakeInference()) as running:
-        assert not running.image.read(ahead.wanted, "expert")
-        assert not running.image.read(ahead.wanted, "plain")
+        assert not running.image.read(machine.is_warm_up_wanted, "expert")
+        assert not running.image.read(machine.is_warm_up_wanted, "plain")
 
 
 async def test_a_daemon_reads_it_ahead(tmp_path: Path, came: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     loop, done = asyncio.get_running_loop(), asyncio.Event()
-    monkeypatch.setattr(ahead, "give_back", lambda: loop.call_soon_threadsafe(done.set))
-    monkeypatch.setattr("batos.image.experts.speaks_methods", lambda root: "an expert")
+    monkeypatch.setattr(machine, "give_memory_back", lambda: loop.call_soon_threadsafe(done.set))
+    monkeypatch.setattr("batos.image.model_registry.speaks_methods", lambda root: "an expert")
     async with mind(tmp_path, FakeInference(), synthesis_ahead_s=0.01):
         await asyncio.wait_for(done.wait(), 30)
     assert came == ["known", "parts"]

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MANY_THREADS = """
 import re, sys, threading
-from batos.allocator import one_arena
+from batos.resources import one_arena
 if sys.argv[1] == "one":
     assert one_arena()
 held = []
@@ -44,7 +44,7 @@ def test_threads_share_one_arena() -> None:
 
 FREE_BETWEEN = """
 import re
-from batos.allocator import give_back, one_arena
+from batos.resources import give_memory_back, one_arena
 
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
@@ -54,7 +54,7 @@ held = [bytearray(30_000) for _ in range(2000)]
 last = held.pop()
 held.clear()
 before = resident()
-assert give_back()
+assert give_memory_back()
 print(before - resident(), len(last))
 """
 

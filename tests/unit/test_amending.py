@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind.amending import ABOUT, SURE, Wanted, groups, likeliest, likely, passing, tells
-from batos.mind.side_by_side import Call, Run
-from batos.mind.specification import wanted
-from batos.mind.variations import variations
+from batos.forge.candidate_search import specification_of
+from batos.image.taught_examples import Example
 from batos.objects import Intent, Method, SlotDict, SlotList, SlotSet, UvmObject
+from batos.synthesis.batch_runner import MethodCall, Run, variations
+from batos.synthesis.ranking import ABOUT, SURE, Specification, groups, likeliest, likely, mutants_passing, tells
 
 LIMIT = 8192
 
@@ -28,12 +27,12 @@ def here() -> Run:
     return run
 
 
-def asked(intent: str, *examples: Example, **slots: Any) -> Wanted:
-    return wanted(UvmObject(**slots), "count_", examples[0].args, {}, intent=intent, examples=examples)
+def asked(intent: str, *examples: Example, **slots: Any) -> Specification:
+    return specification_of(UvmObject(**slots), "count_", examples[0].args, {}, intent=intent, examples=examples)
 
 
-async def amended(source: str, what: Wanted, before: tuple[str, ...] = ()) -> list[str]:
-    found = await passing(source, before, what, lambda text: "eval" not in text, here(), most=600, limit=LIMIT)
+async def amended(source: str, what: Specification, before: tuple[str, ...] = ()) -> list[str]:
+    found = await mutants_passing(source, before, what, lambda text: "eval" not in text, here(), most=600, limit=LIMIT)
     return await likely(found, what, here(), limit=LIMIT)
 
 
@@ -65,12 +64,12 @@ async def amended(source: str, what: Wanted, before: tuple[str, ...] = ()) -> li
 )
 def test_an_example_tells_much_or_little(example: Example, much: bool) -> None:
     assert tells(example) is much
-    assert wanted(UvmObject(), "m_", example.args, {}, intent="", examples=[example]).tells is much
+    assert specification_of(UvmObject(), "m_", example.args, {}, intent="", examples=[example]).tells is much
 
 
 def test_one_example_that_tells_is_enough_and_none_is_not() -> None:
-    assert wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[Example((5,), (), True), Example((25,), (), 625)]).tells
-    assert not wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[]).tells
+    assert specification_of(UvmObject(), "m_", (5,), {}, intent="", examples=[Example((5,), (), True), Example((25,), (), 625)]).tells
+    assert not specification_of(UvmObject(), "m_", (5,), {}, intent="", examples=[]).tells
 
 
 def test_the_object_is_there_as_plain_values() -> None:
@@ -81,7 +80,7 @@ def test_the_object_is_there_as_plain_values() -> None:
         log=SlotList([(1, 2)]),
         limit=math.inf, geese=UvmObject(), **{"parent*": mother},
     )  # fmt: skip
-    what = wanted(
+    what = specification_of(
         obj,
         "m_",
         (UvmObject(),),
@@ -90,7 +89,7 @@ def test_the_object_is_there_as_plain_values() -> None:
         examples=[Example((2,), (), 900, (("geese", 3),))],
     )
     assert set(what.known.slots) == {"doves", "hens", "nest", "geese", "deep"}
-    assert what.calls == [Call((2,), {}, {"doves": 7, "hens": [1, 2], "nest": {"a": 1}, "deep": [[[[[[2]]]]]], "geese": 3})], (
+    assert what.calls == [MethodCall((2,), {}, {"doves": 7, "hens": [1, 2], "nest": {"a": 1}, "deep": [[[[[[2]]]]]], "geese": 3})], (
         "a call with an object is none"
     )
 
@@ -118,7 +117,7 @@ async def test_several_examples_must_all_pass() -> None:
 async def test_where_the_example_leaves_it_open_nothing_is_amended() -> None:
     what = asked("put the number into the total", Example((2,), (), 4, (("total", 2),), (("total", 4),)))
     draft = "def count_(self, number):\n    self.total = self.total - number\n    self._p_changed = True\n    return self.total"
-    found = await passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
+    found = await mutants_passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
     assert {text for _, text in found} >= {draft.replace("-", "+"), draft.replace("-", "*")}
     assert await likely(found, what, here(), limit=LIMIT) == []
     sure = [one for one in found if one[1] == draft.replace("-", "*")]
@@ -139,13 +138,13 @@ async def test_of_what_does_the_same_the_shortest_stands_first_unless_another_co
         f"def count_(self, text):\n    return {one}" for one in ("len(text)", "min([len(text)])", "len(text) * 1", "0")
     )
     passed = ((-1.2, least), (-1.0, plain), (0.3, twice), (-0.5, other))
-    first, second = await groups(passed, [Call(("ab",), {}, {}), Call(("",), {}, {})], here(), limit=LIMIT, about=ABOUT)
+    first, second = await groups(passed, [MethodCall(("ab",), {}, {}), MethodCall(("",), {}, {})], here(), limit=LIMIT, about=ABOUT)
     assert (first.sources, first.cost) == ([plain, least, twice], -1.2)
     assert first.best == math.exp(2.4)
     assert second.sources == [other]
-    (first,) = await groups(((-1.2, least), (-0.8, plain)), [Call(("ab",), {}, {})], here(), limit=LIMIT, about=ABOUT)
+    (first,) = await groups(((-1.2, least), (-0.8, plain)), [MethodCall(("ab",), {}, {})], here(), limit=LIMIT, about=ABOUT)
     assert first.sources == [least, plain]
-    (first,) = await groups(((-1.2, least), (-1.0, plain)), [Call(("ab",), {}, {})], here(), limit=LIMIT)
+    (first,) = await groups(((-1.2, least), (-1.0, plain)), [MethodCall(("ab",), {}, {})], here(), limit=LIMIT)
     assert first.sources == [least, plain], "edits of drafts: what they cost tells them apart"
 
 
@@ -158,7 +157,7 @@ async def test_what_is_refused_by_the_guardian_is_not_tried() -> None:
         ran.append(source)
         return await here()(source, given)
 
-    assert await passing(draft, (), what, lambda text: False, run, most=600, limit=LIMIT) == ()
+    assert await mutants_passing(draft, (), what, lambda text: False, run, most=600, limit=LIMIT) == ()
     assert ran == []
 
 
@@ -171,7 +170,7 @@ def test_most_must_do_the_same() -> None:
 
 
 def test_calls_vary_in_their_values_and_never_in_their_kinds() -> None:
-    call = Call([3, "a fox", [1, 2], {"a": 1, "b": [2]}, True, 1.5, "2024-05-06", None, []], {"n": 4}, {"doves": [7]})
+    call = MethodCall([3, "a fox", [1, 2], {"a": 1, "b": [2]}, True, 1.5, "2024-05-06", None, []], {"n": 4}, {"doves": [7]})
     given = repr(call)
     found = variations([call], 40)
     assert found == variations([call], 40)
@@ -183,13 +182,13 @@ def test_calls_vary_in_their_values_and_never_in_their_kinds() -> None:
 
 
 def test_what_is_looked_for_is_there_in_some_calls_and_each_way_to_change_a_value_has_its_turn() -> None:
-    found = variations([Call(["a fox and a dog", "cat", [3, 4], 7], {}, {"stock": {"apples": 2}})], 60)
+    found = variations([MethodCall(["a fox and a dog", "cat", [3, 4], 7], {}, {"stock": {"apples": 2}})], 60)
     assert any(text != "cat" and text in whole.split() for whole, text, *_ in (one.args for one in found))
     assert any(number in items for _, _, items, number in (one.args for one in found))
-    alone = {text for one in variations([Call(["a fox"], {}, {})], 24) for text in one.args}
+    alone = {text for one in variations([MethodCall(["a fox"], {}, {})], 24) for text in one.args}
     assert {"aa foxfox", "A FOX", "a fox a fox", "fox a", "xof a"} <= alone
     assert "a fox" not in alone, "a call that is as it was tells nothing"
 
 
 def test_a_call_that_is_given_nothing_has_no_variations() -> None:
-    assert variations([Call([])], 3) == [Call([])] * 3
+    assert variations([MethodCall([])], 3) == [MethodCall([])] * 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatReply
+from batos.bridge.inference import ChatReply
 from batos.image import journal
 from tests.unit.mind_support import FakeInference, mind, submit
 

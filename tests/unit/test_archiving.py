@@ -11,13 +11,12 @@ import pytest
 
 from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.image import LivingImage, blobs
-from batos.memory import archives, archiving, curating, standing
+from batos.memory import archive_format, archiver, curation, eviction
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.kinds import SUMMARY
-from batos.memory.library import Library, library_of
-from batos.memory.remembering import prepare
+from batos.memory.records import SUMMARY
+from batos.memory.section_builder import about_of, prepare_document
 from batos.memory.segments import build
-from batos.memory.shelving import about_of
+from batos.memory.store import Library, library_of
 from tests.unit.memory_support import Memory, consistent, memory
 
 NOTES = {
@@ -75,32 +74,34 @@ async def put_away(
     wanted = sections or held.look(lambda library: [n for source in sources for n in library.document(str(source)).sections])
     material = material_of(held, wanted)
     number = recollection.numbers.take()
-    data = archives.packed(material)
-    change = await held.image.system(archiving.archive, material, data, made_of(held, material, number, text))
+    data = archive_format.pack_archive(material)
+    change = await held.image.system(archiver.archive_sections, material, data, made_of(held, material, number, text))
     assert change is not None
     recollection.stored(change.segment, change.dropped)
     return number
 
 
-def material_of(held: Memory, sections: list[int]) -> archives.Material:
-    found = held.image.read(archiving.held, sections)
+def material_of(held: Memory, sections: list[int]) -> archive_format.ArchiveContent:
+    found = held.image.read(archiver.sections_as_archived, sections)
     segment, vectors, has = held.recollection.collection.excerpt([n for one in found for n in one.section.numbers])
     assert has.all()
     parted = np.split(vectors, np.cumsum([one.section.size for one in found])[:-1])
     embedder = held.look(lambda library: library.embedder)
-    return archives.Material(tuple(one._replace(vectors=rows) for one, rows in zip(found, parted, strict=True)), segment, embedder)
+    return archive_format.ArchiveContent(
+        tuple(one._replace(vectors=rows) for one, rows in zip(found, parted, strict=True)), segment, embedder
+    )
 
 
-def made_of(held: Memory, material: archives.Material, number: int, text: str, level: int = 1) -> archiving.Made:
+def made_of(held: Memory, material: archive_format.ArchiveContent, number: int, text: str, level: int = 1) -> archiver.NewSummary:
     shelver = held.recollection.shelver
     documents = tuple(dict.fromkeys(one.section.document for one in material.held))
     draft = Draft(SUMMARY, "Summary", [DraftPart(text, "Summary")])
-    prepared = prepare(draft, shelver, source=f"archive:{number}", mission="", section_chars=8000, about=documents)
-    return archiving.Made(number, prepared, build(prepared.entries), documents, 1.0, level)
+    prepared = prepare_document(draft, shelver, source=f"archive:{number}", mission="", section_chars=8000, about=documents)
+    return archiver.NewSummary(number, prepared, build(prepared.entries), documents, 1.0, level)
 
 
-async def bring_back(held: Memory, number: int, only: int | None = None) -> archiving.Change:
-    change: archiving.Change = await held.image.system(archiving.restore, number, only)
+async def bring_back(held: Memory, number: int, only: int | None = None) -> archiver.MemoryChange:
+    change: archiver.MemoryChange = await held.image.system(archiver.restore_archive, number, only)
     held.recollection.brought_back(change)
     return change
 
@@ -222,19 +223,21 @@ async def test_a_summary_points_at_what_can_be_found_only(tmp_path: Path) -> Non
         gardens = list(held.look(lambda library: library.document(str(tmp_path / "garden.md")).sections))
         boats = list(held.look(lambda library: library.document(str(tmp_path / "boats.md")).sections))
         garden = held.look(lambda library: library.document(str(tmp_path / "garden.md")).number)
-        facts = held.image.read(curating.read, [gardens[0], *boats])[1]
+        facts = held.image.read(curation.read_sections, [gardens[0], *boats])[1]
         assert facts.left == (garden,)
         await put_away(held, sections=[gardens[0], *boats])
         assert held.look(lambda library: about_of(library.archives[archived(library)[0]].of)) == (garden,)
 
 
-async def put_together(held: Memory, *archives_: int, text: str = "Much is away.") -> archiving.Change | None:
+async def put_together(held: Memory, *archives_: int, text: str = "Much is away.") -> archiver.MemoryChange | None:
     """Put archives together under the number 99."""
     summaries = held.look(lambda library: [library.archives[number].summary.number for number in archives_])
-    inner = held.image.read(curating.inner, summaries)
+    inner = held.image.read(curation.inner_archives, summaries)
     assert inner is not None
     made = made_of(held, inner.material, 99, text, level=2)
-    change: archiving.Change | None = await held.image.system(curating.put_together, inner, archives.packed(inner.material), made, "")
+    change: archiver.MemoryChange | None = await held.image.system(
+        curation.put_together, inner, archive_format.pack_archive(inner.material), made, ""
+    )
     if change is not None:
         held.recollection.brought_back(change)
     return change
@@ -282,13 +285,13 @@ async def test_archives_that_changed_meanwhile_are_not_put_together(tmp_path: Pa
         await filled(held, tmp_path)
         first, second = await put_away(held, tmp_path / "garden.md", tmp_path / "talk.txt"), await put_away(held, tmp_path / "boats.md")
         summaries = held.look(lambda library: [library.archives[number].summary.number for number in (first, second)])
-        inner = held.image.read(curating.inner, summaries)
+        inner = held.image.read(curation.inner_archives, summaries)
         made = made_of(held, inner.material, 99, "Stale.", level=2)
         await bring_back(held, first, held.look(lambda library: library.document(str(tmp_path / "talk.txt")).number))
-        assert await held.image.system(curating.put_together, inner, archives.packed(inner.material), made, "") is None
+        assert await held.image.system(curation.put_together, inner, archive_format.pack_archive(inner.material), made, "") is None
         await held.recollection.tell(forget=str(tmp_path / "boats.md"))
-        assert await held.image.system(curating.put_together, inner, archives.packed(inner.material), made, "") is None
-        assert held.image.read(curating.inner, summaries) is None
+        assert await held.image.system(curation.put_together, inner, archive_format.pack_archive(inner.material), made, "") is None
+        assert held.image.read(curation.inner_archives, summaries) is None
         await held.whole()
 
 
@@ -299,7 +302,12 @@ async def test_a_summary_itself_is_not_put_away(tmp_path: Path) -> None:
         await held.embedded()
         sections = list(held.look(lambda library: library.document(f"archive:{number}").sections))
         material = material_of(held, sections)
-        assert await held.image.system(archiving.archive, material, archives.packed(material), made_of(held, material, 98, "No.")) is None
+        assert (
+            await held.image.system(
+                archiver.archive_sections, material, archive_format.pack_archive(material), made_of(held, material, 98, "No.")
+            )
+            is None
+        )
 
 
 async def test_what_changed_meanwhile_or_is_to_stay_is_left_alone(tmp_path: Path) -> None:
@@ -312,16 +320,18 @@ async def test_what_changed_meanwhile_or_is_to_stay_is_left_alone(tmp_path: Path
 
         async def refused() -> bool:
             before = held.image.read(everything)
-            answer = await held.image.system(archiving.archive, material, archives.packed(material), made)
+            answer = await held.image.system(archiver.archive_sections, material, archive_format.pack_archive(material), made)
             assert held.image.read(everything) == before
             return answer is None
 
-        await held.image.system(lambda root: standing.pin(root, str(tmp_path), stays=True))
+        await held.image.system(lambda root: eviction.pin_source(root, str(tmp_path), stays=True))
         assert await refused()
-        await held.image.system(lambda root: standing.pin(root, str(tmp_path), stays=False))
+        await held.image.system(lambda root: eviction.pin_source(root, str(tmp_path), stays=False))
         await held.image.system(lambda root: setattr(next(iter(library_of(root).chunks.values())), "note", "of mine"))
         assert await refused()
-        assert [one.section.number for one in held.image.read(archiving.held, sections)] == sections[1:]  # it has a slot of its own
+        assert [one.section.number for one in held.image.read(archiver.sections_as_archived, sections)] == sections[
+            1:
+        ]  # it has a slot of its own
         await held.recollection.tell(forget=source)
         assert await refused()
 
@@ -340,7 +350,7 @@ async def test_a_document_that_is_forgotten_is_forgotten_in_its_archive(tmp_path
             data = file.read_bytes()
             assert b"tomatoes" not in data
             if file.suffix == ".blob":
-                assert b"tomatoes" not in archives.zstd.decompress(data[46:])
+                assert b"tomatoes" not in archive_format.zstd.decompress(data[46:])
         await bring_back(held, number)
         await held.whole()
         after = held.image.read(everything)
@@ -404,12 +414,12 @@ async def test_another_summary_takes_the_place_of_one_that_was_lost(tmp_path: Pa
     async with memory(tmp_path) as held:
         await filled(held, tmp_path)
         number = await put_away(held, tmp_path / "garden.md", tmp_path / "boats.md")
-        material = archives.unpacked(held.image.read(lambda root: blobs.read(library_of(root).archives[number].blob)))
+        material = archive_format.unpack_archive(held.image.read(lambda root: blobs.read(library_of(root).archives[number].blob)))
         stale = made_of(held, material, number, "It tells of tomatoes.")
         await held.recollection.tell(forget=str(tmp_path / "garden.md"))
-        assert await held.image.system(archiving.summarise, stale) is None  # it was made of more than is left
+        assert await held.image.system(archiver.replace_summary, stale) is None  # it was made of more than is left
         rest = material.without([material.held[0].section.document])
-        change = await held.image.system(archiving.summarise, made_of(held, rest, number, "It is about a ferry."))
+        change = await held.image.system(archiver.replace_summary, made_of(held, rest, number, "It is about a ferry."))
         held.recollection.stored(change.segment, change.dropped)
         await held.whole()
         assert held.found("ferry") == ["It is about a ferry."]
@@ -430,17 +440,17 @@ async def test_a_damaged_archive_is_named_and_nothing_else_suffers(tmp_path: Pat
 
 
 def test_what_is_no_archive_is_refused() -> None:
-    for data in (b"", b"junk", archives.zstd.compress(b"no json\n"), archives.zstd.compress(b'{"format": 1}\n')):
+    for data in (b"", b"junk", archive_format.zstd.compress(b"no json\n"), archive_format.zstd.compress(b'{"format": 1}\n')):
         with pytest.raises(ImageDamaged, match="cannot be read"):
-            archives.unpacked(data)
+            archive_format.unpack_archive(data)
     with pytest.raises(ImageDamaged, match="upgrade BAT OS"):
-        archives.unpacked(archives.zstd.compress(b'{"format": 99}\n'))
+        archive_format.unpack_archive(archive_format.zstd.compress(b'{"format": 99}\n'))
 
 
 async def test_packed_and_unpacked_it_is_the_same(tmp_path: Path) -> None:
     async with memory(tmp_path) as held:
         await filled(held, tmp_path, {**NOTES, "odd.txt": "A lone \ud800 surrogate is no UTF-8.".encode("utf-8", "replace").decode()})
         material = material_of(held, held.look(lambda library: list(library.sections)))
-        again = archives.unpacked(archives.packed(material))
-        assert hashlib.sha256(archives.packed(again)).digest() == hashlib.sha256(archives.packed(material)).digest()
+        again = archive_format.unpack_archive(archive_format.pack_archive(material))
+        assert hashlib.sha256(archive_format.pack_archive(again)).digest() == hashlib.sha256(archive_format.pack_archive(material)).digest()
         assert held.look(lambda library: consistent(library)[0]) == set(again.ids)

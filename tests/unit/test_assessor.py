@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import assessments
-from batos.autotelic.assessments import Assessment
-from batos.bridge.types import ChatRequest
+from batos.app.kernel import Kernel
+from batos.autotelic import entropy_records
+from batos.autotelic.entropy_records import Assessment
+from batos.bridge.inference import ChatRequest
 from batos.image import ledger
-from batos.kernel import Kernel
 from tests.unit.mind_support import WAIT_S, FakeInference, answer, mind, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
 from tests.unit.test_heartbeat import opened
@@ -31,7 +31,7 @@ async def assessed(kernel: Kernel, id: str) -> dict[str, Any]:
 
 
 def kept(kernel: Kernel) -> list[Assessment]:
-    return kernel.image.read(assessments.last, 100)  # type: ignore[no-any-return]
+    return kernel.image.read(entropy_records.last_assessments, 100)  # type: ignore[no-any-return]
 
 
 def embedding(text: str) -> list[float]:
@@ -135,11 +135,11 @@ async def test_more_missions_than_it_gets_to(tmp_path: Path) -> None:
 async def test_the_image_keeps_the_last_ones_only(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         for n in range(1, 40):
-            await image.system(assessments.keep, [Assessment(n, 0.5, 0.5, 0.5, 0.5, 0.5, "words")], {"sum": n}, 10)
-        assert [one.number for one in image.read(assessments.last, 100)] == list(range(30, 40))
-        assert [one.number for one in image.read(assessments.last, 3)] == [37, 38, 39]
-        assert image.read(assessments.watch_of) == {"sum": 39}
-        assert image.read(assessments.of, 5) is None
+            await image.system(entropy_records.keep_assessments, [Assessment(n, 0.5, 0.5, 0.5, 0.5, 0.5, "words")], {"sum": n}, 10)
+        assert [one.number for one in image.read(entropy_records.last_assessments, 100)] == list(range(30, 40))
+        assert [one.number for one in image.read(entropy_records.last_assessments, 3)] == [37, 38, 39]
+        assert image.read(entropy_records.watch_of) == {"sum": 39}
+        assert image.read(entropy_records.assessment_of, 5) is None
 
 
 async def test_a_rut_is_noticed(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
-from batos.image import journal, partials
-from batos.kernel import Kernel
-from batos.mind.begun import Begun
+from batos.image import journal
+from batos.mind.inference import Begun
 from tests.unit.mind_support import FakeInference, mind, submit
 
 KEY = (b"k" * 16, 0)
@@ -55,7 +55,7 @@ def long_answer(request: ChatRequest) -> str:
 
 async def kept(kernel: Kernel, id: str) -> dict[journal.Key, tuple[str, int]]:
     await kernel.image.system(lambda root: None)  # what was to be kept later is kept now
-    return dict(kernel.image.read(partials.load, id))
+    return dict(kernel.image.read(journal.load_partials, id))
 
 
 @pytest.mark.parametrize("open_ended", [True, False])
@@ -111,6 +111,6 @@ async def test_what_comes_is_kept_by_tokens_and_by_time(tmp_path: Path) -> None:
 async def test_a_shorter_text_does_not_take_the_place_of_a_longer_one(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         await kernel.scheduler.submit("m", "Plan the day", {})
-        await kernel.image.system(partials.keep, "m", KEY, "one two three", 3)
-        await kernel.image.system(partials.keep, "m", KEY, "other", 1)
+        await kernel.image.system(journal.keep_partial, "m", KEY, "one two three", 3)
+        await kernel.image.system(journal.keep_partial, "m", KEY, "other", 1)
         assert await kept(kernel, "m") == {KEY: ("one two three", 3)}

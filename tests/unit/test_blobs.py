@@ -14,9 +14,8 @@ import pytest
 
 from batos.errors import ImageDamaged, ImageError
 from batos.image import LivingImage, blobs
-from batos.image.backup import restore
-from batos.image.fork import NAME
-from batos.image.integrity import Walk
+from batos.image.backup import FORK_NAME, restore
+from batos.image.scrubber import Walk
 from batos.image.upkeep import Upkeep
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    opened = await LivingImage.open(f"file://{tmp_path / 'data' / NAME}")
+    opened = await LivingImage.open(f"file://{tmp_path / 'data' / FORK_NAME}")
     yield opened
     await opened.close()
 
@@ -59,7 +58,7 @@ def damage(path: Path) -> None:
 
 async def reopened(folder: Path) -> Any:
     """What the image of a folder holds."""
-    again = await LivingImage.open(f"file://{folder / NAME}")
+    again = await LivingImage.open(f"file://{folder / FORK_NAME}")
     try:
         return again.read(held)
     finally:
@@ -68,7 +67,7 @@ async def reopened(folder: Path) -> Any:
 
 async def test_a_blob_is_kept_beside_the_image_and_its_folder_is_made_with_the_first(image: LivingImage, tmp_path: Path) -> None:
     assert blobs.kept_by(image.db)
-    assert not blobs.folder_of(tmp_path / "data" / NAME).exists()
+    assert not blobs.folder_of(tmp_path / "data" / FORK_NAME).exists()
     before = image.db.getSize()
     data = os.urandom(100_000)
     await image.system(keep, data)
@@ -88,7 +87,7 @@ async def test_file_and_name_are_synced_before_the_commit_is(image: LivingImage,
 
     monkeypatch.setattr(os, "fsync", fsync)
     await image.system(keep, b"much")
-    last = max(i for i, name in enumerate(synced) if name.endswith(NAME))
+    last = max(i for i, name in enumerate(synced) if name.endswith(FORK_NAME))
     (blob,) = files(Path(blobs.folder_of(Path(image.uri.removeprefix("file://")))))
     assert any("BUC" in name for name in synced[:last])  # the file, under the name that it has at first
     for folder in (blob.parent, blob.parent.parent, blob.parents[9]):
@@ -104,7 +103,7 @@ async def test_a_transaction_that_fails_leaves_none(image: LivingImage, tmp_path
         await image.system(fails)
     await image.system(keep, b"this one")
     assert len(files(tmp_path)) == 1
-    assert not list((blobs.folder_of(tmp_path / "data" / NAME) / "tmp").iterdir())
+    assert not list((blobs.folder_of(tmp_path / "data" / FORK_NAME) / "tmp").iterdir())
 
 
 async def test_a_pack_takes_those_that_nothing_refers_to(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
@@ -133,7 +132,7 @@ async def test_the_past_is_read_as_long_as_its_history_is_kept(image: LivingImag
 KILLED_IN_A_COMMIT = """
 import asyncio, os, signal, sys
 from batos.image import LivingImage, blobs
-from batos.image.checked import CheckedStorage
+from batos.image.checksummed_storage import CheckedStorage
 
 store = CheckedStorage.storeBlob
 
@@ -151,15 +150,15 @@ asyncio.run(main())
 
 
 async def test_what_a_kill_in_a_commit_left_is_swept(tmp_path: Path) -> None:
-    uri = f"file://{tmp_path / NAME}"
+    uri = f"file://{tmp_path / FORK_NAME}"
     child = subprocess.run(
         [sys.executable, "-c", KILLED_IN_A_COMMIT, uri], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60
     )
     assert child.returncode == -9
     assert len(files(tmp_path)) == 1
-    (blobs.folder_of(tmp_path / NAME) / "tmp" / "BUCleft").write_bytes(b"of a mission that was under way")
+    (blobs.folder_of(tmp_path / FORK_NAME) / "tmp" / "BUCleft").write_bytes(b"of a mission that was under way")
     image = await LivingImage.open(uri)
-    assert not list((blobs.folder_of(tmp_path / NAME) / "tmp").iterdir())
+    assert not list((blobs.folder_of(tmp_path / FORK_NAME) / "tmp").iterdir())
     await image.system(keep, b"kept")
     assert blobs.sweep(image.db) == 1
     assert image.read(held) == b"kept"
@@ -174,7 +173,7 @@ async def test_backup_and_restore_carry_them(image: LivingImage, kept: Upkeep, t
     await image.system(keep, b"new" * 1000)
     assert (await kept.backup())["kind"] == "incremental"
     assert len(files(tmp_path / "backups")) == 2
-    restore(tmp_path / "backups", tmp_path / "again" / NAME)
+    restore(tmp_path / "backups", tmp_path / "again" / FORK_NAME)
     assert await reopened(tmp_path / "again") == b"new" * 1000
 
 
@@ -196,7 +195,7 @@ async def test_a_blob_that_is_not_what_was_written_is_named_everywhere(image: Li
     with pytest.raises(ImageDamaged, match="cannot be read"):
         image.read(held)
     assert "cannot be read" in Walk(image.db).step(1000)[0].what
-    restore(tmp_path / "backups", tmp_path / "again" / NAME)
+    restore(tmp_path / "backups", tmp_path / "again" / FORK_NAME)
     assert await reopened(tmp_path / "again") == b"precious" * 1000
 
 
@@ -218,7 +217,7 @@ async def test_a_fork_has_its_own_and_shares_the_bytes(image: LivingImage, kept:
 
 
 async def test_an_image_with_a_blob_folder_of_its_own_is_looked_after_by_who_set_it_up(tmp_path: Path) -> None:
-    image = await LivingImage.open(f"file://{tmp_path / NAME}?blobstorage_dir={tmp_path / 'theirs'}")
+    image = await LivingImage.open(f"file://{tmp_path / FORK_NAME}?blobstorage_dir={tmp_path / 'theirs'}")
     await image.system(keep, b"theirs")
     assert image.read(held) == b"theirs"
     upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=tmp_path, interval_s=1, first_s=1)  # type: ignore[arg-type]

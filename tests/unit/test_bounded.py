@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.mind.bounded import LONGEST, compiled, product, times
+from batos.synthesis.idiom_costs import LONGEST, compiled, product, times
 
 LARGE = 10**12
 

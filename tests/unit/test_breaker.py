@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from batos.bridge.breaker import Breaker, Policy
 from batos.bridge.client import OllamaInference
-from batos.bridge.types import ChatRequest
+from batos.bridge.failures import Breaker, RetryPolicy
+from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.testing import ScriptedOllama
 
 HELLO = ChatRequest("robin:embedded", "", "Say hello to the cat")
-QUICK = Policy(inference_retries=2, inference_backoff_s=0.01, breaker_failures=3, breaker_probe_s=0.02)
+QUICK = RetryPolicy(inference_retries=2, inference_backoff_s=0.01, breaker_failures=3, breaker_probe_s=0.02)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def test_what_has_begun_or_will_not_pass_is_not_asked_again(scripted: Scri
 
 
 async def test_the_deadline_holds_over_all_tries(scripted: ScriptedOllama) -> None:
-    inference = OllamaInference(scripted.host, policy=Policy(inference_retries=20, inference_backoff_s=60))
+    inference = OllamaInference(scripted.host, policy=RetryPolicy(inference_retries=20, inference_backoff_s=60))
     scripted.fail("status_500", times=None)
     with pytest.raises(InferenceFailed) as failed:
         await inference.chat(HELLO, deadline_s=0.2)
@@ -141,7 +141,7 @@ async def test_open_closed_and_open_again_between_two_probes() -> None:
     async def answers() -> bool:
         return True
 
-    breaker = Breaker("h", answers, Policy(breaker_failures=1, breaker_probe_s=0.05))
+    breaker = Breaker("h", answers, RetryPolicy(breaker_failures=1, breaker_probe_s=0.05))
     breaker.failed("no")
     await asyncio.sleep(0)
     breaker.answered()
@@ -156,7 +156,7 @@ async def test_only_failures_in_a_row_count() -> None:
     async def answers() -> bool:
         return False
 
-    breaker = Breaker("h", answers, Policy(breaker_failures=3))
+    breaker = Breaker("h", answers, RetryPolicy(breaker_failures=3))
     for _ in range(5):
         breaker.failed("no")
         breaker.failed("no")

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, home
-from batos.autotelic.alarms import Alarms
-from batos.autotelic.budget import DAY_S, HOUR_S, Budget, Spent
+from batos.autotelic import changes, schema
+from batos.autotelic.budget import DAY_S, HOUR_S, Budget, DaySpending
+from batos.autotelic.trigger_missions import Alarms
 from batos.image import journal, ledger
-from batos.image.living import LivingImage
+from batos.image.living_image import LivingImage
 from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
 from tests.unit.test_changes import EVIDENCE, Proposal
 from tests.unit.test_heartbeat import opened
 
-PLENTY = Spent(1e9, 1440, 1e9, 100)
+PLENTY = DaySpending(1e9, 1440, 1e9, 100)
 ON = {"autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600}
 
 
-def paid(tokens: int = 10, seconds: float = 30.0) -> journal.Inference:
-    return journal.Inference(b"k" * 16, 0, "an answer", "m", "d", tokens - 3, 3, 0.0, seconds * 1000, "stop", time.time())
+def paid(tokens: int = 10, seconds: float = 30.0) -> journal.InferenceRecord:
+    return journal.InferenceRecord(b"k" * 16, 0, "an answer", "m", "d", tokens - 3, 3, 0.0, seconds * 1000, "stop", time.time())
 
 
 async def mission(image: LivingImage, id: str, *, tokens: int = 10, seconds: float = 30.0, origin: str = "system") -> None:
@@ -36,7 +36,7 @@ async def mission(image: LivingImage, id: str, *, tokens: int = 10, seconds: flo
 class World:
     """A budget with a clock that stands, unless it sleeps."""
 
-    def __init__(self, image: LivingImage, limits: Spent = PLENTY) -> None:
+    def __init__(self, image: LivingImage, limits: DaySpending = PLENTY) -> None:
         self.at, self.slept = time.time(), [0.0]
         self.budget = Budget(image, limits, now=lambda: self.at, sleep=self.sleep)
 
@@ -48,7 +48,7 @@ class World:
 async def test_missions_of_the_system_count_and_no_others(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         world = World(image)
-        assert await world.budget.spent() == Spent(0, 0, 0, 0)
+        assert await world.budget.spent() == DaySpending(0, 0, 0, 0)
         await mission(image, "self_audit-1", tokens=10, seconds=30)
         await mission(image, "m1", tokens=500, seconds=60, origin="client")
         spent = await world.budget.spent()
@@ -168,7 +168,7 @@ async def test_it_defers_until_there_is_room_and_says_so(tmp_path: Path) -> None
 
 async def test_nothing_may_be_spent_where_the_limit_is_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
-        for name in Spent._fields:
+        for name in DaySpending._fields:
             world = World(image, PLENTY._replace(**{name: 0}))
             if name not in ("pull_bytes", "training_minutes"):
                 assert f"loop_{name}" in await world.budget.why_no_change()
@@ -190,7 +190,7 @@ async def test_a_disk_too_full_to_count_on_ends_no_look_at_the_triggers(tmp_path
     full, looked = [OSError(errno.ENOSPC, "No space left on device")], asyncio.Event()
     spent = Budget.spent
 
-    async def count(self: Budget) -> Spent:
+    async def count(self: Budget) -> DaySpending:
         if full:
             raise full.pop()
         return await spent(self)
@@ -225,7 +225,7 @@ async def test_rows_of_an_image_from_before_pulls_are_read(tmp_path: Path) -> No
         hour = int(world.at // HOUR_S)
 
         def old(root: Any) -> None:
-            home.part(root, "budget").rows = ((hour, 5, 60.0, 7),)
+            schema.part_of(root, "budget").rows = ((hour, 5, 60.0, 7),)
 
         await image.system(old)
         world.budget.paid(paid(10, 30))

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind.built import built
-from batos.mind.growing import Part
-from batos.mind.parts import Computed
+from batos.image.taught_examples import Example
+from batos.synthesis.enumeration import Expression
+from batos.synthesis.literals import built
+from batos.synthesis.terms import Computed
 from tests.unit.test_frames import first, made
 from tests.unit.test_reuse import asked
 
 
 def parts(**held: Any) -> list[Computed]:
-    return [Computed(Part(0.5, name, frozenset()), ((value,),)) for name, value in held.items()]
+    return [Computed(Expression(0.5, name, frozenset()), ((value,),)) for name, value in held.items()]
 
 
 def texts(expected: Any, said: frozenset[str] = frozenset(), **held: Any) -> list[str]:
@@ -41,7 +41,7 @@ def test_nothing_stands_in_it_twice_and_names_that_are_said_cost_less() -> None:
 
 
 def test_rows_of_other_lengths_or_names_are_left_alone() -> None:
-    rows = [Computed(Part(0.5, "low", frozenset()), ((1,), (2,)))]
+    rows = [Computed(Expression(0.5, "low", frozenset()), ((1,), (2,)))]
     assert not list(built(rows, [[1, 2], [2]], frozenset()))
     assert not list(built(rows, [{"a": 1}, {"b": 2}], frozenset()))
     assert [one.text for one in built(rows, [{"a": 1}, {"a": 2}], frozenset())] == ["{'a': low}"]

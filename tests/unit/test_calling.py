@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from batos.image import examples
-from batos.kernel import Kernel
-from batos.mind import calling
-from batos.mind.thinking import Thinking
+from batos.app.kernel import Kernel
+from batos.image import taught_examples
+from batos.mind import direct_answers
+from batos.mind.attempt_context import Thinking
 from batos.objects import Method
 from tests.unit.mind_support import FakeInference, mind, submit
 
@@ -54,7 +54,7 @@ async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kern
         for selector, (source, intent, taught) in METHODS.items():
             contract = {"writes": ("mood",)} if "mood" in selector else {}
             brick._slots[selector] = Method(selector, source, contract=contract, provenance={"intent": intent, "open": ()})
-            examples.teach(root, brick._p_oid, selector, taught, intent, 8)
+            taught_examples.teach(root, brick._p_oid, selector, taught, intent, 8)
 
     async with mind(tmp_path, inference) as kernel:
         await kernel.image.system(teach)
@@ -66,7 +66,7 @@ def called(kernel: Kernel, brief: str, **options: Any) -> tuple[str, tuple[Any, 
         record = {**_record(brief), **options}
         attempt = kernel.scheduler._thinking(record)
         assert isinstance(attempt, Thinking)
-        found = calling.found(root["lobby"], attempt, brief)
+        found = direct_answers.method_call_for(root["lobby"], attempt, brief)
         return None if found is None else (found.selector, found.args)
 
     return kernel.image.read(look)  # type: ignore[no-any-return]
@@ -145,7 +145,7 @@ async def test_two_that_could_be_meant_are_a_doubt(kernel: Kernel) -> None:
     def again(root: Any) -> None:
         robin, (source, intent, taught) = root["lobby"].robin, METHODS["celsius_"]
         robin._slots["celsius_"] = Method("celsius_", source, provenance={"intent": intent})
-        examples.teach(root, robin._p_oid, "celsius_", taught, intent, 8)
+        taught_examples.teach(root, robin._p_oid, "celsius_", taught, intent, 8)
 
     await kernel.image.system(again)
     assert called(kernel, "Convert 50 Fahrenheit to Celsius") is None
@@ -181,4 +181,6 @@ async def test_a_method_that_fails_leaves_it_to_the_model(kernel: Kernel, infere
 async def test_off_calls_none(kernel: Kernel) -> None:
     attempt = kernel.scheduler._thinking(_record("Convert 50 Fahrenheit to Celsius"))
     attempt.settings = attempt.settings.model_copy(update={"call_methods": "off"})
-    assert kernel.image.read(lambda root: calling.found(root["lobby"], attempt, "Convert 50 Fahrenheit to Celsius")) is None
+    assert (
+        kernel.image.read(lambda root: direct_answers.method_call_for(root["lobby"], attempt, "Convert 50 Fahrenheit to Celsius")) is None
+    )

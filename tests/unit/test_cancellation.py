@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batos.image import LivingImage, ledger
-from batos.image.unit import IDLE_LIMIT
+from batos.image.unit_of_work import IDLE_LIMIT
 from batos.objects import UvmObject
 
 TURNS = 400  # more than any of these takes on a machine that is not busy: there, a thread may need more of ours

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from batos.bridge import probes
-from batos.bridge.capabilities import SPEED_TOKENS, Capabilities, Known
-from batos.bridge.fitting import AS_WORDS, THOUGHT_TOKENS, fitted
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.bridge import capabilities
+from batos.bridge.capabilities import AS_WORDS, SPEED_TOKENS, THOUGHT_TOKENS, Capabilities, KnownCapabilities, fitted_request
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
-from batos.image import capabilities as kept
+from batos.image import model_registry as kept
 from batos.testing.models import Model
 
 SHOWN = Model(weights="a" * 64, template="{{ .Prompt }} {{ .Thinking }}", can=("completion", "tools")).shown()
@@ -51,7 +50,7 @@ def test_a_renderer_is_as_good_as_a_template_and_an_old_ollama_says_nothing() ->
 
 def test_what_was_found_out_wins_and_holds_for_all_of_the_same_making() -> None:
     told: list[tuple[str, dict[str, Any]]] = []
-    known = Known(lambda making, record: told.append((making, record)))
+    known = KnownCapabilities(lambda making, record: told.append((making, record)))
     assert known.of("one") is None
     known.note("one", SHOWN)
     known.note("two", OTHER)
@@ -60,7 +59,7 @@ def test_what_was_found_out_wins_and_holds_for_all_of_the_same_making() -> None:
     assert can is not None
     known.found("one", Capabilities(thinks=False, tools=True, probed=frozenset({"think"})))
     assert [one.thinks for one in map(known.of, ("one", "two", "else")) if one] == [False, False, True]
-    again = Known()
+    again = KnownCapabilities()
     again.recall(told)
     again.note("two", OTHER)
     assert again.of("two") == known.of("two")
@@ -69,7 +68,7 @@ def test_what_was_found_out_wins_and_holds_for_all_of_the_same_making() -> None:
 
 def test_speed_is_kept_once_and_known_always() -> None:
     told: list[Any] = []
-    known = Known(lambda making, record: told.append(record["speed"]))
+    known = KnownCapabilities(lambda making, record: told.append(record["speed"]))
     known.measured("one", 100, 1000)  # of no model that is known
     known.note("one", SHOWN)
     known.measured("one", SPEED_TOKENS - 1, 1000)
@@ -82,10 +81,10 @@ def test_speed_is_kept_once_and_known_always() -> None:
 
 def test_the_image_keeps_the_last_ones() -> None:
     root: dict[str, Any] = {}
-    assert kept.recalled(root) == []
+    assert kept.recall_capabilities(root) == []
     for number in (1, 2, 3, 2):
-        kept.keep(root, f"m{number}", {"speed": number}, 2)
-    assert kept.recalled(root) == [("m3", {"speed": 3}), ("m2", {"speed": 2})]
+        kept.keep_capabilities(root, f"m{number}", {"speed": number}, 2)
+    assert kept.recall_capabilities(root) == [("m3", {"speed": 3}), ("m2", {"speed": 2})]
     assert type(root["known_models"]).__module__ == "batos.image"
 
 
@@ -97,7 +96,7 @@ def request(**options: Any) -> ChatRequest:
 
 
 def sent(can: Capabilities | None, *, writes: Callable[[str], bool] = lambda mark: False, **options: Any) -> dict[str, Any]:
-    return dict(fitted(request(**options), can, MARKS, writes).options)
+    return dict(fitted_request(request(**options), can, MARKS, writes).options)
 
 
 def test_think_is_sent_only_where_it_may_be() -> None:
@@ -122,15 +121,15 @@ def test_stop_marks_of_the_profile_go_where_they_stand_in_the_template() -> None
     assert "stop" not in sent(Capabilities(), stop=MARKS)
     assert sent(Capabilities(), stop=MARKS, writes=lambda mark: mark == "<|im_end|>")["stop"] == ("<|im_end|>",)
     assert sent(Capabilities(), stop=("END",))["stop"] == ("END",)  # named by the user
-    assert fitted(request(), Capabilities(), MARKS, lambda mark: False) == request()
+    assert fitted_request(request(), Capabilities(), MARKS, lambda mark: False) == request()
 
 
 def test_a_schema_that_is_not_kept_to_is_said_in_words() -> None:
     from dataclasses import replace
 
     asked = replace(request(), schema=SCHEMA)
-    assert fitted(asked, Capabilities(), (), bool).schema == SCHEMA
-    words = fitted(asked, Capabilities(format=False), (), bool)
+    assert fitted_request(asked, Capabilities(), (), bool).schema == SCHEMA
+    words = fitted_request(asked, Capabilities(format=False), (), bool)
     assert words.schema is None
     assert words.user == f'u\n\n{AS_WORDS}\n{{"type": "object"}}'
 
@@ -138,7 +137,7 @@ def test_a_schema_that_is_not_kept_to_is_said_in_words() -> None:
 # --- probes
 
 
-def model(**says: Any) -> probes.Ask:
+def model(**says: Any) -> capabilities.Ask:
     """One that thinks and answers as it is said: `says` has what it answers to a request with `think`, a schema, tools, images."""
 
     async def ask(request: ChatRequest) -> ChatReply:
@@ -171,7 +170,7 @@ REFUSED = InferenceFailed("it does not support that", cause="refused")
 )
 async def test_probes(says: dict[str, Any], wanted: str, expected: dict[str, Any]) -> None:
     claims = Capabilities(thinks=True, tools=True, vision=True)
-    found = await probes.probe(model(**says), "m", claims, {wanted}, {"num_ctx": 512})
+    found = await capabilities.probe(model(**says), "m", claims, {wanted}, {"num_ctx": 512})
     assert {name: getattr(found, name) for name in expected} == expected
     assert found.probed == {wanted}
 
@@ -179,12 +178,12 @@ async def test_probes(says: dict[str, Any], wanted: str, expected: dict[str, Any
 async def test_an_ollama_that_is_away_says_nothing_of_a_model() -> None:
     away = InferenceFailed("none answers", cause="unreachable")
     with pytest.raises(InferenceFailed):
-        await probes.probe(model(think_True=away), "m", Capabilities(thinks=True), {"think"}, {})
+        await capabilities.probe(model(think_True=away), "m", Capabilities(thinks=True), {"think"}, {})
 
 
 async def test_what_is_not_claimed_is_not_asked_for() -> None:
     async def never(request: ChatRequest) -> ChatReply:
         raise AssertionError(request)
 
-    found = await probes.probe(never, "m", Capabilities(), {"think", "tools", "images"}, {})
+    found = await capabilities.probe(never, "m", Capabilities(), {"think", "tools", "images"}, {})
     assert found == Capabilities(probed=frozenset({"think", "tools", "images"}))

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, kinds
-from batos.autotelic.kinds import Ground
-from batos.autotelic.proposals import Proposal, Proposed
+from batos.app.kernel import Kernel
+from batos.autotelic import change_types, changes
+from batos.autotelic.change_types import Ground
+from batos.autotelic.changes import Proposal, Proposed
 from batos.errors import BatosError, InvalidInput
 from batos.image import history
-from batos.kernel import Kernel
-from batos.mind import learning, states
+from batos.mind import incarnation, psm
 from batos.objects import Intent, Method
 from tests.unit.improving_support import improving
 from tests.unit.mind_support import FakeInference, settings
 from tests.unit.test_forge import ADD, give, sent, writing
 
 BETTER = "def add_(self, number, number2):\n    total = number + number2\n    return total\n"
-SHIPPED = states.STATES["SYNTHESIZING"]["meta_prompt"]
+SHIPPED = psm.STATES["SYNTHESIZING"]["meta_prompt"]
 
 
 def ground(kernel: Kernel, **more: Any) -> Ground:
@@ -33,7 +33,7 @@ async def made(kernel: Kernel, proposal: Proposal) -> int:
     """Do it, as the improver does; the number of the change."""
     number = await kernel.image.system(lambda root: changes.propose(root, proposal, {"words": "so"}, ""))
     async with kernel.image.unit() as unit:
-        kinds.apply(unit.root, proposal, ground(kernel), changes.name_of(number))
+        change_types.apply(unit.root, proposal, ground(kernel), changes.name_of(number))
         changes.promote(unit.root, number, {})
         unit.note(changes.name_of(number), f"{changes.NOTE}: {proposal.why}")
     return int(number)
@@ -42,7 +42,7 @@ async def made(kernel: Kernel, proposal: Proposal) -> int:
 def fault(kernel: Kernel, kind: str, target: str, content: Any, **more: Any) -> str:
     def read(root: Any) -> str:
         try:
-            kinds.check(root, Proposal(kind, target, content, "why"), ground(kernel, **more))
+            change_types.check(root, Proposal(kind, target, content, "why"), ground(kernel, **more))
         except BatosError as e:
             return e.message
         return ""
@@ -74,10 +74,10 @@ async def test_a_change_of_a_slot_is_made_named_and_undone(
 ) -> None:
     async with improving(tmp_path, FakeInference()) as kernel:
         old = slot(kernel, path, name)
-        standing = kernel.image.read(kinds.standing, proposal)
+        standing = kernel.image.read(change_types.standing, proposal)
         number = await made(kernel, proposal)
         assert slot(kernel, path, name) == (proposal.content or None)
-        assert kernel.image.read(kinds.standing, proposal) != standing
+        assert kernel.image.read(change_types.standing, proposal) != standing
         oid = kernel.image.read(lambda root: history.resolve(root, path)._p_oid)
         assert history.revisions(kernel.image.db, oid, 1)[0]["mission"] == f"change:{number}"
         await kernel.undoing.undo_change(number, "the test says so")
@@ -91,7 +91,7 @@ async def test_exemplars_are_learned_and_unlearned(tmp_path: Path) -> None:
         number = await made(kernel, Proposal("exemplar", "babs", briefs, "w"))
 
         def learned(root: Any) -> list[str]:
-            return sorted(learning.exemplars_of(root["lobby"].babs).learned.values())
+            return sorted(incarnation.exemplars_of(root["lobby"].babs).learned.values())
 
         assert kernel.image.read(learned) == sorted(briefs)
         assert (await kernel.router.decide({"brief": briefs[0], "persona": None, "origin": "client"})).persona == "babs"
@@ -198,4 +198,4 @@ def test_a_proposal_is_the_same_as_json_and_from_a_model() -> None:
         "facet", "robin.x_facet_", "text", "w"
     )
     with pytest.raises(InvalidInput):
-        kinds.exemplars_of(Proposal("exemplar", "robin", {"a": 1}, "w"))
+        change_types.exemplars_of(Proposal("exemplar", "robin", {"a": 1}, "w"))

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from batos.mind.channel import Channel, channel, pieces_of, pieces_of_idiom, priced, said_of
-from batos.mind.handbook.entries import entries, words_in
+from batos.synthesis.handbook import entries, words_in
+from batos.synthesis.translation_model import Channel, channel, pieces_of, pieces_of_idiom, priced, said_of
 
 HELD = [
     ({"sum()", "given items"}, {"sum", "number"}),
@@ -94,9 +94,9 @@ def test_slots_names_say_nothing() -> None:
 
 def test_it_is_the_same_in_each_process() -> None:
     code = (
-        "from batos.mind.channel import channel, pieces_of\n"
-        "from batos.mind.pricing import priced\n"
-        "from batos.mind.handbook.entries import words_in\n"
+        "from batos.synthesis.translation_model import channel, pieces_of\n"
+        "from batos.synthesis.idiom_costs import priced\n"
+        "from batos.synthesis.handbook import words_in\n"
         "words = sorted(words_in('the longest word of each line, sorted'))\n"
         "print(channel().explains(words, pieces_of('max(it_, key=len)', ())))\n"
         "print([cost for held in priced(frozenset(words)).values() for cost, _ in held])\n"

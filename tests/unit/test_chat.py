@@ -21,17 +21,15 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from batos.cli import main
-from batos.cli.chat import commands, keyboard
-from batos.cli.chat.bookmark import Bookmark
-from batos.cli.chat.commands import Commands, names
-from batos.cli.chat.dialogue import Dialogue
-from batos.cli.chat.keyboard import Keyboard, Pipe, Seat
+from batos.cli.chat import keyboard, session
+from batos.cli.chat.dialogue import Bookmark, Dialogue
+from batos.cli.chat.keyboard import Keyboard, LineSource, Pipe
 from batos.cli.chat.screen import Screen
-from batos.cli.chat.session import Session
+from batos.cli.chat.session import ChatSession, Commands, names
 from batos.cli.output import Output
 from batos.errors import Busy, InvalidInput, RoleRefused, UndoConflict, UnknownMission
 from batos.wire import Client
-from batos.wire.schemas import Request
+from batos.wire.fields import Request
 
 PERSONAS = ["robin", "brick"]
 INFO = {"type": "info", "pid": 7, "uptime_s": 5.0, "personas": PERSONAS}
@@ -66,7 +64,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Seated:
     """Somebody at the keyboard of a chat."""
 
-    def __init__(self, scripted: Daemon, dialogue: Dialogue, session: Session, type_: Callable[[str], None]) -> None:
+    def __init__(self, scripted: Daemon, dialogue: Dialogue, session: ChatSession, type_: Callable[[str], None]) -> None:
         self.scripted, self.dialogue, self.session, self.type = scripted, dialogue, session, type_
 
     def asked(self, op: str) -> list[Request]:
@@ -82,7 +80,7 @@ class Seated:
 
 
 @contextlib.asynccontextmanager
-async def seated(told: Script, folder: Path, *, may_ask: bool = False, seat: Seat | None = None) -> AsyncIterator[Seated]:
+async def seated(told: Script, folder: Path, *, may_ask: bool = False, seat: LineSource | None = None) -> AsyncIterator[Seated]:
     """A chat with a daemon that answers by a script."""
     with daemon(told) as scripted, create_pipe_input() as keys:
         async with Client(scripted.endpoint, 5.0) as client:
@@ -90,7 +88,7 @@ async def seated(told: Script, folder: Path, *, may_ask: bool = False, seat: Sea
             screen = Screen(Output(), lively=seat is None)
             dialogue = Dialogue(client, typist, screen, Bookmark(folder, "tcp://the-daemon"), may_ask=may_ask)
             all_commands = Commands(client, dialogue, typist, screen, PERSONAS)
-            session = Session(dialogue, all_commands, typist, screen, lively=seat is None)
+            session = ChatSession(dialogue, all_commands, typist, screen, lively=seat is None)
             with session.listening():
                 yield Seated(scripted, dialogue, session, keys.send_text)
 
@@ -403,7 +401,7 @@ async def test_help_names_every_command(tmp_path: Path, capsys: pytest.CaptureFi
     async with seated(script(), tmp_path) as chat:
         await chat.typed("/help", "/image", "/flavour", "/depth")
     out = plain(capsys)
-    assert all(command in out for command in commands.HELP)
+    assert all(command in out for command in session.HELP)
     assert "image: none goes with the next turn" in out
 
 

@@ -22,10 +22,10 @@ from ZODB.MappingStorage import MappingStorage
 from ZODB.tests.MVCCMappingStorage import MVCCMappingStorage
 
 from batos.errors import ImageDamaged, ImageError
-from batos.image import sums
-from batos.image.checked import CheckedStorage, base_of
-from batos.image.integrity import Walk
+from batos.image import checksums
+from batos.image.checksummed_storage import CheckedStorage, base_of
 from batos.image.packing import pack
+from batos.image.scrubber import Walk
 from batos.image.storage import open_database
 from batos.objects import UvmObject
 
@@ -78,9 +78,9 @@ def damage(path: Path, old: bytes, new: bytes) -> None:
 
 def test_every_record_carries_a_checksum_and_nobody_sees_it(db: ZODB.DB) -> None:
     put(db, a="one")
-    assert all(sums.carries_sum(data) for data in raw(db))
+    assert all(checksums.carries_sum(data) for data in raw(db))
     for entry in db.storage.iterator():
-        assert not any(sums.carries_sum(record.data) for record in entry)
+        assert not any(checksums.carries_sum(record.data) for record in entry)
     oid, tid, data, _ = db.storage.record_iternext()
     for found in (db.storage.load(oid)[0], db.storage.loadSerial(oid, tid), db.storage.loadBefore(oid, b"\xff" * 8)[0]):
         assert found == data
@@ -158,10 +158,10 @@ def test_undo_of_what_was_written_before_there_were_checksums_survives_packs(pat
     transaction.commit()
     put(db, b=2)
     assert value(db, "a") == 1, "its data was written before"
-    assert not all(sums.carries_sum(data) for data in raw(db))
+    assert not all(checksums.carries_sum(data) for data in raw(db))
     assert walked(db) == {}
     pack(db, path, moment, threading.Event())
-    assert all(sums.carries_sum(data) for data in raw(db)), "a pack gives what it picks a checksum"
+    assert all(checksums.carries_sum(data) for data in raw(db)), "a pack gives what it picks a checksum"
     assert (value(db, "a"), value(db, "b")) == (1, 2)
     db.storage.required_after = b"\0" * 8
     assert walked(db) == {}
@@ -181,7 +181,7 @@ def test_a_conflict_that_is_resolved_is_stored_with_a_checksum(db: ZODB.DB) -> N
         tm.commit()
     with db.transaction() as connection:
         assert connection.root()["count"]() == 2
-    assert all(sums.carries_sum(data) for data in raw(db))
+    assert all(checksums.carries_sum(data) for data in raw(db))
     assert walked(db) == {}
     for _, connection in pairs:
         connection.close()
@@ -307,7 +307,7 @@ def test_storages_that_are_no_files(make: Any) -> None:
     assert value(db, "a") == 2
     storage = base_of(db.storage)
     oid = max(storage._data)
-    assert sums.carries_sum(storage.load(oid)[0])
+    assert checksums.carries_sum(storage.load(oid)[0])
     revisions = storage._data[oid]
     tid = max(revisions)
     revisions[tid] = revisions[tid].replace(b"value", b"Value")
@@ -350,10 +350,10 @@ def test_over_a_server(tmp_path: Path) -> None:
     ("data", "ok"),
     [
         (b"N.N.", True),
-        (sums.summed(b"N.N."), True),
-        (sums.summed(b"N.N.")[:-1] + b"/", False),
-        (sums.summed(b"N.N.")[:-2] + b"..", False),
-        (b"N.M." + sums.summed(b"N.N.")[4:], False),
+        (checksums.summed(b"N.N."), True),
+        (checksums.summed(b"N.N.")[:-1] + b"/", False),
+        (checksums.summed(b"N.N.")[:-2] + b"..", False),
+        (b"N.M." + checksums.summed(b"N.N.")[4:], False),
         (b"N.", False),
         (b"N.N.N.", False),
         (b"N", False),
@@ -363,13 +363,13 @@ def test_over_a_server(tmp_path: Path) -> None:
 )
 def test_what_counts_as_whole(data: bytes, ok: bool) -> None:
     if ok:
-        assert sums.plain(data).startswith(b"N.")
+        assert checksums.without_sum(data).startswith(b"N.")
     else:
-        with pytest.raises(sums.Mismatch):
-            sums.plain(data)
-    if not sums.carries_sum(data):
-        with pytest.raises(sums.Mismatch):
-            sums.plain(data, required=True)
+        with pytest.raises(checksums.Mismatch):
+            checksums.without_sum(data)
+    if not checksums.carries_sum(data):
+        with pytest.raises(checksums.Mismatch):
+            checksums.without_sum(data, required=True)
 
 
 # --- iterating while others commit

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from batos.bridge import choice
-from batos.bridge.candidates import BESIDE, UNKNOWN_CACHE, Candidate, best, cache_of
+from batos.bridge import selection
 from batos.bridge.capabilities import Capabilities
-from batos.bridge.persona_models import TAG_CHARS, is_ours, name_of
-from batos.bridge.profiles import load_profile
+from batos.bridge.installed_models import BESIDE, UNKNOWN_CACHE, Candidate, best_model, cache_of
+from batos.bridge.profiles import TAG_CHARS, is_own_model, load_profile, persona_model_name
 from batos.config import Settings, load
 from batos.errors import ConfigError
 from batos.mind.codex import load_codex, voices, with_roles
@@ -49,12 +48,12 @@ def settings(folder: Path, **given: Any) -> Settings:
     ],
 )
 def test_auto_takes_the_best_that_fits(found: list[Candidate], taken: str | None) -> None:
-    chosen = best(found, BUDGET)
+    chosen = best_model(found, BUDGET)
     assert (chosen and chosen.name) == taken
 
 
 def test_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
-    chosen = choice.choose(settings(tmp_path), VOICES, [candidate("a:4b"), candidate("b:8b", 8, size=5)], "here:1")
+    chosen = selection.choose_profile(settings(tmp_path), VOICES, [candidate("a:4b"), candidate("b:8b", 8, size=5)], "here:1")
     assert (chosen.profile.name, chosen.profile.base) == ("own", "b:8b")
     told, word = chosen.why.split("; ")
     assert told == "b:8b is the best of 2 chat models of the Ollama at here:1 that fits 6.9 GB (memory_budget_bytes)"
@@ -68,39 +67,39 @@ def test_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
 def test_auto_without_an_ollama_and_without_a_model(tmp_path: Path) -> None:
     small = [candidate("a:0.1b", 0.1)]
     for found, host, why in ((None, "", "no Ollama of yours answers"), (small, "here:1", "has no chat model that is larger and fits")):
-        chosen = choice.choose(settings(tmp_path), VOICES, found, host)
+        chosen = selection.choose_profile(settings(tmp_path), VOICES, found, host)
         assert chosen.profile == load_profile("embedded")
         assert why in chosen.why
-    assert "the Ollama at here:1 does not say" in choice.choose(settings(tmp_path), VOICES, None, "here:1").why
+    assert "the Ollama at here:1 does not say" in selection.choose_profile(settings(tmp_path), VOICES, None, "here:1").why
 
 
 def test_a_model_that_is_named(tmp_path: Path) -> None:
-    chosen = choice.choose(settings(tmp_path, model="big:70b"), VOICES, [candidate("big:70b", 70, size=40)], "here:1")
+    chosen = selection.choose_profile(settings(tmp_path, model="big:70b"), VOICES, [candidate("big:70b", 70, size=40)], "here:1")
     assert chosen.profile.base == "big:70b"
     assert "though it takes" in chosen.why
     assert chosen.profile.options["num_ctx"] == 2048
-    unknown = choice.choose(settings(tmp_path, model="new"), VOICES, None)
+    unknown = selection.choose_profile(settings(tmp_path, model="new"), VOICES, None)
     assert unknown.profile.models[0].pulled
     assert unknown.profile.personas["brick"] == "batos/brick:new"
     with pytest.raises(ConfigError, match="minilm does not answer messages"):
-        choice.choose(settings(tmp_path, model="minilm"), VOICES, [candidate("minilm:latest", chats=False)])
+        selection.choose_profile(settings(tmp_path, model="minilm"), VOICES, [candidate("minilm:latest", chats=False)])
 
 
 @pytest.mark.parametrize(("size", "context", "answer"), [(2.5, 8192, 1024), (6.2, 4096, 512), (6.5, 2048, 256)])
 def test_context_and_answer_are_what_fits(size: float, context: int, answer: int, tmp_path: Path) -> None:
-    chosen = choice.choose(settings(tmp_path, memory_budget_bytes=BUDGET), VOICES, [candidate("a:8b", 8, size=size)])
+    chosen = selection.choose_profile(settings(tmp_path, memory_budget_bytes=BUDGET), VOICES, [candidate("a:8b", 8, size=size)])
     assert (chosen.profile.options["num_ctx"], chosen.profile.options["num_predict"]) == (context, answer)
-    small = choice.choose(settings(tmp_path, model="a"), VOICES, [candidate("a:latest", context=512)])
+    small = selection.choose_profile(settings(tmp_path, model="a"), VOICES, [candidate("a:latest", context=512)])
     assert (small.profile.options["num_ctx"], small.profile.options["num_predict"]) == (512, 256)
 
 
 def test_one_persona_with_a_model_of_its_own(tmp_path: Path) -> None:
-    chosen = choice.choose(settings(tmp_path, model="robin=a:4b", profile="workstation"), VOICES, [candidate("a:4b")])
+    chosen = selection.choose_profile(settings(tmp_path, model="robin=a:4b", profile="workstation"), VOICES, [candidate("a:4b")])
     assert chosen.profile.personas["robin"] == "batos/robin:a-4b"
     assert chosen.profile.personas["brick"] == "brick:workstation"
     assert chosen.profile.made["robin"].from_ == "a:4b"
     assert chosen.why.endswith("ROBIN speaks with a:4b")
-    both = choice.choose(settings(tmp_path, model="b:8b,robin=a:4b"), VOICES, None).profile
+    both = selection.choose_profile(settings(tmp_path, model="b:8b,robin=a:4b"), VOICES, None).profile
     assert (both.personas["robin"], both.personas["babs"]) == ("batos/robin:a-4b", "batos/babs:b-8b")
 
 
@@ -114,7 +113,7 @@ def test_a_persona_without_a_role_gets_one() -> None:
 
 def test_a_persona_that_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no persona 'robbin' \(did you mean 'robin'\?\); there are robin"):
-        choice.check_personas(settings(tmp_path, model="robbin=a:4b"), VOICES)
+        selection.check_personas(settings(tmp_path, model="robbin=a:4b"), VOICES)
 
 
 @pytest.mark.parametrize("value", ["über", "robin=", "=a", "a:4b,b:8b", "robin=a,robin=b", "Robin=a", "a=b=c"])
@@ -125,14 +124,14 @@ def test_names_of_models_that_are_none(value: str, tmp_path: Path) -> None:
 
 def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "profiles.toml").write_text('[mine]\nmodels = [{ name = "a:4b" }]\noptions = { num_ctx = 4096 }\n')
-    chosen = choice.choose(settings(tmp_path, profile="mine"), VOICES, None)
+    chosen = selection.choose_profile(settings(tmp_path, profile="mine"), VOICES, None)
     assert chosen.profile.name == "mine"
     assert chosen.profile.base == "a:4b"
     assert chosen.profile.embedder == load_profile("embedded").embedder
     assert chosen.profile.personas["robin"] == "batos/robin:a-4b"
     assert chosen.profile.made["robin"].parameters == {"temperature": 0.8}
     with pytest.raises(ConfigError, match="there are auto, embedded, mine, workstation"):
-        choice.choose(settings(tmp_path, profile="yours"), VOICES, None)
+        selection.choose_profile(settings(tmp_path, profile="yours"), VOICES, None)
 
 
 def test_modelfiles_of_ones_own_go_before_the_codex(tmp_path: Path) -> None:
@@ -140,19 +139,19 @@ def test_modelfiles_of_ones_own_go_before_the_codex(tmp_path: Path) -> None:
     folder = tmp_path / "modelfiles" / "mine"
     folder.mkdir(parents=True)
     (folder / "robin.Modelfile").write_text("FROM a:4b\n")
-    made = choice.choose(settings(tmp_path, profile="mine", modelfiles=str(folder.parent)), VOICES, None).profile.made
+    made = selection.choose_profile(settings(tmp_path, profile="mine", modelfiles=str(folder.parent)), VOICES, None).profile.made
     assert "robin" not in made
     assert made["brick"].from_ == "a:4b"
 
 
 def test_names_of_personas_models() -> None:
-    assert name_of("robin", "qwen3:8b") == "batos/robin:qwen3-8b"
-    assert name_of("robin", "qwen3") == "batos/robin:qwen3"
-    assert name_of("robin", "hf.co/some/Qwen3-GGUF:Q4_K_M") == "batos/robin:hf.co-some-qwen3-gguf-q4_k_m"
-    assert len(name_of("robin", "x" * 200).partition(":")[2]) == TAG_CHARS
-    assert is_ours("batos/robin:qwen3-8b")
-    assert is_ours("smollm2:embedded")
-    assert not is_ours("llama3.1:8b")  # the workstation profile rests on it, and it is the user's all the same
+    assert persona_model_name("robin", "qwen3:8b") == "batos/robin:qwen3-8b"
+    assert persona_model_name("robin", "qwen3") == "batos/robin:qwen3"
+    assert persona_model_name("robin", "hf.co/some/Qwen3-GGUF:Q4_K_M") == "batos/robin:hf.co-some-qwen3-gguf-q4_k_m"
+    assert len(persona_model_name("robin", "x" * 200).partition(":")[2]) == TAG_CHARS
+    assert is_own_model("batos/robin:qwen3-8b")
+    assert is_own_model("smollm2:embedded")
+    assert not is_own_model("llama3.1:8b")  # the workstation profile rests on it, and it is the user's all the same
 
 
 def test_what_a_model_takes() -> None:

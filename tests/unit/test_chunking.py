@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from batos.memory.chunking import Limits, Piece, boundaries, by_meaning, pieces, prices, profiles
-from batos.memory.sentences import sentences
+from batos.memory.chunking import ChunkLimits, Piece, boundaries, by_meaning, pieces, prices, profiles, sentences
 
 Matrix = np.ndarray
 
@@ -81,7 +80,7 @@ def test_chunks_have_the_direction_of_their_sentences() -> None:
     text = "One about cats. Two about cats. Three about cars. Four about cars."
     spans = sentences(text)
     vectors = topics([2, 2], noise=0.1)
-    first, second = by_meaning(text, "text", spans, vectors, Limits(smallest=10))
+    first, second = by_meaning(text, "text", spans, vectors, ChunkLimits(smallest=10))
     assert (text[first.start : first.end], text[second.start : second.end]) == (text[:31], text[32:])
     for piece, rows in ((first, vectors[:2]), (second, vectors[2:])):
         assert piece.vector.dtype == np.float32
@@ -91,7 +90,7 @@ def test_chunks_have_the_direction_of_their_sentences() -> None:
 
 def test_sentences_that_cancel_each_other_out_still_give_a_vector() -> None:
     up = topics([1])
-    (piece,) = by_meaning("A. B.", "text", [(0, 2), (3, 5)], np.concatenate([up, -up]), Limits())
+    (piece,) = by_meaning("A. B.", "text", [(0, 2), (3, 5)], np.concatenate([up, -up]), ChunkLimits())
     assert np.linalg.norm(piece.vector) == pytest.approx(1, abs=1e-6)
 
 
@@ -100,7 +99,7 @@ def test_a_heading_stays_with_what_it_stands_above() -> None:
     spans = sentences(text, "markdown")
     assert prices(text, "markdown", spans)[:3] == [0.25, 1.0, 1e3]
     random = topics([1] * len(spans), seed=3)
-    for found in (pieces(text, "markdown", Limits()), by_meaning(text, "markdown", spans, random, Limits())):
+    for found in (pieces(text, "markdown", ChunkLimits()), by_meaning(text, "markdown", spans, random, ChunkLimits())):
         ends = [text[p.start : p.end].rstrip().rsplit("\n", 1)[-1] for p in found]
         assert [end for end in ends if end.startswith("#")] == []
         assert all(text[p.start : p.end].startswith("## ") for p in found)
@@ -108,20 +107,20 @@ def test_a_heading_stays_with_what_it_stands_above() -> None:
 
 def test_paragraphs_are_cut_rather_than_sentences() -> None:
     text = "\n\n".join(" ".join(["This is a sentence of some length, one of many."] * 5) for _ in range(8))
-    assert all(p.end == len(text) or text[p.end : p.end + 2] == "\n\n" for p in pieces(text, "text", Limits(largest=600)))
+    assert all(p.end == len(text) or text[p.end : p.end + 2] == "\n\n" for p in pieces(text, "text", ChunkLimits(largest=600)))
 
 
 def test_turns_of_a_conversation_stay_apart() -> None:
     text = "Ann: Hi.\nBob: Hi. " + "long " * 300 + "\nAnn: Bye."
     spans = sentences(text, "conversation", 1000)
-    assert [(p.start, p.end) for p in pieces(text, "conversation", Limits(largest=1000))] == spans
-    assert [(p.start, p.end) for p in by_meaning(text, "conversation", spans, topics([1] * len(spans)), Limits())] == spans
+    assert [(p.start, p.end) for p in pieces(text, "conversation", ChunkLimits(largest=1000))] == spans
+    assert [(p.start, p.end) for p in by_meaning(text, "conversation", spans, topics([1] * len(spans)), ChunkLimits())] == spans
 
 
 def test_nothing() -> None:
-    assert pieces(" \n", "text", Limits()) == []
-    assert by_meaning("", "text", [], np.empty((0, 8), np.float32), Limits()) == []
+    assert pieces(" \n", "text", ChunkLimits()) == []
+    assert by_meaning("", "text", [], np.empty((0, 8), np.float32), ChunkLimits()) == []
 
 
 def test_provisional_pieces_have_no_vector() -> None:
-    assert pieces("Some text.", "text", Limits()) == [Piece(0, 10, None)]
+    assert pieces("Some text.", "text", ChunkLimits()) == [Piece(0, 10, None)]

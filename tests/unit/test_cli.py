@@ -19,12 +19,11 @@ import pytest
 import typer
 from cli_support import Script, daemon
 
-from batos.cli import app, asking, main
-from batos.cli.app import with_verb
+from batos.cli import app, client, main
+from batos.cli.app import GROUPS, MODULES, with_verb
+from batos.cli.mission_view import sources
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
-from batos.cli.verbs import GROUPS, MODULES
-from batos.cli.watching import sources
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
 
 ROOT = Path(__file__).parents[2]
@@ -626,7 +625,7 @@ def test_control_c_leaves_the_mission_running() -> None:
     assert [request.op for request in scripted.requests] == ["submit", "watch"]
 
 
-@pytest.mark.parametrize("module", ["batos.wire", "batos.kernel"])
+@pytest.mark.parametrize("module", ["batos.wire", "batos.app.kernel"])
 def test_the_daemon_loads_nothing_of_the_command_line(module: str) -> None:
     code = f"import sys, {module}; assert not {{'typer', 'batos.cli', 'batos.doctor'}} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
@@ -640,8 +639,8 @@ class Terminal(io.StringIO):
 
 async def test_what_takes_long_says_on_a_terminal_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", shown := Terminal())
-    monkeypatch.setattr(asking, "SHOWN_AFTER_S", 0.01)
-    monkeypatch.setattr(asking, "LOOK_S", 0.01)
+    monkeypatch.setattr(client, "SHOWN_AFTER_S", 0.01)
+    monkeypatch.setattr(client, "LOOK_S", 0.01)
     work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     steps = iter(["backup: writing", "backup: restoring, 1.0 MiB of 2.0 MiB"])
 
@@ -651,7 +650,7 @@ async def test_what_takes_long_says_on_a_terminal_how_far_it_is(monkeypatch: pyt
         return next(steps, "backup: restoring, 1.0 MiB of 2.0 MiB")
 
     async with asyncio.timeout(30):
-        assert await asking._shown(work, step) == 7
+        assert await client._shown(work, step) == 7
     assert "backup: restoring, 1.0 MiB of 2.0 MiB" in shown.getvalue()
 
 
@@ -663,9 +662,9 @@ async def test_what_is_answered_soon_or_fails_shows_nothing(monkeypatch: pytest.
             raise Busy("a pack is under way")
         return 7
 
-    assert await asking._shown(answer(False), None) == 7
+    assert await client._shown(answer(False), None) == 7
     with pytest.raises(Busy):
-        await asking._shown(answer(True), None)
+        await client._shown(answer(True), None)
     assert shown.getvalue() == ""
 
 
@@ -673,7 +672,7 @@ async def test_what_is_answered_soon_or_fails_shows_nothing(monkeypatch: pytest.
     ("told", "said"), [({"step": "writing"}, "writing"), ({"step": "copying", "done": 512, "total": 2048}, "copying, 512 B of 2.0 KiB")]
 )
 def test_a_step_in_words(told: dict[str, Any], said: str) -> None:
-    assert asking.step_of(told) == said
+    assert client.step_of(told) == said
 
 
 # --- small things
@@ -699,7 +698,7 @@ def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     def broken(*args: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("batos.cli.info.ask", broken)
+    monkeypatch.setattr("batos.cli.dashboard.ask", broken)
     assert main(["info"]) == 4
     assert capsys.readouterr().err.startswith("internal: ZeroDivisionError: by zero")
 
@@ -890,7 +889,10 @@ def test_help_lists_the_verbs_in_their_groups(capsys: pytest.CaptureFixture[str]
     ("words", "without"),
     [
         (["--version"], ("typer", "rich", "pydantic", "zmq", "asyncio")),
-        (["status", "x", "--connect", "tcp://127.0.0.1:9"], ("batos.kernel", "batos.cli.models", "batos.cli.methods", "ZODB", "ollama")),
+        (
+            ["status", "x", "--connect", "tcp://127.0.0.1:9"],
+            ("batos.app.kernel", "batos.cli.models", "batos.cli.methods", "ZODB", "ollama"),
+        ),
     ],
 )
 def test_a_short_command_loads_what_it_needs(words: list[str], without: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, home
+from batos.autotelic import changes, schema
 from batos.cli import main
 from batos.errors import UndoConflict, UnknownChange
 from batos.image import LivingImage
@@ -102,7 +102,7 @@ def test_what_makes_no_sense_is_wrong_usage(words: tuple[str, ...]) -> None:
 
 async def test_a_file_is_looked_into_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "image.fs"
-    image = await LivingImage.open(f"file://{file}", steps=(home.install,))
+    image = await LivingImage.open(f"file://{file}", steps=(schema.install,))
     await image.system(changes.propose, Proposal(), EVIDENCE, "")
     await image.close()
     before = file.read_bytes()

@@ -11,8 +11,7 @@ import pytest
 from cli_support import daemon
 
 from batos.cli import main
-from batos.cli.app import settings_from
-from batos.cli.folders import IMAGE, chosen
+from batos.cli.app import IMAGE_FILE, chosen_folder, settings_from
 from batos.cli.output import Output
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     checkout = tmp_path / "checkout"
     (checkout / "var").mkdir(parents=True)
-    (checkout / "var" / IMAGE).write_bytes(b"FS21")
+    (checkout / "var" / IMAGE_FILE).write_bytes(b"FS21")
     monkeypatch.chdir(checkout)
     return tmp_path
 
@@ -38,7 +37,7 @@ def own(home: Path) -> Path:
 def asked(*said: str, terminal: bool = True, **flags: Any) -> str | None:
     answers = iter(said)
     given = {"data": None, "image": None, "listen": None, "profile": None, "file": None, "more": None, **flags}
-    return chosen(*settings_from(**given), Output(), lambda question: next(answers), terminal=terminal)
+    return chosen_folder(*settings_from(**given), Output(), lambda question: next(answers), terminal=terminal)
 
 
 def test_one_image_in_another_place_is_asked_about(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +53,7 @@ def test_without_somebody_to_ask_it_is_told(home: Path, capsys: pytest.CaptureFi
     assert asked(terminal=False) is None
     assert f"a new image is made in {own(home)}" in capsys.readouterr().err
     own(home).mkdir(parents=True)
-    (own(home) / IMAGE).write_bytes(b"FS21")
+    (own(home) / IMAGE_FILE).write_bytes(b"FS21")
     assert asked() is None, "its own image is the one; there is nothing to ask"
     told = capsys.readouterr().err
     assert f"the image is the one in {own(home)}" in told
@@ -71,7 +70,7 @@ def test_who_names_one_is_not_asked(home: Path, capsys: pytest.CaptureFixture[st
     (home / "checkout" / "batos.toml").write_text('data = "/elsewhere"\n')
     assert asked() is None
     (home / "checkout" / "batos.toml").unlink()
-    (home / "checkout" / "var" / IMAGE).unlink()
+    (home / "checkout" / "var" / IMAGE_FILE).unlink()
     assert asked() is None
     assert capsys.readouterr().err == ""
 
@@ -100,5 +99,5 @@ def test_make_run_means_the_same_folder_unless_an_earlier_version_had_another(tm
         (tmp_path / name).symlink_to(ROOT / name)
     assert "--data" not in said()
     (tmp_path / "var").mkdir()
-    (tmp_path / "var" / IMAGE).write_bytes(b"FS21")
+    (tmp_path / "var" / IMAGE_FILE).write_bytes(b"FS21")
     assert "--data ./var" in said()

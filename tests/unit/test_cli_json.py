@@ -15,7 +15,8 @@ from cli_support import Script, daemon
 from batos.cli import main
 from batos.cli.app import app, register
 from batos.errors import DaemonUnavailable
-from batos.wire.schemas import OPS, Request
+from batos.wire.fields import Request
+from batos.wire.schemas import OPS
 
 ROOT = Path(__file__).parents[2]
 ID = "m1"

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from batos.cli import main, methods
 from batos.cli.methods import read_example, written
+from batos.cli.mission_view import doubts
 from batos.cli.output import Output
-from batos.cli.watching import doubts
 
 
 @pytest.mark.parametrize(

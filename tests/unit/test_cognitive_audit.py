@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from batos.autotelic import alarms, audit, changes, home, kinds
-from batos.autotelic.kinds import STANDING
-from batos.autotelic.proposals import Proposal
-from batos.bridge.types import ChatRequest
+from batos.app.kernel import Kernel
+from batos.autotelic import audit, change_types, changes, schema, trigger_missions
+from batos.autotelic.change_types import STANDING
+from batos.autotelic.changes import Proposal
+from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import history, journal
-from batos.kernel import Kernel
-from batos.mind.replay import Replays
+from batos.missions.replay import Replays
 from batos.objects import Method
 from tests.unit.improving_support import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
 from tests.unit.mind_support import FakeInference, submit, written
@@ -75,8 +75,8 @@ async def test_what_is_no_json_at_all_is_no_failure_and_a_service_that_fails_is_
 async def test_an_improvement_whose_trigger_has_recovered_proposes_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
-        row = await kernel.image.system(alarms._fire, "entropy_falls", "", "w", 1.0)
-        await kernel.image.system(alarms._forget, [("entropy_falls", "")])
+        row = await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions._forget, [("entropy_falls", "")])
         end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
         assert "proposal" not in end["result"]
         assert asked(inference) == []
@@ -92,9 +92,9 @@ async def test_an_audit_takes_up_what_has_not_recovered_and_asks_nobody_where_no
         assert (result["by_rule"], "proposal" in result, result["usage"]["inferences"]) == (True, False, 0)
         assert result["text"].startswith("No trigger stands")
         assert len(inference.asked) == before
-        row = await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+        row = await kernel.image.system(trigger_missions._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
         assert "proposal" not in await audited(kernel, "self_audit-0"), "its own mission is on its way"
-        await kernel.image.system(alarms._forget, [row[:2]])
+        await kernel.image.system(trigger_missions._forget, [row[:2]])
         await overlooked(kernel, inference, "entropy_falls", words="it has fallen.")
         result = await audited(kernel, "self_audit-4")
         assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MODEL, "it has fallen.")
@@ -152,7 +152,7 @@ async def test_an_audit_asks_the_model_once_in_so_many_missions_and_looks_at_eac
 async def test_a_user_s_mission_and_others_of_the_system_s_propose_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
-        await kernel.image.system(alarms._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
         for id, origin in (("self_audit-of-a-user", "client"), ("another", "system")):
             end = await (await submit(kernel, id, BRIEFS[0], origin=origin)).end()
             assert "proposal" not in end["result"]
@@ -206,7 +206,7 @@ async def test_a_method_that_was_not_taken_away_may_be_for_another_reason_or_whe
 
         def refused(root: Any, trigger: str) -> int:
             number = proposed(root, trigger)
-            changes.refuse(root, number, "nothing gets better", {"missions": 9, "least": 3, STANDING: kinds.standing(root, retire)})
+            changes.refuse(root, number, "nothing gets better", {"missions": 9, "least": 3, STANDING: change_types.standing(root, retire)})
             return number
 
         def fault(trigger: str) -> str:
@@ -247,7 +247,7 @@ async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: P
 async def test_off_proposes_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference, autotelic="off") as kernel:
-        await kernel.image.system(alarms._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
         end = await (await submit(kernel, "self_audit-1", "self_audit", origin="system")).end()
         assert "proposal" not in end["result"]
         assert kernel.improving.improver is None
@@ -263,7 +263,7 @@ async def test_the_methods_that_there_are_are_named(tmp_path: Path) -> None:
 
         def note(root: Any) -> None:
             for key in ("oid:ffffff gone_", f"{oid} add_", f"{oid} name"):
-                home.part(root, "usage").methods[key] = (1.0, 1.0, 1)
+                schema.part_of(root, "usage").methods[key] = (1.0, 1.0, 1)
 
         await kernel.image.system(note)
         assert [line for line in kernel.image.read(audit._there) if "the method" in line] == [f"- the method {oid}.add_"]

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batos.memory.collection import Collection
+from batos.memory.part_log import VectorLog
+from batos.memory.search_index import Collection, View
 from batos.memory.segments import Entry, Facts, build
-from batos.memory.textindex import SegmentedText
-from batos.memory.vectorlog import VectorLog
-from batos.memory.view import View
+from batos.memory.text_index import SegmentedText
 
 
 def entry(id: int, text: str = "", document: int = 0, section: int = 0, **more: Any) -> Entry:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic.comparison import Comparison, Limits, Pair, Run, Side, compared
 from batos.autotelic.entropy import Kinds, Parts, Text, Thought, words_of
+from batos.autotelic.rehearsal_verdict import Comparison, ComparisonLimits, Run, RunPair, Side, compared
 
 EVEN = Parts(0.25, 0.25, 0.25, 0.25)
 SIDE = Side(Kinds(4, 11))
-LIMITS = Limits(2, 0.5, 0.01, 0.5)
+LIMITS = ComparisonLimits(2, 0.5, 0.01, 0.5)
 
 
 def thought(answer: str = "always the same answer", persona: str = "robin") -> Thought:
@@ -23,7 +23,7 @@ def run(**more: Any) -> Run:
 
 
 def judged(*changed: Run, before: Run | None = None, side: Side = SIDE, trials: int = 0) -> Comparison:
-    pairs = [Pair(f"m{n}", before or run(), one) for n, one in enumerate(changed)]
+    pairs = [RunPair(f"m{n}", before or run(), one) for n, one in enumerate(changed)]
     return compared(pairs, SIDE, side, trials=trials, weights=EVEN, limits=LIMITS)
 
 
@@ -70,7 +70,7 @@ def test_entropy_counts_both_ways() -> None:
     found = judged(*lively)
     assert found.reason == ""
     assert found.changed.cem > found.without.cem
-    back = compared([Pair("m", one, run()) for one in lively], SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS)
+    back = compared([RunPair("m", one, run()) for one in lively], SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS)
     assert back.reason.startswith("worse: entropy is")
 
 
@@ -87,19 +87,19 @@ def test_messages_must_be_answered_as_before() -> None:
     def message(value: Any, **more: Any) -> Run:
         return Run(known=True, tokens=10, answer={"value": value}, **more)
 
-    pairs = [Pair("a", message(3.0), message(3)), Pair("b", message("x"), message("y"))]
+    pairs = [RunPair("a", message(3.0), message(3)), RunPair("b", message("x"), message("y"))]
     found = compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS)
     assert found.changed.differing == 1
     assert "messages that are answered otherwise: 0 before, 1 with it" in found.reason
-    mended = [Pair(id, message(None, failed="method_failed"), message(3)) for id in "ab"]
+    mended = [RunPair(id, message(None, failed="method_failed"), message(3)) for id in "ab"]
     assert compared(mended, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS).reason == ""
 
 
 def test_trials_that_fail_and_source_that_is_kept() -> None:
     assert "trials that fail" in judged(run(), run(), side=SIDE._replace(trials=1), trials=2).reason
-    with_source = compared([Pair(id, run(), run()) for id in "ab"], SIDE._replace(held=300), SIDE, trials=0, weights=EVEN, limits=LIMITS)
+    with_source = compared([RunPair(id, run(), run()) for id in "ab"], SIDE._replace(held=300), SIDE, trials=0, weights=EVEN, limits=LIMITS)
     assert with_source.better == ("300 bytes of a method less are kept in use",)
-    grown = compared([Pair(id, run(), run()) for id in "ab"], SIDE, SIDE._replace(held=300), trials=0, weights=EVEN, limits=LIMITS)
+    grown = compared([RunPair(id, run(), run()) for id in "ab"], SIDE, SIDE._replace(held=300), trials=0, weights=EVEN, limits=LIMITS)
     assert grown.worse == ()
 
 
@@ -112,37 +112,37 @@ def test_it_is_told_as_json() -> None:
 def test_time_counts_where_the_model_is_another() -> None:
     timed = LIMITS._replace(slower=2.0)
     for seconds, worse in ((3.0, 0), (5.0, 1)):
-        pairs = [Pair(id, run(seconds=2.0), run(seconds=seconds)) for id in "ab"]
+        pairs = [RunPair(id, run(seconds=2.0), run(seconds=seconds)) for id in "ab"]
         found = compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=timed)
         assert len(found.worse) == worse
         assert compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS).worse == ()
     assert "takes 5.0 s of model time, 2.0 s before" in found.reason
-    quick = [Pair(id, run(seconds=0.01), run(seconds=0.5)) for id in "ab"]
+    quick = [RunPair(id, run(seconds=0.01), run(seconds=0.5)) for id in "ab"]
     assert compared(quick, SIDE, SIDE, trials=0, weights=EVEN, limits=timed).worse == (), "nobody minds half a second"
 
 
-def rated(*pairs: Pair) -> Comparison:
+def rated(*pairs: RunPair) -> Comparison:
     return compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS)
 
 
 def test_an_answer_that_was_liked_has_to_stay_alike() -> None:
-    cheaper = [Pair(id, run(), run(tokens=10)) for id in "ab"]
-    kept = Pair("liked", run(like=1.0), run(tokens=10, like=0.5), rating=1)
+    cheaper = [RunPair(id, run(), run(tokens=10)) for id in "ab"]
+    kept = RunPair("liked", run(like=1.0), run(tokens=10, like=0.5), rating=1)
     assert rated(*cheaper, kept).reason == ""
     for lost in (run(tokens=10, like=0.49), run(failed="quality_refused", tokens=0, thought=None)):
         found = rated(*cheaper, kept._replace(changed=lost))
         assert "answers that users liked and that are not given any more: 0 before, 1 with it" in found.reason
-    back = rated(*cheaper, Pair("liked", run(like=0.1), run(tokens=10, like=0.9), rating=1))
+    back = rated(*cheaper, RunPair("liked", run(like=0.1), run(tokens=10, like=0.9), rating=1))
     assert (back.without.lost, back.changed.lost, back.reason) == (1, 0, "")
 
 
 def test_an_answer_that_was_not_liked_and_stays_speaks_for_no_change() -> None:
-    stays = [Pair(id, run(gate=1, like=1.0), run(tokens=10, like=0.9), rating=-1) for id in "abc"]
+    stays = [RunPair(id, run(gate=1, like=1.0), run(tokens=10, like=0.9), rating=-1) for id in "abc"]
     found = rated(*stays)
     assert (found.missions, found.unliked, found.better) == (0, 3, ())
     assert found.reason.endswith("3 more were rated -1, and are answered as they were")
     assert (found.without.disliked, found.changed.disliked) == (3, 3)
-    good = [Pair(id, run(), run()) for id in "xy"]
+    good = [RunPair(id, run(), run()) for id in "xy"]
     assert rated(*stays, *good).reason == "nothing gets better", "neither their tokens nor the gate count for it"
     worse = stays[0]._replace(changed=run(gate=2, like=0.9))
     assert "the gate has something against" in rated(worse, *good).reason, "what gets worse counts"
@@ -153,7 +153,7 @@ def test_an_answer_that_was_not_liked_and_stays_speaks_for_no_change() -> None:
 
 def test_a_message_may_be_answered_otherwise_where_nobody_liked_the_answer() -> None:
     was, now = (Run(known=True, tokens=10, answer={"value": value}, like=like) for value, like in ((3, 1.0), (4, 0.0)))
-    cheaper = [Pair(id, run(), run(tokens=10)) for id in "ab"]
+    cheaper = [RunPair(id, run(), run(tokens=10)) for id in "ab"]
     for rating, reason in ((-1, ""), (0, "answered otherwise"), (1, "answered otherwise")):
-        assert reason in rated(*cheaper, Pair("m", was, now, rating)).reason
-        assert bool(rated(*cheaper, Pair("m", was, now, rating)).worse) == bool(reason)
+        assert reason in rated(*cheaper, RunPair("m", was, now, rating)).reason
+        assert bool(rated(*cheaper, RunPair("m", was, now, rating)).worse) == bool(reason)

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from batos.mind.handbook.families import FAR, HOLE, Family, families
-from batos.training.composed import composed
+from batos.synthesis.families import FAR, HOLE, Family, families
+from batos.training.composed_tasks import composed, reworded
 from batos.training.dataset import tasks_of
 from batos.training.tasks import Task, make
-from batos.training.wordings import reworded
 
 MANY = 1200
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from batos import config
+from batos.app.kernel import Kernel
 from batos.cli import main
-from batos.config import checked, client_folder, local_endpoint
+from batos.config import client_folder, local_endpoint, validators
 from batos.errors import BatosError, ConfigError
 from batos.guardian import policy_named
+from batos.guardian.allowlist import CAPABILITIES
 from batos.guardian.policy import POLICIES
-from batos.guardian.vocabulary import CAPABILITIES
-from batos.kernel import Kernel
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_an_unfit_value_names_setting_and_source() -> None:
 
 
 def test_a_policy_is_one_that_the_guardian_has() -> None:
-    assert (set(checked.POLICIES), set(checked.CAPABILITIES)) == (set(POLICIES), set(CAPABILITIES))
+    assert (set(validators.POLICIES), set(validators.CAPABILITIES)) == (set(POLICIES), set(CAPABILITIES))
     for name in ("strict", "default+files", "default+files+network"):
         assert policy_named(load({"guardian_policy": name}).guardian_policy)
     for name in ("foo", "default+foo", "default+", "+files"):
@@ -232,7 +232,7 @@ def test_the_data_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert load({"image": "zeo://h:1"}).image_uri == "zeo://h:1"
 
 
-@pytest.mark.parametrize("name", checked.FILES)
+@pytest.mark.parametrize("name", validators.FILES)
 def test_the_home_of_the_user_in_whatever_names_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert str(getattr(load({name: "~/x"}), name)) == f"{tmp_path}/x"
@@ -314,7 +314,7 @@ async def test_a_start_refuses_it_before_anything_is_made(name: str, tmp_path: P
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("name", checked.FILES)
+@pytest.mark.parametrize("name", validators.FILES)
 def test_the_home_of_a_user_that_there_is_not_is_refused_in_words(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): there is no such user's home"):
         load({name: "~nobody-of-that-name/here"})

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from batos.confined import Child, Stopped
 from batos.errors import Unreadable
+from batos.isolation import ChildStopped, IsolatedChild
 
 HERE = __name__
 
@@ -54,13 +54,13 @@ def serve(request: Any, data: bytes) -> Iterator[Any]:
 
 
 @pytest.fixture
-async def child() -> AsyncIterator[Child]:
-    made = Child(HERE, memory=1 << 29)
+async def child() -> AsyncIterator[IsolatedChild]:
+    made = IsolatedChild(HERE, memory=1 << 29)
     yield made
     await made.close()
 
 
-def pid_of(child: Child) -> int:
+def pid_of(child: IsolatedChild) -> int:
     assert child._process is not None
     return child._process.pid
 
@@ -78,7 +78,7 @@ async def gone(pid: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_it_answers_in_pieces_and_is_kept(child: Child) -> None:
+async def test_it_answers_in_pieces_and_is_kept(child: IsolatedChild) -> None:
     data = b"\x00\xff" * 3_000_000
     first = await child.ask("echo", data, seconds=10)
     assert first == [[6_000_000, "\x00\xff" * 4], {"é\ud83d": pid_of(child)}]
@@ -89,28 +89,28 @@ async def test_it_answers_in_pieces_and_is_kept(child: Child) -> None:
     ("request_", "reason"), [("freeze", "time"), ("wait", "time"), ("eat", "memory"), ("die", "died"), ("fault", "fault")]
 )
 async def test_what_does_not_end_well_says_how_and_the_next_is_served(
-    child: Child, request_: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    child: IsolatedChild, request_: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batos.confined.PATIENCE", 1)
-    monkeypatch.setattr("batos.confined.START_S", 1.0 if request_ == "wait" else 60.0)
-    with pytest.raises(Stopped) as caught:
+    monkeypatch.setattr("batos.isolation.PATIENCE", 1)
+    monkeypatch.setattr("batos.isolation.START_S", 1.0 if request_ == "wait" else 60.0)
+    with pytest.raises(ChildStopped) as caught:
         await child.ask(request_, seconds=1)
     assert caught.value.reason == reason
-    monkeypatch.setattr("batos.confined.START_S", 60.0)
+    monkeypatch.setattr("batos.isolation.START_S", 60.0)
     assert (await child.ask("echo", b"ab", seconds=10))[0] == [2, "ab"]
 
 
-async def test_errors_of_the_house_come_through(child: Child) -> None:
+async def test_errors_of_the_house_come_through(child: IsolatedChild) -> None:
     with pytest.raises(Unreadable, match="it is odd"):
         await child.ask("refuse", seconds=5)
 
 
-async def test_it_reaches_nothing(child: Child) -> None:
+async def test_it_reaches_nothing(child: IsolatedChild) -> None:
     found = await child.ask("reach out", seconds=5)
     assert all(one in ("PermissionError", "OSError") for one in found), found
 
 
-async def test_a_cancelled_request_ends_it(child: Child) -> None:
+async def test_a_cancelled_request_ends_it(child: IsolatedChild) -> None:
     asking = asyncio.create_task(child.ask("freeze", seconds=600))
     async with asyncio.timeout(60):
         while child._process is None:
@@ -124,7 +124,7 @@ async def test_a_cancelled_request_ends_it(child: Child) -> None:
 
 
 async def test_one_that_is_not_asked_goes_and_another_comes() -> None:
-    child = Child(HERE, memory=1 << 29, idle_s=0.05)
+    child = IsolatedChild(HERE, memory=1 << 29, idle_s=0.05)
     try:
         first = (await child.ask("echo", seconds=10))[1]
         await gone(next(iter(first.values())))
@@ -135,9 +135,9 @@ async def test_one_that_is_not_asked_goes_and_another_comes() -> None:
 
 PARENT = """
 import asyncio, sys
-from batos.confined import Child
+from batos.isolation import IsolatedChild
 async def main():
-    child = Child("tests.unit.test_confined", memory=1 << 29)
+    child = IsolatedChild("tests.unit.test_confined", memory=1 << 29)
     await child.ask("echo", seconds=10)
     print(child._process.pid, flush=True)
     await child.ask("freeze", seconds=600)

@@ -19,12 +19,12 @@ import pytest
 from starlette.datastructures import Headers
 from structlog.testing import capture_logs
 
+from batos.app.kernel import Kernel
 from batos.console.access import TOKEN_NAME, Access, token_of
 from batos.console.app import GET, POST
-from batos.console.guard import HEADERS, cookie_of
+from batos.console.login import HEADERS, cookie_of
 from batos.console.server import loopback
 from batos.errors import ConfigError, EndpointError
-from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import FakeInference
 
@@ -345,7 +345,7 @@ async def test_a_page_that_fails_says_so_and_tells_nothing(seat: Seat, monkeypat
     async def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a secret of the inside")
 
-    monkeypatch.setattr("batos.console.asking.Asker.ask", broken)
+    monkeypatch.setattr("batos.console.api_client.Asker.ask", broken)
     with capture_logs() as lines:
         text = await seat.see("/", 500)
     assert "secret" not in text

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from batos.console import conversation
+from batos.console import missions
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import FakeInference
 from tests.unit.test_console_pages import HOSTILE, seen
@@ -75,7 +75,7 @@ async def test_of_two_ways_on_the_newest_is_shown_and_the_other_is_a_link(seat: 
 
 
 async def test_a_long_conversation_is_cut_and_leads_back(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "TURNS", 2)
+    monkeypatch.setattr(missions, "TURNS", 2)
     ids = await said(seat, "One", "Two", "Three")
     page = await seat.see("/conversation", id=ids[0])
     assert turns(page) == ["Two", "Three"]

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.config import Settings
-from batos.console.asking import Heard
-from batos.console.feed import Feed, message_of
+from batos.console.api_client import Heard
+from batos.console.live_events import Feed, message_of
 from batos.errors import Busy, ImageError
-from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import WAIT_S, FakeInference
 

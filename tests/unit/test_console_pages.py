@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.autotelic import changes
 from batos.console.missions import answer_of
-from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
+from batos.console.pages import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
-from batos.image import pictures
-from batos.image.examples import digest
+from batos.image import blobs
 from batos.image.history import oid_of
-from batos.kernel import Kernel
+from batos.image.taught_examples import examples_digest
 from batos.objects import Intent, Method, find
 from tests.pictures import png
 from tests.unit.console_support import Seat, seated, served
@@ -267,7 +267,7 @@ async def test_what_the_examples_of_a_method_leave_open_is_asked(seat: Seat, ker
     open_ = tuple(json.dumps({"args": ["<b>"], "result": result}) for result in (1, 2))
     await changed(kernel, "m0", sub_=Method("sub_", ADD))
     thing = kernel.image.read(lambda root: oid_of(root["lobby"].thing))
-    came = {"open": open_, "receiver": thing, "taught": digest([])}
+    came = {"open": open_, "receiver": thing, "taught": examples_digest([])}
     await changed(kernel, "m1", add_=Method("add_", ADD, provenance=came))
     page = await seat.see("/method", target="thing", selector="add_")
     told = seen(page)
@@ -496,7 +496,7 @@ async def test_the_images_of_a_mission_are_named(seat: Seat) -> None:
     data = png()
     digest = hashlib.sha256(data).hexdigest()
     about = {"type": "image/png", "bytes": len(data), "width": 8, "height": 8}
-    await seat.kernel.image.system(pictures.add, digest, data, about)
+    await seat.kernel.image.system(blobs.add_picture, digest, data, about)
     named = json.dumps([{"digest": digest, "name": HOSTILE}])
     await seat.kernel.scheduler.submit("shown", "What is this?", {"images": named})
     page = await done(seat, "shown")

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from batos.console.places import Place, Places
+from batos.app.kernel import Kernel
+from batos.console.connections import ConnectionSlot, ConnectionSlots
 from batos.console.server import _REQUESTS, _STRANGERS
-from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import WAIT_S
 from tests.unit.test_console_live import stream
@@ -148,18 +148,18 @@ async def test_seats_are_bounded_and_one_that_signs_out_makes_room(kernel: Kerne
 # --- the places alone
 
 
-def placed(places: Places, count: int) -> tuple[list[Place], list[Place]]:
+def placed(places: ConnectionSlots, count: int) -> tuple[list[ConnectionSlot], list[ConnectionSlot]]:
     """So many that stand, and the list of those that will be cut off."""
-    cut: list[Place] = []
-    found: list[Place] = []
+    cut: list[ConnectionSlot] = []
+    found: list[ConnectionSlot] = []
     for n in range(count):
-        found.append(Place(places, lambda n=n: cut.append(found[n])))  # type: ignore[misc]
+        found.append(ConnectionSlot(places, lambda n=n: cut.append(found[n])))  # type: ignore[misc]
         found[n].stand()
     return found, cut
 
 
 def test_the_oldest_that_stands_goes_first_and_who_asks_is_young_again() -> None:
-    places = Places(3, 1)
+    places = ConnectionSlots(3, 1)
     (a, b, c), cut = placed(places, 3)
     a.ask()
     late, _ = placed(places, 1)
@@ -173,7 +173,7 @@ def test_the_oldest_that_stands_goes_first_and_who_asks_is_young_again() -> None
 
 
 def test_who_sits_is_never_cut_off_and_stands_again_without_a_session() -> None:
-    places = Places(1, 2)
+    places = ConnectionSlots(1, 2)
     [a], cut = placed(places, 1)
     assert a.sit()
     assert a.sit(), "the same seat"
@@ -192,7 +192,7 @@ def test_who_sits_is_never_cut_off_and_stands_again_without_a_session() -> None:
 
 
 def test_one_that_is_gone_takes_no_place_any_more() -> None:
-    places = Places(1, 1)
+    places = ConnectionSlots(1, 1)
     [a], _ = placed(places, 1)
     a.leave()
     a.ask()

@@ -16,10 +16,10 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from batos.app.kernel import Kernel
 from batos.cli import main
-from batos.console.sessions import SESSIONS_NAME, Sessions
+from batos.console.access import SESSIONS_NAME, Sessions
 from batos.errors import ConfigError
-from batos.kernel import Kernel
 from tests.unit.cli_support import daemon
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import WAIT_S, settings
@@ -53,7 +53,7 @@ def test_a_session_is_open_until_it_is_ended(tmp_path: Path, sessions: Sessions)
 
 def test_a_session_ends_with_its_time(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     key, end = sessions.begin(), time.time() + 3601
-    monkeypatch.setattr("batos.console.sessions.time.time", lambda: end)
+    monkeypatch.setattr("batos.console.access.time.time", lambda: end)
     assert not sessions.is_open(key)
 
 
@@ -131,7 +131,7 @@ class _Full:
         def write(path: Path, text: str) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("batos.console.sessions.private_files.write", write)
+        monkeypatch.setattr("batos.console.access.private_files.write", write)
 
 
 def test_on_a_full_disk_sessions_begin_and_end_all_the_same(tmp_path: Path, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batos.bridge.client import OllamaInference
-from batos.bridge.control_marks import apart
-from batos.bridge.types import ChatRequest
+from batos.bridge.client import OllamaInference, break_control_marks
+from batos.bridge.inference import ChatRequest
 from batos.testing import ScriptedOllama
 
 MARKS = (
@@ -24,14 +23,14 @@ TEXTS = (
 @pytest.mark.parametrize("mark", MARKS)
 def test_a_mark_is_a_text_that_can_be_read(mark: str) -> None:
     for text in (mark, f"x{mark}y", mark * 3, f"<{mark}>", f"\n{mark}\n"):
-        assert mark not in apart(text)
-        assert apart(text).replace(" ", "") == text
-        assert apart(apart(text)) == apart(text)
+        assert mark not in break_control_marks(text)
+        assert break_control_marks(text).replace(" ", "") == text
+        assert break_control_marks(break_control_marks(text)) == break_control_marks(text)
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_other_texts_stay_as_they_are(text: str) -> None:
-    assert apart(text) == text
+    assert break_control_marks(text) == text
 
 
 async def test_no_message_has_a_mark_but_ours(scripted: ScriptedOllama) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from batos.image import ledger
-from batos.mind import conversation
+from batos.mind import prompts
 from tests.unit.mind_support import FakeInference, mind, submit
 
 
 def test_a_brief_alone_is_told_as_it_is() -> None:
-    assert conversation.with_brief("", "Why?") == "Why?"
-    assert conversation.with_brief("Earlier", "Why?") == "Earlier\n\nNow the user says: Why?"
+    assert prompts.with_brief("", "Why?") == "Why?"
+    assert prompts.with_brief("Earlier", "Why?") == "Earlier\n\nNow the user says: Why?"
 
 
 async def test_a_follow_up_sees_the_conversation(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ async def test_a_follow_up_sees_the_conversation(tmp_path: Path) -> None:
 
         def told(missions: int, chars: int) -> str:
             return kernel.image.read(  # type: ignore[no-any-return]
-                lambda root: conversation.told(root, ledger.mission_of(root, "m3"), missions=missions, chars=chars)
+                lambda root: prompts.conversation_text(root, ledger.mission_of(root, "m3"), missions=missions, chars=chars)
             )
 
         assert "I feel stuck" not in told(1, 1000)
@@ -59,5 +59,5 @@ async def test_a_conversation_that_goes_in_circles_ends(tmp_path: Path) -> None:
             ledger.mission_of(root, "m1").context, ledger.mission_of(root, "m2").context = "m2", "m1"
 
         await kernel.image.system(tie)
-        told = kernel.image.read(lambda root: conversation.told(root, ledger.mission_of(root, "m1"), missions=6, chars=1000))
+        told = kernel.image.read(lambda root: prompts.conversation_text(root, ledger.mission_of(root, "m1"), missions=6, chars=1000))
         assert told.count("User:") == 1

@@ -13,13 +13,13 @@ import pytest
 
 from batos.errors import ImageError, UnknownSource
 from batos.image import blobs
-from batos.memory import archives, extracting, standing
+from batos.memory import archive_format, curation, eviction
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.kinds import DIGEST, MISSION, SUMMARY
-from batos.memory.library import Library, library_of
-from batos.memory.remembering import remember
-from batos.memory.traits import LIVED
+from batos.memory.records import DIGEST, MISSION, SUMMARY
+from batos.memory.section_builder import remember_document
+from batos.memory.segments import LIVED
+from batos.memory.store import Library, library_of
 from tests.unit.memory_support import Memory, flip, memory
 from tests.unit.test_archiving import everything, pack
 
@@ -150,10 +150,10 @@ async def test_reads_are_written_in_one_go_and_survive_a_restart(tmp_path: Path)
         await kept.fill(("bread",))
         chunk = kept.held.look(lambda library: library.chunks.minKey())
         kept.curator.reads.add([chunk, chunk])
-        assert kept.held.look(lambda library: standing.of(library, library.starts[chunk]).score) == 0
+        assert kept.held.look(lambda library: eviction.access_score(library, library.starts[chunk]).score) == 0
     async with memory(tmp_path) as held:
-        found = held.look(lambda library: standing.of(library, library.starts[chunk]))
-        assert found == standing.Standing(2.0, 1_000_000_000.0)
+        found = held.look(lambda library: eviction.access_score(library, library.starts[chunk]))
+        assert found == eviction.AccessScore(2.0, 1_000_000_000.0)
         assert found.now(1_000_000_000 + 14 * DAY, 14 * DAY) == 1.0
 
 
@@ -443,7 +443,7 @@ async def test_an_archive_that_lost_its_summary_gets_another(tmp_path: Path) -> 
         assert "Malta" not in text
         await pack(kept.held.image, tmp_path)
         data = kept.held.image.read(lambda root: blobs.read(library_of(root).archives[cluster["archive"]].blob))
-        assert b"Malta" not in archives.zstd.decompress(data)
+        assert b"Malta" not in archive_format.zstd.decompress(data)
 
 
 async def test_what_is_left_of_an_archive_is_told_anew_also_where_nothing_else_is_curated(tmp_path: Path) -> None:
@@ -471,7 +471,7 @@ async def test_missions_become_digests_which_are_recalled_as_missions_are(tmp_pa
             draft = Draft(MISSION, "A question", [DraftPart(f"When does the ferry to {place} leave?\n\nIt leaves at dawn.", "A question")])
 
             def keep(root: Any, draft: Draft = draft, n: int = n) -> Any:
-                return remember(root, draft, shelver, source=f"mission:{n}", mission=f"m{n}", section_chars=8000)
+                return remember_document(root, draft, shelver, source=f"mission:{n}", mission=f"m{n}", section_chars=8000)
 
             kept.held.recollection.stored(await kept.held.image.system(keep), ())
         await kept.fill(("boats",))
@@ -547,9 +547,9 @@ async def test_what_is_archived_is_listed(tmp_path: Path) -> None:
 
 def test_an_extract_tells_of_each_theme() -> None:
     texts = [text_of("boats", n, place) for n in range(3) for place in PLACES] + [text_of("stars", 1, "Pisa")]
-    sources = [extracting.Source(text) for text in texts]
-    found = extracting.chosen(sources, None, 4)
-    said = extracting.extract(sources, found, None).split("\n")
+    sources = [curation.ExtractSource(text) for text in texts]
+    found = curation.choose_sentences(sources, None, 4)
+    said = curation.extract(sources, found, None).split("\n")
     assert len(said) == 4
     assert any("telescope" in line for line in said)
     assert set(said) <= set(texts)
@@ -557,15 +557,15 @@ def test_an_extract_tells_of_each_theme() -> None:
 
 def test_an_extract_says_who_said_it_and_never_says_it_twice() -> None:
     sources = [
-        extracting.Source("I sold the boat. Nobody asked.", speaker="Ada"),
-        extracting.Source("I sold the boat. Nobody asked.", speaker="Ada"),
+        curation.ExtractSource("I sold the boat. Nobody asked.", speaker="Ada"),
+        curation.ExtractSource("I sold the boat. Nobody asked.", speaker="Ada"),
     ]
-    found = extracting.chosen(sources, None, 5)
-    assert extracting.extract(sources, found, None) == "Ada: I sold the boat."
+    found = curation.choose_sentences(sources, None, 5)
+    assert curation.extract(sources, found, None) == "Ada: I sold the boat."
     vectors = np.eye(sum(map(len, found.sentences)), dtype=np.float32)
-    assert extracting.extract(sources, found, vectors) == "Ada: I sold the boat."
+    assert curation.extract(sources, found, vectors) == "Ada: I sold the boat."
 
 
 def test_of_nothing_but_blanks_an_extract_is_what_there_is() -> None:
-    sources = [extracting.Source("—"), extracting.Source("  \n")]
-    assert extracting.extract(sources, extracting.chosen(sources, None, 3), None) == "—"
+    sources = [curation.ExtractSource("—"), curation.ExtractSource("  \n")]
+    assert curation.extract(sources, curation.choose_sentences(sources, None, 3), None) == "—"

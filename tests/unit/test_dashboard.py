@@ -20,8 +20,7 @@ from cli_support import Script, daemon
 from rich.console import Console
 
 from batos.cli import main
-from batos.cli.dashboard import WINDOW_S, Speed, keys_of
-from batos.cli.panels import WIDE, Panels, facts_of, personas_of
+from batos.cli.dashboard import WIDE, WINDOW_S, Panels, Speed, facts_of, keys_of, personas_of
 
 ROOT = Path(__file__).parents[2]
 INFO: dict[str, Any] = {

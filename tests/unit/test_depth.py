@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.image import journal
-from batos.mind import gate, record
-from batos.mind.depth import DEPTHS, Asked, Depth, Facts, decide, kind_of
+from batos.mind import answer_checks
+from batos.mind.attempt_context import Thinking
+from batos.mind.brief_analysis import DEPTHS, AskedApproach, BriefFacts, Depth, decide, kind_of
 from batos.mind.prompts import EARLIER
-from batos.mind.states import STATES
-from batos.mind.thinking import Thinking
+from batos.mind.psm import STATES
+from batos.missions import report
 from tests.unit.mind_support import FakeInference, Listened, mind, submit
 
 OPEN = (
@@ -69,35 +70,35 @@ BIG, SMALL = 8_000_000_000, 134_515_008
 @pytest.mark.parametrize(
     ("brief", "facts", "depth", "why"),
     [
-        (OPEN[0], Facts(BIG), "facets", "open"),
-        (OPEN[0], Facts(), "facets", "open"),
-        (OPEN[0], Facts(SMALL), "direct", "135 million"),
-        (OPEN[0], Facts(BIG, deadline_s=20), "direct", "20 s"),
-        (OPEN[0], Facts(BIG, inferences=3), "direct", "3 inferences"),
-        (OPEN[0], Facts(BIG, parts=2), "council", "2 personas"),
-        (OPEN[0], Facts(SMALL, parts=2), "direct", "135 million"),
-        (AT_ONCE[0], Facts(BIG), "direct", "fact"),
-        (AT_ONCE[0], Facts(), "direct", "fact"),
-        (NOBODY[0], Facts(BIG), "facets", "nothing in it"),
-        (NOBODY[0], Facts(BIG, speaks=False), "direct", "nobody"),
-        (NOBODY[0], Facts(BIG, follows_deep=True), "facets", "follows"),
-        (AT_ONCE[5], Facts(BIG, follows_deep=True), "direct", "greeting"),
+        (OPEN[0], BriefFacts(BIG), "facets", "open"),
+        (OPEN[0], BriefFacts(), "facets", "open"),
+        (OPEN[0], BriefFacts(SMALL), "direct", "135 million"),
+        (OPEN[0], BriefFacts(BIG, deadline_s=20), "direct", "20 s"),
+        (OPEN[0], BriefFacts(BIG, inferences=3), "direct", "3 inferences"),
+        (OPEN[0], BriefFacts(BIG, parts=2), "council", "2 personas"),
+        (OPEN[0], BriefFacts(SMALL, parts=2), "direct", "135 million"),
+        (AT_ONCE[0], BriefFacts(BIG), "direct", "fact"),
+        (AT_ONCE[0], BriefFacts(), "direct", "fact"),
+        (NOBODY[0], BriefFacts(BIG), "facets", "nothing in it"),
+        (NOBODY[0], BriefFacts(BIG, speaks=False), "direct", "nobody"),
+        (NOBODY[0], BriefFacts(BIG, follows_deep=True), "facets", "follows"),
+        (AT_ONCE[5], BriefFacts(BIG, follows_deep=True), "direct", "greeting"),
     ],
 )
-def test_the_rules(brief: str, facts: Facts, depth: Depth, why: str) -> None:
-    found = decide(brief, [Asked("auto", "setting")], [Asked("auto", "setting")], facts)
+def test_the_rules(brief: str, facts: BriefFacts, depth: Depth, why: str) -> None:
+    found = decide(brief, [AskedApproach("auto", "setting")], [AskedApproach("auto", "setting")], facts)
     assert (found.depth, why in found.why) == (depth, True), found
 
 
 def test_the_most_particular_word_counts() -> None:
-    asked = [Asked("auto", "mission"), Asked("council", "persona"), Asked("direct", "setting")]
-    found = decide("Tea", asked, [Asked("light", "persona"), Asked("off", "setting")], Facts(SMALL))
+    asked = [AskedApproach("auto", "mission"), AskedApproach("council", "persona"), AskedApproach("direct", "setting")]
+    found = decide("Tea", asked, [AskedApproach("light", "persona"), AskedApproach("off", "setting")], BriefFacts(SMALL))
     assert found == ("council", "asked for by the persona", "light")
 
 
 def test_flavour_is_left_out_where_nobody_is_spoken_to_and_where_the_model_is_small() -> None:
-    auto = [Asked("auto", "setting")]
-    assert [decide("Tea", auto, auto, facts).flavour for facts in (Facts(BIG), Facts(BIG, speaks=False), Facts(SMALL))] == [
+    auto = [AskedApproach("auto", "setting")]
+    assert [decide("Tea", auto, auto, facts).flavour for facts in (BriefFacts(BIG), BriefFacts(BIG, speaks=False), BriefFacts(SMALL))] == [
         "full",
         "off",
         "off",
@@ -121,7 +122,7 @@ async def test_at_once_is_one_inference_through_all_states(tmp_path: Path) -> No
         assert (result["depth"], result["usage"]["inferences"], result["facets"]) == ("direct", 1, [])
         (request,) = inference.asked
         assert (request.user, request.turns) == (AT_ONCE[0], ())
-        found = kernel.image.read(lambda root: record.of(root, "m1"))["thought"]
+        found = kernel.image.read(lambda root: report.report_of(root, "m1"))["thought"]
         assert (found["depth"], found["depth_why"], found["flavour"]) == ("direct", "it asks for a fact", "full")
 
 
@@ -274,8 +275,8 @@ async def test_prompts_of_an_image_are_brought_up_to_date_unless_they_were_chang
     ],
 )
 def test_an_answer_that_was_cut_ends_whole(text: str, kept: str) -> None:
-    assert gate.whole(text, cut=True) == kept
-    assert gate.whole(text, cut=False) == text
+    assert answer_checks.whole(text, cut=True) == kept
+    assert answer_checks.whole(text, cut=False) == text
 
 
 @pytest.mark.parametrize(
@@ -287,7 +288,7 @@ def test_an_answer_that_was_cut_ends_whole(text: str, kept: str) -> None:
     ],
 )
 def test_garbage_is_told_from_answers(text: str, fault: str) -> None:
-    assert fault in (gate.fault_of(text, "What is tea?", prompt=STATES["SYNTHESIZING"]["meta_prompt"]) or "")
+    assert fault in (answer_checks.fault_of(text, "What is tea?", prompt=STATES["SYNTHESIZING"]["meta_prompt"]) or "")
 
 
 @pytest.mark.parametrize(
@@ -302,4 +303,4 @@ def test_garbage_is_told_from_answers(text: str, fault: str) -> None:
     ],
 )
 def test_what_looks_odd_and_is_an_answer_passes(text: str) -> None:
-    assert gate.fault_of(text, "Say something", prompt=STATES["SYNTHESIZING"]["meta_prompt"]) is None
+    assert answer_checks.fault_of(text, "Say something", prompt=STATES["SYNTHESIZING"]["meta_prompt"]) is None

@@ -15,7 +15,7 @@ import typer
 
 from batos import config, errors
 from batos.cli.app import app, register
-from batos.wire.operating import Operating
+from batos.wire.client import Operating
 from batos.wire.schemas import OPS
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def test_every_op_is_documented() -> None:
 
 def test_every_metric_is_documented_and_no_other() -> None:
     """The names out of the code, since some are there only once something happened."""
-    source = (ROOT / "batos" / "autotelic" / "metrics.py").read_text("utf-8")
+    source = (ROOT / "batos" / "metrics.py").read_text("utf-8")
     made = set(re.findall(r'(?:Counter|Histogram)\(\s*"(batos_\w+)"', source)) | set(re.findall(r'MetricFamily\(\s*"(batos_\w+)"', source))
     made |= {f"batos_{name}" for name in re.findall(r'\("(\w+)", "[A-Z][^"]*"\)', source)}  # those named in a loop
     table = set(re.findall(r"`(batos_\w+)`", (ROOT / "docs" / "operations.md").read_text("utf-8")))

@@ -11,11 +11,11 @@ import pytest
 from cli_support import daemon
 
 from batos import doctor
-from batos.bridge.kept import kept
+from batos.bridge.installed_models import models_in_folder
 from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings, load
-from batos.doctor import inference, machine
+from batos.doctor import inference, installation
 from batos.testing import ScriptedOllama
 
 
@@ -60,7 +60,7 @@ def test_data_folder(tmp_path: Path) -> None:
 
 
 def test_data_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
+    monkeypatch.setattr(installation.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
     check = doctor.data_folder(settings(tmp_path))
     assert (check.state, "--data" in check.remedy) == ("fail", True)
 
@@ -134,7 +134,7 @@ def test_sandbox_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("missing", "state"), [("", "ok"), ("landlock", "warn"), ("seccomp", "warn")])
 def test_walls(missing: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batos.sandbox.walls.standing", lambda: {wall: wall != missing for wall in ("landlock", "seccomp")})
+    monkeypatch.setattr("batos.sandbox.workers.standing_walls", lambda: {wall: wall != missing for wall in ("landlock", "seccomp")})
     check = doctor.walls()
     assert (check.state, f"{missing} missing" in check.finding) == (state, bool(missing))
 
@@ -225,8 +225,8 @@ def test_names_of_models_by_their_manifests(tmp_path: Path) -> None:
         manifest.parent.mkdir(parents=True)
         manifest.write_text("{}" if "broken" in place else '{"config": {"digest": "sha256:c", "size": 1}, "layers": []}')
     (tmp_path / "blobs" / "sha256-c").write_bytes(b"c")
-    assert kept(tmp_path) == {"a:b", "me/a:b", "hf.co/me/a:b"}
-    assert kept(tmp_path / "nothing") == frozenset()
+    assert models_in_folder(tmp_path) == {"a:b", "me/a:b", "hf.co/me/a:b"}
+    assert models_in_folder(tmp_path / "nothing") == frozenset()
 
 
 def test_models() -> None:
@@ -259,15 +259,15 @@ def test_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     there: dict[str, str] = {}
-    monkeypatch.setattr(machine, "version_of", there.get)
+    monkeypatch.setattr(installation, "version_of", there.get)
     check = doctor.training()
     assert (check.state, "make training" in check.finding) == ("ok", True), "only who trains needs it"
-    there.update(dict.fromkeys(machine.TRAINING, "1.0"))
-    for available in (machine.TRAINING_BYTES, None):
-        monkeypatch.setattr(machine, "_available", lambda available=available: available)
+    there.update(dict.fromkeys(installation.TRAINING, "1.0"))
+    for available in (installation.TRAINING_BYTES, None):
+        monkeypatch.setattr(installation, "_available", lambda available=available: available)
         check = doctor.training()
         assert (check.state, "`train methods` takes 7.5 GiB of memory" in check.finding) == ("ok", True)
-    monkeypatch.setattr(machine, "_available", lambda: machine.TRAINING_BYTES - 2 * 10**9)
+    monkeypatch.setattr(installation, "_available", lambda: installation.TRAINING_BYTES - 2 * 10**9)
     check = doctor.training()
     assert (check.state, "5.6 GiB are free" in check.finding, "another machine" in check.remedy) == ("warn", True, True)
     del there["accelerate"]
@@ -277,9 +277,9 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_how_much_memory_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self: "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\n")
-    assert machine._available() == 20_480_000_000
+    assert installation._available() == 20_480_000_000
     monkeypatch.setattr(Path, "read_text", lambda self: "")
-    assert machine._available() is None
+    assert installation._available() is None
 
 
 def test_a_check_that_meets_the_unforeseen_is_a_finding() -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind import doubt, side_by_side
-from batos.mind.amending import Passed, Wanted, passing
-from batos.mind.doubt import Question
-from batos.mind.side_by_side import Run
-from batos.mind.specification import wanted
+from batos.forge.candidate_search import specification_of
+from batos.image.taught_examples import Example
 from batos.objects import UvmObject
+from batos.synthesis import batch_runner, ranking
+from batos.synthesis.batch_runner import Run
+from batos.synthesis.ranking import OpenQuestion, Passed, Specification, mutants_passing
 
 LIMIT = 8192
 
@@ -29,21 +28,21 @@ def here() -> Run:
     return run
 
 
-def asked(call: tuple[Any, ...], intent: str, *examples: Example, **slots: Any) -> Wanted:
-    return wanted(UvmObject(**slots), "m_", call, {}, intent=intent, examples=examples)
+def asked(call: tuple[Any, ...], intent: str, *examples: Example, **slots: Any) -> Specification:
+    return specification_of(UvmObject(**slots), "m_", call, {}, intent=intent, examples=examples)
 
 
-async def of_kept(source: str, what: Wanted, did: str | None = None, other: Passed = ()) -> Question | None:
+async def of_kept(source: str, what: Specification, did: str | None = None, other: Passed = ()) -> OpenQuestion | None:
     """:param did: in its trial; as it does here, if it is not said."""
     if did is None:
-        did = (await side_by_side.did([source], what.calls, here(), limit=LIMIT))[0][-1]
-    return await doubt.of_kept(source, did, what, lambda text: True, here(), most=600, limit=LIMIT, other=other)
+        did = (await batch_runner.run_batch([source], what.calls, here(), limit=LIMIT))[0][-1]
+    return await ranking.ambiguity_of_kept(source, did, what, lambda text: True, here(), most=600, limit=LIMIT, other=other)
 
 
 async def test_what_another_method_that_passes_answers_is_asked() -> None:
     over = "def m_(self, items):\n    return [one for one in items if one > 5]"
     what = asked(([5, 6],), "those over 5", Example(([3, 9],), (), [9]))
-    assert await of_kept(over, what) == Question(Example(([5, 6],), (), [6]), Example(([5, 6],), (), [5, 6]))
+    assert await of_kept(over, what) == OpenQuestion(Example(([5, 6],), (), [6]), Example(([5, 6],), (), [5, 6]))
 
 
 async def test_nothing_is_asked_where_the_examples_say_it() -> None:
@@ -58,7 +57,7 @@ async def test_the_method_that_is_kept_is_compared_however_many_cost_less() -> N
         asked(([5, 6],), "those over 5", Example(([3, 9],), (), [9])),
     )
     others = tuple((-1.5, f"def m_(self, items):\n    return [one for one in items if one > 4][-{n}:]") for n in range(2, 80))
-    assert await of_kept(over, what, other=others) == Question(Example(([5, 6],), (), [6]), Example(([5, 6],), (), [5, 6]))
+    assert await of_kept(over, what, other=others) == OpenQuestion(Example(([5, 6],), (), [6]), Example(([5, 6],), (), [5, 6]))
 
 
 async def test_an_example_tells_of_the_slots_that_the_kept_method_reads() -> None:
@@ -78,7 +77,7 @@ async def test_the_call_of_the_user_is_asked_before_any_other() -> None:
     least = "def m_(self, items):\n    return min(items)"
     example = Example(([4],), (), 4)
     found = await of_kept(least, asked(([7, 2, 9],), "the least", example))
-    assert found == Question(Example(([7, 2, 9],), (), 2), Example(([7, 2, 9],), (), 9))
+    assert found == OpenQuestion(Example(([7, 2, 9],), (), 2), Example(([7, 2, 9],), (), 9))
     elsewhere = await of_kept(least, asked(([4],), "the least", example))
     assert elsewhere is not None, "one that is like it, where it says nothing"
     assert elsewhere.answer.args != ([4],)
@@ -119,9 +118,9 @@ async def test_what_one_makes_and_the_other_does_not_is_nothing_before_and_can_b
     put = "def m_(self, number):\n    if number > 5:\n        self.total = number\n        self._p_changed = True"
     first = Example((9,), (), None, (), (("total", 9),))
     found = await of_kept(put, asked((5,), "put the number into the total", first))
-    assert found == Question(Example((5,), (), None, (), (("total", None),)), Example((5,), (), None, (), (("total", 5),)))
+    assert found == OpenQuestion(Example((5,), (), None, (), (("total", None),)), Example((5,), (), None, (), (("total", 5),)))
     taught = asked((5,), "put the number into the total", first, found.answer)
-    passed = await passing(put.replace("5", "4"), (), taught, lambda text: True, here(), most=600, limit=LIMIT)
+    passed = await mutants_passing(put.replace("5", "4"), (), taught, lambda text: True, here(), most=600, limit=LIMIT)
     assert put in [source for _, source in passed]
 
 
@@ -165,14 +164,14 @@ async def test_a_question_is_short() -> None:
 async def test_of_several_that_pass_the_likeliest_two_are_held_against_each_other() -> None:
     what = asked((7,), "put the number into the total", Example((2,), (), 4, (("total", 2),), (("total", 4),)), total=5)
     draft = "def m_(self, number):\n    self.total = self.total - number\n    self._p_changed = True\n    return self.total"
-    passed = await passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
-    found = await doubt.of_refused(passed, what, here(), limit=LIMIT)
+    passed = await mutants_passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
+    found = await ranking.ambiguity_of_refused(passed, what, here(), limit=LIMIT)
     assert found is not None
     assert found.answer.args == (7,)
     assert {found.answer.result, found.other.result} == {12, 35}
-    assert await doubt.of_refused((), what, here(), limit=LIMIT) is None
+    assert await ranking.ambiguity_of_refused((), what, here(), limit=LIMIT) is None
     alone = tuple(one for one in passed if "total * number" in one[1] or "number * self" in one[1])
-    assert await doubt.of_refused(alone, what, here(), limit=LIMIT) is None
+    assert await ranking.ambiguity_of_refused(alone, what, here(), limit=LIMIT) is None
 
 
 @pytest.mark.parametrize(
@@ -183,6 +182,6 @@ async def test_of_several_that_pass_the_likeliest_two_are_held_against_each_othe
     ],
 )
 def test_it_is_said_in_words_and_as_examples(example: Example, said: str) -> None:
-    question = Question(example, example._replace(result=4))
+    question = OpenQuestion(example, example._replace(result=4))
     assert question.said("m_") == said
     assert [Example.from_json(json.loads(text)) for text in question.texts()] == list(question)

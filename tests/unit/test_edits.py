@@ -7,10 +7,12 @@ import math
 
 import pytest
 
-from batos.mind.edits import SMALLEST, Known, edits, fields_of, makes_sense
+from batos.synthesis.mutations import SMALLEST, RequestFacts, edits, fields_of, makes_sense
 
-DOVES = Known("add the number to the doves and answer how many there are", ("doves", "hens"), ("doves",), ("doves",), ("name", "age"))
-NUMBERS = Known("of the numbers", ())
+DOVES = RequestFacts(
+    "add the number to the doves and answer how many there are", ("doves", "hens"), ("doves",), ("doves",), ("name", "age")
+)
+NUMBERS = RequestFacts("of the numbers", ())
 
 
 def method(line: str, parameters: str = "items", before: str = "") -> str:
@@ -55,7 +57,7 @@ def test_of_the_smallest_each_is_a_word_or_a_sign() -> None:
 
 
 def test_what_the_words_and_the_examples_name_is_at_hand() -> None:
-    known = Known('after 7 days or twice, by "fox"', ("doves",), (), (), ("fox", "age"))
+    known = RequestFacts('after 7 days or twice, by "fox"', ("doves",), (), (), ("fox", "age"))
     found = {text for _, text in edits(method("number + 1", "number"), known, most=5000)}
     for meant in ("number + 7", "number + 2", "number + 'fox'", "number + 0"):
         assert method(meant, "number") in found
@@ -141,7 +143,7 @@ def test_an_edit_makes_sense(source: str, sense: bool) -> None:
 
 
 def test_a_slot_is_spoken_of_in_part() -> None:
-    known = Known("the price of all", ("unit_price", "hens"), ("hens",))
+    known = RequestFacts("the price of all", ("unit_price", "hens"), ("hens",))
     assert [known.speaks_of(slot) for slot in ("unit_price", "hens", "unit", "geese")] == [True, True, False, False]
 
 

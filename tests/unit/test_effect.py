@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.autotelic import assessments, changes, effect
-from batos.autotelic.assessments import Assessment
-from batos.autotelic.effect import Limits, Sample, chance_of_failures, chance_of_ranks, compared
+from batos.autotelic import changes, entropy_records, rollback_monitor
+from batos.autotelic.entropy_records import Assessment
+from batos.autotelic.rollback_monitor import EffectLimits, Sample, chance_of_failures, chance_of_ranks, effect_between
 from batos.image import ledger
-from batos.image.living import LivingImage
+from batos.image.living_image import LivingImage
 from batos.objects import Method
 from tests.unit.test_changes import EVIDENCE, Proposal
 from tests.unit.test_heartbeat import opened
 
-LIMITS = Limits(missions=8, failures=0.15, slower=1.5, fall=0.08)
+LIMITS = EffectLimits(missions=8, failures=0.15, slower=1.5, fall=0.08)
 
 
 def good(seconds: float = 4.0, cem: float | None = 0.6, kind: str = "client brief") -> Sample:
@@ -43,49 +43,49 @@ def spread(count: int, seed: int = 1, *, seconds: float = 4.0, cem: float = 0.6)
 
 def test_nothing_is_worse_where_all_is_as_before() -> None:
     for seed in range(200):
-        found = compared(spread(32, seed), spread(24, seed + 1000), LIMITS)
+        found = effect_between(spread(32, seed), spread(24, seed + 1000), LIMITS)
         assert found.worse == ()
         assert found.samples == 24
 
 
 def test_failures_show_after_a_few_where_there_were_none() -> None:
-    assert compared(spread(32), [bad()] * 2, LIMITS).worse == ()
-    (words,) = compared(spread(32), [bad()] * 3, LIMITS).worse
+    assert effect_between(spread(32), [bad()] * 2, LIMITS).worse == ()
+    (words,) = effect_between(spread(32), [bad()] * 3, LIMITS).worse
     assert words == "client brief: 3 of 3 FAILED or unsure; before, 0 of 32"
-    assert compared([], [bad()] * 9, LIMITS).worse == (), "nobody knows how it was before"
+    assert effect_between([], [bad()] * 9, LIMITS).worse == (), "nobody knows how it was before"
 
 
 def test_as_many_failures_as_ever_are_no_effect() -> None:
     before = [bad()] * 12 + spread(36)
-    assert compared(before, [bad()] * 4 + spread(12), LIMITS).worse == ()
-    assert compared(before, [bad()] * 12 + spread(4), LIMITS).worse
+    assert effect_between(before, [bad()] * 4 + spread(12), LIMITS).worse == ()
+    assert effect_between(before, [bad()] * 12 + spread(4), LIMITS).worse
 
 
 def test_a_small_rise_is_no_harm_however_sure_it_is() -> None:
-    assert compared(spread(900), [bad()] * 30 + spread(270), LIMITS).worse == ()
+    assert effect_between(spread(900), [bad()] * 30 + spread(270), LIMITS).worse == ()
 
 
 def test_slower_missions_show_when_there_are_enough() -> None:
     slow = spread(24, seconds=9.0)
-    assert compared(spread(32), slow[:7], LIMITS).worse == ()
-    (words,) = compared(spread(32), slow, LIMITS).worse
+    assert effect_between(spread(32), slow[:7], LIMITS).worse == ()
+    (words,) = effect_between(spread(32), slow, LIMITS).worse
     assert "s of model time in the middle; before, 4." in words
-    assert compared(spread(32), spread(24, seconds=5.0), LIMITS).worse == (), "a little slower"
-    assert compared(spread(32, seconds=0.1), spread(24, seconds=0.5), LIMITS).worse == (), "below a second nobody waits"
+    assert effect_between(spread(32), spread(24, seconds=5.0), LIMITS).worse == (), "a little slower"
+    assert effect_between(spread(32, seconds=0.1), spread(24, seconds=0.5), LIMITS).worse == (), "below a second nobody waits"
 
 
 def test_falling_entropy_shows_and_rising_does_not() -> None:
-    (words,) = compared(spread(32), spread(24, 3, cem=0.4), LIMITS).worse
+    (words,) = effect_between(spread(32), spread(24, 3, cem=0.4), LIMITS).worse
     assert words == "client brief: entropy 0.399 on average; before, 0.597"
-    assert compared(spread(32), spread(24, 3, cem=0.8), LIMITS).worse == ()
-    assert compared([good(cem=None)] * 32, [good(cem=None)] * 24, LIMITS).worse == ()
+    assert effect_between(spread(32), spread(24, 3, cem=0.8), LIMITS).worse == ()
+    assert effect_between([good(cem=None)] * 32, [good(cem=None)] * 24, LIMITS).worse == ()
 
 
 def test_like_is_compared_with_like() -> None:
     """More of what always failed more often, or took longer, is no effect."""
     messages = [bad("system message")] * 10 + [good(20, None, "system message")] * 10
-    assert compared([*spread(32), *messages], [*spread(2), *messages], LIMITS).worse == ()
-    assert compared(messages, spread(24, seconds=60), LIMITS).worse == (), "nothing of that kind was there before"
+    assert effect_between([*spread(32), *messages], [*spread(2), *messages], LIMITS).worse == ()
+    assert effect_between(messages, spread(24, seconds=60), LIMITS).worse == (), "nothing of that kind was there before"
 
 
 def undone(chance: random.Random, *, failing: float = 0.05, slower: float = 1.0, cem: float = 0.5) -> bool:
@@ -98,7 +98,7 @@ def undone(chance: random.Random, *, failing: float = 0.05, slower: float = 1.0,
         ]
 
     before, after = side(48, 0.05, 1.0, 0.5), side(96, failing, slower, cem)
-    harmful = [bool(compared(before, after[:seen], LIMITS._replace(missions=12)).worse) for seen in range(4, 97, 4)]
+    harmful = [bool(effect_between(before, after[:seen], LIMITS._replace(missions=12)).worse) for seen in range(4, 97, 4)]
     return any(one and other for one, other in itertools.pairwise(harmful))
 
 
@@ -153,7 +153,7 @@ async def ended(
         await image.system(ledger.fail, id, {"code": state, "message": "x"}, {}, True)
     if cem is not None:
         number = image.read(lambda root: ledger.mission_of(root, id).number)
-        await image.system(assessments.keep, [Assessment(number, cem, 0.5, 0.5, 0.5, 0.5, "words")], {}, 100)
+        await image.system(entropy_records.keep_assessments, [Assessment(number, cem, 0.5, 0.5, 0.5, 0.5, "words")], {}, 100)
 
 
 async def promoted(image: LivingImage, content: str = "x") -> int:
@@ -172,7 +172,7 @@ async def test_missions_are_parted_by_the_moment_of_the_change(tmp_path: Path) -
         await ended(image, "cancelled", state="cancelled")
         await ended(image, "open", state="ACCEPTED")
         await image.system(lambda root: ledger.complete(ledger.mission_of(root, "under way"), {"text": "x"}, None))
-        before, after = image.read(effect.sampled, image.read(changes.watched), 8)
+        before, after = image.read(rollback_monitor.effect_samples, image.read(changes.watched), 8)
         assert before == [Sample("client brief", False, 2.0, 0.7)]
         assert [one._replace(seconds=None) for one in after] == [
             Sample("client message", True, None, None),
@@ -189,8 +189,8 @@ async def test_no_more_are_looked_at_than_tell_something(tmp_path: Path) -> None
         await promoted(image)
         for number in range(30, 70):
             await ended(image, f"m{number}")
-        before, after = image.read(effect.sampled, image.read(changes.watched), 2)
-        assert (len(before), len(after)) == (effect.BEFORE * 2, effect.AFTER * 2)
+        before, after = image.read(rollback_monitor.effect_samples, image.read(changes.watched), 2)
+        assert (len(before), len(after)) == (rollback_monitor.BEFORE * 2, rollback_monitor.AFTER * 2)
 
 
 async def test_what_fails_of_calls_that_a_method_does_not_take_says_nothing(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_what_fails_of_calls_that_a_method_does_not_take_says_nothing(tmp_
         for given, state in (("[1]", "method_failed"), ([], "method_failed"), ("[1]", "inference_failed")):
             message = {"target": "thing", "selector": "total_", "args": [given], "kwargs": {}}
             await ended(image, f"{state} {given}", state=state, message=json.dumps(message))
-        _, after = image.read(effect.sampled, image.read(changes.watched), 8)
+        _, after = image.read(rollback_monitor.effect_samples, image.read(changes.watched), 8)
         assert after == [Sample("client message", True, None, None)] * 2
 
         def was(root: Any) -> None:
@@ -213,5 +213,5 @@ async def test_what_fails_of_calls_that_a_method_does_not_take_says_nothing(tmp_
             slots["total_"] = Method("total_", slots["total_"].source, previous=before)
 
         await image.system(was)
-        _, after = image.read(effect.sampled, image.read(changes.watched), 8)
+        _, after = image.read(rollback_monitor.effect_samples, image.read(changes.watched), 8)
         assert len(after) == 3, "the version before took it"

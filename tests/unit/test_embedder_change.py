@@ -15,14 +15,13 @@ from ZODB.POSException import ConflictError
 
 from batos.config import Settings
 from batos.errors import EmbedderFailed, InferenceFailed
-from batos.memory.changing import adopt
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.embedders import NORMALISATION, Identity, Maker
-from batos.memory.embedders.choosing import Readers
-from batos.memory.library import Library, library_of
-from batos.memory.remembering import remember
-from batos.memory.vectors import loaded
-from batos.wire.schemas import SearchRequest
+from batos.memory.embedders.selection import Readers
+from batos.memory.embedding_worker import adopt_embedder, load_collection
+from batos.memory.section_builder import remember_document
+from batos.memory.store import Library, library_of
+from batos.wire.admin_schemas import SearchRequest
 
 PLACES = ("wall", "harbour", "cellar", "attic", "garage", "mill")
 
@@ -249,12 +248,14 @@ async def test_a_mission_that_began_before_the_change_meets_it(tmp_path: Path) -
             library_of(root).forget(library_of(root).document(str(tmp_path / "mill.md")))
 
         def keep(root: Any) -> None:
-            remember(root, Draft("note", "", [DraftPart("A swan.")]), shelver, source="mission:m", mission="m", section_chars=2_000)
+            remember_document(
+                root, Draft("note", "", [DraftPart("A swan.")]), shelver, source="mission:m", mission="m", section_chars=2_000
+            )
 
         for at, change in enumerate((keep, forget)):
             unit = image.unit()
             change((await unit.__aenter__()).root)
-            await image.system(adopt, f"test:other@{at}:3", 3)
+            await image.system(adopt_embedder, f"test:other@{at}:3", 3)
             with pytest.raises(ConflictError):
                 await unit.__aexit__(None, None, None)
 
@@ -263,7 +264,7 @@ async def test_a_collection_takes_no_vectors_of_another_embedder(tmp_path: Path)
     models = Models()
     await filled(tmp_path, models)
     async with memory(tmp_path, embedder=models, model="old") as held:
-        collection = held.image.read(loaded)
+        collection = held.image.read(load_collection)
         held.recollection.collection = collection
         before = collection.view().matrix.copy()
         held.recollection.embedded("ollama:new@x:65", [int(collection.view().ids[0])], before[:1] * 2)

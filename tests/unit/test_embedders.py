@@ -10,15 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batos.bridge.client import OllamaInference
-from batos.bridge.whole import embed_whole
+from batos.bridge.client import OllamaInference, embed_whole
 from batos.config import Settings
 from batos.errors import EmbedderFailed, InferenceFailed
-from batos.memory.embedders import exported as exporting
-from batos.memory.embedders.choosing import embedder_of
-from batos.memory.embedders.exported import digest_of
-from batos.memory.embedders.local import LocalEmbedder
-from batos.memory.embedders.ollama import OllamaEmbedder
+from batos.memory.embedders import local as exporting
+from batos.memory.embedders.local import LocalEmbedder, digest_of
+from batos.memory.embedders.selection import OllamaEmbedder, embedder_of
 from batos.testing import ScriptedOllama
 
 MODEL = "minilm:embedded"

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from batos.autotelic import decay, entropy
-from batos.autotelic.entropy import EMBEDDING, WORDS, Kinds, Parts, Text, Thought
-from batos.autotelic.window import Window
+from batos.autotelic import entropy
+from batos.autotelic.entropy import EMBEDDING, WORDS, Kinds, Parts, Text, Thought, Window
 
 KINDS = Kinds(4, 12)
 TOPICS = (
@@ -146,10 +145,10 @@ def test_spread() -> None:
 # --- decay
 
 
-def watch(values: Sequence[float], state: decay.State | None = None) -> decay.State:
-    state = state or decay.State()
+def watch(values: Sequence[float], state: entropy.CusumState | None = None) -> entropy.CusumState:
+    state = state or entropy.CusumState()
     for value in values:
-        state = decay.taken(state, value, WORDS, 32)
+        state = entropy.cusum_after(state, value, WORDS, 32)
     return state
 
 
@@ -195,11 +194,11 @@ def test_a_level_that_stays_becomes_the_usual_one() -> None:
 
 def test_a_change_of_source_is_no_fall() -> None:
     state = watch([0.9] * 64)
-    state = decay.taken(state, 0.2, EMBEDDING, 32)
+    state = entropy.cusum_after(state, 0.2, EMBEDDING, 32)
     assert (state.learned, state.fallen, state.source) == (1, False, EMBEDDING)
 
 
 def test_its_state_is_read_as_it_was_kept() -> None:
     state = watch(noise(1, 50, 0.5))
-    assert decay.read(state._asdict()) == state
-    assert decay.read({}) == decay.read({"sum": 3}) == decay.State()
+    assert entropy.cusum_state(state._asdict()) == state
+    assert entropy.cusum_state({}) == entropy.cusum_state({"sum": 3}) == entropy.CusumState()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from batos.autotelic import recorded
-from batos.autotelic.proposals import Proposal
+from batos.autotelic import replay_selection
+from batos.autotelic.changes import Proposal
 from batos.image import ledger
-from batos.memory.library import library_of
-from batos.memory.sections import Passage, Section, Shelf
-from batos.mind.errands import KNOWN, LONGEST, Errand, _tables, errand_of, said_of
+from batos.memory.records import Passage, Section, Shelf
+from batos.memory.store import library_of
+from batos.mind.brief_analysis import KNOWN, LONGEST, Errand, _tables, errand_of, said_of
 from tests.unit.mind_support import FakeInference, mind, submit
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ async def test_no_change_is_tried_on_an_errand(tmp_path: Path) -> None:
         for id, brief in (("errand", "What time is it?"), ("thought", "I feel stuck")):
             await (await submit(kernel, id, brief)).end()
         proposal = Proposal("prompt", "psm.SYNTHESIZING", "$brief", "why")
-        assert kernel.image.read(recorded.chosen, proposal, "", 9) == ["thought"]
+        assert kernel.image.read(replay_selection.chosen, proposal, "", 9) == ["thought"]
 
 
 @pytest.mark.parametrize(

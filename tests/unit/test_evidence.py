@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import history, journal, ledger
-from batos.kernel import Kernel
-from batos.memory.library import library_of
-from batos.memory.sections import Passage as Stored
-from batos.memory.sections import Section, Shelf
-from batos.mind import evidence, quoting
-from batos.mind.evidence import Passage
+from batos.memory.records import Passage as Stored
+from batos.memory.records import Section, Shelf
+from batos.memory.store import library_of
+from batos.mind import direct_answers, evidence
+from batos.mind.evidence import RecalledPassage
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference, Listened, answer, submit
 
 TIDE = "The tide mill at Olhao was built in 1840 and ground maize until 1975."
 MILLER = "Its last miller was Joaquim Fernandes, who kept a diary of every tide."
-FOUND = (Passage(1, "0a", "Mills", "mills.md", TIDE), Passage(2, "0b", "Mills", "mills.md", MILLER))
+FOUND = (RecalledPassage(1, "0a", "Mills", "mills.md", TIDE), RecalledPassage(2, "0b", "Mills", "mills.md", MILLER))
 
 
 def store(root: Any) -> None:
@@ -97,16 +97,16 @@ def test_what_the_brief_says_already_lays_a_sentence_to_nobody() -> None:
     assert evidence.cited("It was built in 1840.", FOUND, brief) == [(1, "It was built in 1840.")]
 
 
-def quoted(brief: str, *found: Passage) -> str:
-    return quoting.told(quoting.quotes(brief, found))
+def quoted(brief: str, *found: RecalledPassage) -> str:
+    return direct_answers.quotes_text(direct_answers.quotes(brief, found))
 
 
 def test_quotes_are_the_sentences_that_hold_the_question() -> None:
-    more = Passage(3, "0c", "Boats", "boats.txt", "The mooring is paid in May. Oars hang in the shed.")
+    more = RecalledPassage(3, "0c", "Boats", "boats.txt", "The mooring is paid in May. Oars hang in the shed.")
     assert quoted("Who kept a diary of the tide?", *FOUND, more) == f"“{MILLER}” [2]"
     assert quoted("Where do the oars hang?", more) == "“Oars hang in the shed.” [1]"
     assert quoted("Xyzzy?", *FOUND) == "", "nothing fits: nothing is quoted"
-    both = Passage(1, "0a", "Heater", "heater.md", "The thermostat is broken. It is blue. Ask Hendrik for the spare one.")
+    both = RecalledPassage(1, "0a", "Heater", "heater.md", "The thermostat is broken. It is blue. Ask Hendrik for the spare one.")
     assert quoted("Who has the spare thermostat?", both) == "“The thermostat is broken. Ask Hendrik for the spare one.” [1]"
 
 
@@ -148,7 +148,9 @@ async def test_who_keeps_to_memory_quotes_it_where_the_model_does_not(tmp_path: 
         assert (plan["persona"], plan.get("quoted")) == ("BRICK", None)
 
 
-LEASE = Passage(1, "oid:1", "lease", "lease.txt", "The lease of the greenhouse ends on 30 September 2027, and Hendrik has the keys.")
+LEASE = RecalledPassage(
+    1, "oid:1", "lease", "lease.txt", "The lease of the greenhouse ends on 30 September 2027, and Hendrik has the keys."
+)
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from ollama import AsyncClient, ResponseError
 
-from batos.bridge import overtaken
+from batos.bridge import failures
 from batos.bridge.client import connect
-from batos.bridge.expert_model import Builder, bases_of
-from batos.bridge.experts import Staging, scratch_folder
-from batos.bridge.factory import LoraFactory
+from batos.bridge.lora.expert_model import ExpertBuilder, bases_of
+from batos.bridge.lora.factory import LoraFactory
+from batos.bridge.lora.staging import Staging, scratch_folder
 from batos.bridge.profiles import load_profile, modelfiles_folder
-from batos.bridge.provision import Provisioner
+from batos.bridge.provisioning import Provisioner
 from batos.errors import ImageError, InferenceFailed
-from batos.image import experts, history
-from batos.image.living import LivingImage
+from batos.image import history, model_registry
+from batos.image.living_image import LivingImage
 from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.incarnation import Incarnation
@@ -46,14 +46,14 @@ class House:
 
     async def begin(self, **more: Any) -> None:
         uri = f"file://{self.path / 'live_image.fs'}"
-        self.image = await LivingImage.open(uri, steps=(Incarnation(load_codex()), psm.install, experts.install))
-        builder = Builder(self.client, scratch_folder(self.path), quantize="q8_0", options=PROFILE.options, deadline_s=20)
+        self.image = await LivingImage.open(uri, steps=(Incarnation(load_codex()), psm.install, model_registry.install_experts))
+        builder = ExpertBuilder(self.client, scratch_folder(self.path), quantize="q8_0", options=PROFILE.options, deadline_s=20)
         self.factory = LoraFactory(
             self.image,
             self.client,
             Staging(self.staging, settle_s=0, limit=50, limit_bytes=10**7),
             builder,
-            bases_of(self.image.read(experts.plain_models), PROFILE, modelfiles_folder()),
+            bases_of(self.image.read(model_registry.plain_models), PROFILE, modelfiles_folder()),
             PROFILE,
             provisioned=self.provisioner.is_ready,
             provision=self.provisioner.heal,
@@ -120,7 +120,7 @@ async def test_built_once_and_never_again(house: House) -> None:
 async def test_each_step_names_the_expert_in_the_history(house: House) -> None:
     stage(house.staging)
     await house.factory.scan()
-    oid = house.image.read(lambda root: experts.repository(root)[WEAVER]._p_oid)
+    oid = house.image.read(lambda root: model_registry.expert_repository(root)[WEAVER]._p_oid)
     revisions = history.revisions(house.image.db, oid, 10)
     assert [r["mission"] for r in revisions] == [f"expert:{WEAVER}"] * 2  # built, intended
 
@@ -240,14 +240,14 @@ async def test_while_it_cannot_be_brought_back_its_persona_speaks_for_itself(hou
 async def test_what_cannot_be_recorded_is_done_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a full disk."""
     stage(house.staging)
-    real, left = experts.intend, [OSError(28, "No space left on device"), ImageError("the image is full")]
+    real, left = model_registry.intend_expert, [OSError(28, "No space left on device"), ImageError("the image is full")]
 
     def intend(root: Any, facts: dict[str, Any]) -> dict[str, Any]:
         if left:
             raise left.pop()
         return real(root, facts)
 
-    monkeypatch.setattr(experts, "intend", intend)
+    monkeypatch.setattr(model_registry, "intend_expert", intend)
     for reason in ("the image is full", "[Errno 28] No space left on device"):
         await house.factory.scan()
         assert house.refused == {"weaver": reason}
@@ -387,7 +387,7 @@ async def test_a_failure_on_the_way_is_tried_again(house: House, kind: Any, path
 async def test_another_change_of_the_models_between_costs_nothing(house: House, kind: Any, path: str) -> None:
     """Of another client, as `ollama rm` is one: what Ollama then answers is not about this expert."""
     stage(house.staging)
-    house.server.fail(kind, times=overtaken.TIMES - 1, path=path)
+    house.server.fail(kind, times=failures.RACE_TRIES - 1, path=path)
     await house.factory.scan()
     assert (house.states, house.voice) == ({WEAVER: "built"}, WEAVER)
 
@@ -406,9 +406,9 @@ async def test_a_layer_that_went_with_another_model_is_uploaded_again(house: Hou
 
 async def test_one_that_is_overtaken_again_and_again_waits(house: House) -> None:
     stage(house.staging)
-    house.server.fail("overtaken", times=overtaken.TIMES, path="/api/create")
+    house.server.fail("overtaken", times=failures.RACE_TRIES, path="/api/create")
     await house.factory.scan()
-    assert (house.states, house.creates) == ({WEAVER: "intended"}, [WEAVER] * overtaken.TIMES)
+    assert (house.states, house.creates) == ({WEAVER: "intended"}, [WEAVER] * failures.RACE_TRIES)
     assert house.refused["weaver"].startswith(f"cannot build {WEAVER}: stat ")
     await house.factory.scan()
     assert house.states == {WEAVER: "built"}
@@ -467,16 +467,16 @@ async def test_one_that_ollama_cannot_run_just_now_is_tried_again(
 
 async def test_experts_are_built_a_few_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     active = most = 0
-    real = Builder.build
+    real = ExpertBuilder.build
 
-    async def build(self: Builder, *args: Any) -> None:
+    async def build(self: ExpertBuilder, *args: Any) -> None:
         nonlocal active, most
         active += 1
         most = max(most, active)
         await real(self, *args)
         active -= 1
 
-    monkeypatch.setattr(Builder, "build", build)
+    monkeypatch.setattr(ExpertBuilder, "build", build)
     for number in range(6):
         stage(house.staging, f"e{number}", name=f"e{number}", seed=number)
     await house.factory.scan()
@@ -551,7 +551,7 @@ async def test_weights_with_numbers_that_are_none_are_refused(house: House) -> N
 
 
 def test_the_shape_of_the_stand_in_is_that_of_the_real_base() -> None:
-    from batos.bridge.adapters import Base
+    from batos.bridge.lora.adapters import AdapterBase
     from batos.testing.models import INFO
 
-    assert Base.of(INFO) == BASE
+    assert AdapterBase.of(INFO) == BASE

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from batos.cli import record
+from batos.cli import mission_view
 from batos.cli.output import Output
 from batos.errors import MissionFolded
-from batos.image import folding, ledger
-from batos.image.folding import Terms
-from batos.memory.library import library_of
+from batos.image import ledger, retention
+from batos.image.retention import FoldTerms
+from batos.memory.store import library_of
 from tests.unit.mind_support import FakeInference, mind
 
-ALL = Terms(kept=1, days=0, history_days=0)
+ALL = FoldTerms(kept=1, days=0, history_days=0)
 STRETCH = ledger.MILESTONE
 
 
@@ -35,7 +35,7 @@ async def folded(kernel: Any, count: int = STRETCH + 1, *, remembered: bool = Fa
         await asyncio.sleep(0.01)
     await kernel.costs.fold()
     await kernel.image.committer.told()
-    assert await folding.fold(kernel.image, ALL) == count - 1
+    assert await retention.fold(kernel.image, ALL) == count - 1
 
 
 async def test_a_resubmission_a_pause_and_a_cancel_find_it_as_it_ended(tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ async def test_a_follow_up_of_one_sees_what_is_left(tmp_path: Path) -> None:
 
 
 async def test_its_record_says_what_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from batos.looks import Looks
+    from batos.api.queries import Queries
 
     async with mind(tmp_path, FakeInference()) as kernel:
         await folded(kernel)
-        shown = Looks(kernel.image.db, kernel.image.snapshot).show("m7")["record"]
+        shown = Queries(kernel.image.db, kernel.image.snapshot).show("m7")["record"]
     capsys.readouterr()
-    record.page(shown, Output(as_json=False))
+    mission_view.page(shown, Output(as_json=False))
     printed = capsys.readouterr()
     assert "What is 7?" in printed.out
     assert "It is 7." in printed.out

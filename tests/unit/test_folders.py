@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from batos.config import Settings
-from batos.image.premises import Premises
-from batos.memory.files import LeftOut, files_in
-from batos.memory.ignoring import Rules
-from batos.memory.library import library_of
+from batos.image.daemon_files import DaemonFiles
+from batos.memory.files import IgnoreRules, LeftOut, files_in
+from batos.memory.store import library_of
 from tests.unit.memory_support import memory
 
 
@@ -39,7 +38,7 @@ def notes(tmp_path: Path) -> Path:
 
 def listed(folder: Path, *exclude: str) -> tuple[list[str], LeftOut]:
     left = LeftOut()
-    premises = Premises(Settings(data=folder.parent / "data"))
+    premises = DaemonFiles(Settings(data=folder.parent / "data"))
     found = files_in(str(folder), 1000, premises, exclude=exclude, left=left)
     return [os.path.relpath(path, folder) for path in found], left
 
@@ -64,19 +63,19 @@ def listed(folder: Path, *exclude: str) -> tuple[list[str], LeftOut]:
     ],
 )
 def test_patterns_are_those_of_git(pattern: str, paths: list[str], others: list[str]) -> None:
-    rules = Rules([pattern])
+    rules = IgnoreRules([pattern])
     assert [path for path in (*paths, *others) if rules.says(path, False)] == paths
 
 
 def test_later_patterns_take_back_and_some_are_for_folders() -> None:
-    rules = Rules(["*.md", "!keep.md", "d/"])
+    rules = IgnoreRules(["*.md", "!keep.md", "d/"])
     asked = (("a.md", False), ("keep.md", False), ("d", True), ("d", False), ("x", False))
     assert [rules.says(path, folder) for path, folder in asked] == [True, False, True, None, None]
 
 
 def test_a_pattern_of_many_stars_is_soon_done() -> None:
-    assert Rules(["*a" * 200 + "b"]).says("a" * 255, False) is None
-    assert Rules(["/".join(["**", "a"] * 60) + "/b"]).says("/".join(["a"] * 500), False) is None
+    assert IgnoreRules(["*a" * 200 + "b"]).says("a" * 255, False) is None
+    assert IgnoreRules(["/".join(["**", "a"] * 60) + "/b"]).says("/".join(["a"] * 500), False) is None
 
 
 def test_what_is_not_read_is_counted(notes: Path) -> None:
@@ -185,7 +184,7 @@ async def test_a_file_that_needed_a_package_is_read_once_it_is_there(tmp_path: P
     notes.mkdir()
     (notes / "a.html").write_text("<p>The walrus sleeps.</p>")
     with monkeypatch.context() as patched:
-        patched.setattr("batos.memory.reading.find_spec", lambda name: None)
+        patched.setattr("batos.memory.ingest.find_spec", lambda name: None)
         async with memory(tmp_path) as held:
             refuse = "reading .html needs the package 'selectolax': pip install 'batos[documents]'"
             patched.setattr(

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
+from batos.api.queries import Queries
 from batos.errors import InvalidInput, MissionFolded, MissionIdTaken
-from batos.image import Ended, Folded, LivingImage, costs, folding, journal, ledger
-from batos.image.costs import Meter
-from batos.image.folded import LINE_BYTES, Line, mark_of, unpacked
-from batos.image.folding import Terms
-from batos.image.journal import Inference
+from batos.image import Ended, Folded, LivingImage, journal, ledger, retention, usage_totals
+from batos.image.journal import InferenceRecord
+from batos.image.mission_index import LINE_BYTES, Line, mark_of, unpack_line
+from batos.image.retention import FoldTerms
 from batos.image.upkeep import Upkeep
-from batos.looks import Looks
-from batos.memory import curating
-from batos.mind import conversation
+from batos.image.usage_totals import CostMeter
+from batos.memory import curation
+from batos.mind import prompts
 from batos.objects import UvmObject
 
 STRETCH = ledger.MILESTONE
-ALL = Terms(kept=1, days=0, history_days=0)
+ALL = FoldTerms(kept=1, days=0, history_days=0)
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
     await image.close()
 
 
-def keeper(image: LivingImage, folder: Path, terms: Terms = ALL) -> Upkeep:
+def keeper(image: LivingImage, folder: Path, terms: FoldTerms = ALL) -> Upkeep:
     days = {"history_days": 0, "journal_days": 1000}
-    return Upkeep(image, Meter(image), backups=folder / "backups", interval_s=1e6, first_s=1e6, missions=terms, **days)
+    return Upkeep(image, CostMeter(image), backups=folder / "backups", interval_s=1e6, first_s=1e6, missions=terms, **days)
 
 
-def inference(text: str) -> Inference:
-    return Inference(text.encode(), 0, text, "model", "d", 10, 5, 0.5, 1500.0, "stop", journal.now(), b"")
+def inference(text: str) -> InferenceRecord:
+    return InferenceRecord(text.encode(), 0, text, "model", "d", 10, 5, 0.5, 1500.0, "stop", journal.now(), b"")
 
 
 async def ended(image: LivingImage, first: int, count: int, **options: Any) -> None:
@@ -59,29 +59,29 @@ async def ended(image: LivingImage, first: int, count: int, **options: Any) -> N
     await image.system(put)
 
 
-async def fold(image: LivingImage, terms: Terms = ALL) -> int:
-    await Meter(image).fold()
+async def fold(image: LivingImage, terms: FoldTerms = ALL) -> int:
+    await CostMeter(image).fold()
     await image.committer.told()
-    return await folding.fold(image, terms)
+    return await retention.fold(image, terms)
 
 
 def whole(image: LivingImage) -> list[int]:
     return image.read(lambda root: [mission.number for mission in ledger.newest_first(root)])  # type: ignore[no-any-return]
 
 
-def looks(image: LivingImage) -> Looks:
-    return Looks(image.db, image.snapshot)
+def looks(image: LivingImage) -> Queries:
+    return Queries(image.db, image.snapshot)
 
 
 async def test_of_old_missions_a_line_stays_and_the_rest_leaves_with_the_pack(image: LivingImage, tmp_path: Path) -> None:
     await ended(image, 1, 2 * STRETCH)
-    cost = image.read(costs.total)
-    kept = keeper(image, tmp_path, Terms(kept=10, days=1000, history_days=0))
+    cost = image.read(usage_totals.total_spent)
+    kept = keeper(image, tmp_path, FoldTerms(kept=10, days=1000, history_days=0))
     before = (await kept.pack())["bytes_after"]
     assert (await kept.retain())["folded"] == 2 * STRETCH - 10
     assert (await kept.retain())["folded"] == 0
     assert whole(image) == list(range(2 * STRETCH, 2 * STRETCH - 10, -1))
-    assert image.read(costs.total) == cost
+    assert image.read(usage_totals.total_spent) == cost
     after = (await kept.pack())["bytes_after"]
     assert (before - after) > 2000 * (2 * STRETCH - 10), "their thoughts are gone"
     assert image.read(lambda root: len(ledger.ledger_of(root).failures)) == 1, "with those that are kept"
@@ -117,7 +117,7 @@ async def test_a_folded_mission_is_still_the_same_mission(image: LivingImage) ->
 
 
 async def test_what_somebody_may_still_go_by_stays_whole(image: LivingImage) -> None:
-    terms = Terms(kept=2, days=1000, history_days=1, conversation=2)
+    terms = FoldTerms(kept=2, days=1000, history_days=1, conversation=2)
     await ended(image, 1, STRETCH - 3)
     await image.system(ledger.rate, "m5", 1, "good")
     await image.system(ledger.accept, "paused", "b", {"context": "m9"}, True)
@@ -138,33 +138,33 @@ async def test_a_conversation_is_kept_as_far_back_as_it_is_shown(image: LivingIm
         await ended(image, n, 1, context=f"m{n - 1}")
     await ended(image, 7, STRETCH)
     await image.system(ledger.accept, "next", "b", {"context": "m6"}, False)
-    await fold(image, Terms(kept=1, days=0, history_days=0, conversation=3))
+    await fold(image, FoldTerms(kept=1, days=0, history_days=0, conversation=3))
     assert [n for n in whole(image) if n < 7] == [6, 5, 4]
 
     def said(root: Any) -> list[tuple[str, str]]:
-        return list(conversation.turns(root, ledger.mission_of(root, "next"), missions=10, chars=10_000))
+        return list(prompts.conversation_turns(root, ledger.mission_of(root, "next"), missions=10, chars=10_000))
 
     assert image.read(said) == [(f"brief {n}", f"result {n}") for n in (3, 4, 5, 6)], "of the last one before, what is left"
 
 
 async def test_a_rating_or_a_follower_that_comes_meanwhile_is_heeded(image: LivingImage) -> None:
     await ended(image, 1, STRETCH + 1)
-    await Meter(image).fold()
+    await CostMeter(image).fold()
     await image.committer.told()
-    followed = image.read(folding.followed_by_the_kept, ALL, time.time())
-    found = image.read(folding.due, 0, ALL, folding.everything, time.time(), followed)
+    followed = image.read(retention.followed_by_the_kept, ALL, time.time())
+    found = image.read(retention.due_missions, 0, ALL, retention.everything, time.time(), followed)
     await image.system(ledger.rate, "m3", 1, "")
     await image.system(ledger.accept, "new", "b", {"context": "m4"}, False)
-    assert await image.system(folding.take, found.lines, found) == STRETCH - 2
+    assert await image.system(retention.take_lines, found.lines, found) == STRETCH - 2
     assert whole(image)[1:] == [STRETCH + 1, 4, 3]
 
 
 async def test_what_other_parts_are_not_done_with_is_not_folded(image: LivingImage) -> None:
     await ended(image, 1, STRETCH + 1)
-    assert await folding.fold(image, ALL) == 0, "what it cost is not in the total"
-    await Meter(image).fold()
+    assert await retention.fold(image, ALL) == 0, "what it cost is not in the total"
+    await CostMeter(image).fold()
     await image.committer.told()
-    assert await folding.fold(image, ALL, lambda root: (9, (3,))) == 8
+    assert await retention.fold(image, ALL, lambda root: (9, (3,))) == 8
     assert [n for n in whole(image) if n < 11] == [10, 3]
 
 
@@ -172,7 +172,7 @@ async def test_missions_are_found_by_number_where_many_are_folded(image: LivingI
     await ended(image, 1, 5 * STRETCH)
     for n in (7, 300, 301, 1000):
         await image.system(ledger.rate, f"m{n}", 1, "")
-    await fold(image, Terms(kept=STRETCH, days=1000, history_days=0))
+    await fold(image, FoldTerms(kept=STRETCH, days=1000, history_days=0))
     left = [n for n in whole(image)[::-1] if n <= 4 * STRETCH]
     assert left == [7, 300, 301, 1000]
     for after, count in ((0, 2000), (7, 300), (299, 1), (302, 500), (0, 7)):
@@ -197,7 +197,7 @@ async def test_an_image_of_an_earlier_version_gets_the_index_in_pieces(tmp_path:
     failed = [f"m{n}" for n in range((STRETCH + 50) // 10 * 10, 0, -10)]
     assert [one["id"] for one in looks(image).missions("FAILED", 99)["missions"]] == failed
     await ended(image, STRETCH + 51, 3)
-    await folding.complete_index(image)
+    await retention.complete_index(image)
     assert image.read(lambda root: ledger.ledger_of(root).ended.is_whole)
     assert [one["id"] for one in looks(image).missions("FAILED", 99)["missions"]] == failed
     assert [one["id"] for one in looks(image).missions("FAILED", 99, at.hex())["missions"]] == failed, "as it was then"
@@ -264,7 +264,7 @@ def test_a_line_is_short_whatever_is_in_it(id: str, brief: str, came: str) -> No
     line = Line(123_456, id, "FAILED", "client", 1_800_000_000, 90_000, (64, 90_000, 9000, 700), mark_of(brief, None), brief, came)
     data = line.packed()
     assert len(data) <= max(LINE_BYTES, len(id) + 110)
-    back = unpacked(data, "FAILED")
+    back = unpack_line(data, "FAILED")
     assert back[:8] == line[:8]
     for was, now in ((brief, back.brief), (came, back.came)):
         assert now == was or (not now and len(id) > 100) or was.encode("utf-8", "replace").startswith(now[:-1].encode("utf-8", "replace"))
@@ -275,7 +275,7 @@ def test_a_line_is_short_whatever_is_in_it(id: str, brief: str, came: str) -> No
 async def test_what_a_model_said_of_what_is_forgotten_goes_from_the_line_too(image: LivingImage) -> None:
     await ended(image, 1, STRETCH + 1)
     await fold(image)
-    await image.system(curating._blank, "m7")
+    await image.system(curation._blank, "m7")
     assert image.read(lambda root: (ledger.record_of(root, "m7")["result"]["text"], ledger.record_of(root, "m7")["brief"])) == (
         "",
         "brief 7",
@@ -294,9 +294,9 @@ async def test_a_folded_mission_is_no_object_any_more_and_that_is_said(image: Li
 async def test_a_kill_between_two_batches_loses_nothing(tmp_path: Path) -> None:
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
     await ended(image, 1, 2 * STRETCH)
-    await Meter(image).fold()
+    await CostMeter(image).fold()
     await image.committer.told()
-    work = asyncio.ensure_future(folding.fold(image, ALL))
+    work = asyncio.ensure_future(retention.fold(image, ALL))
     while not image.read(lambda root: len(ledger.ledger_of(root).folded)):
         await asyncio.sleep(0)
     work.cancel()

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatRequest
 from batos.errors import BatosError, InvalidInput, MissionIdTaken
-from batos.image import examples, experts, ledger
-from batos.kernel import Kernel
-from batos.mind import lessons, prompting, versions
-from batos.mind.methods import Making
+from batos.forge import lessons, method_prompts, versions
+from batos.image import ledger, model_registry, taught_examples
+from batos.methods.runtime import Making
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire import Client
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, settings, submit
@@ -102,18 +102,18 @@ async def test_an_expert_that_is_being_built_after_a_start_is_waited_for(tmp_pat
 
     async with mind(tmp_path, inference) as kernel:
         kernel.methods._writers_known = writers_known
-        await kernel.image.system(experts.begin, {"brick": "brick:embedded"})
+        await kernel.image.system(model_registry.begin_experts, {"brick": "brick:embedded"})
         await give(kernel)
         message = json.dumps({"target": "thing", "selector": "add_", "args": [2, 3], "kwargs": {}})
         first = await submit(kernel, "m1", "send thing add_", message=message)
         await asyncio.wait_for(looked.wait(), WAIT_S)
         assert not inference.asked
-        await kernel.image.system(experts.intend, expert)
-        await kernel.image.system(experts.built, expert["model"], "d", "r", "adapter", "")
+        await kernel.image.system(model_registry.intend_expert, expert)
+        await kernel.image.system(model_registry.note_built, expert["model"], "d", "r", "adapter", "")
         known.set()
         end = await first.end()
         assert (end["state"], end["result"]["value"]) == ("COMPLETE", 5)
-        assert {(one.model, one.system) for one in inference.asked} == {("brick:writer-v1", prompting.COMPACT_SYSTEM)}
+        assert {(one.model, one.system) for one in inference.asked} == {("brick:writer-v1", method_prompts.COMPACT_SYSTEM)}
 
 
 async def test_where_no_expert_came_the_writers_own_voice_writes(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ async def test_what_a_refused_draft_had_written_for_it_is_left_behind_with_its_t
     async with mind(tmp_path, inference) as kernel:
         await give(kernel)
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
-        await kernel.image.system(examples.teach, oid, "outer_", [{"args": [1], "result": 2}], "", 16)
+        await kernel.image.system(taught_examples.teach, oid, "outer_", [{"args": [1], "result": 2}], "", 16)
         end = await sent(kernel, "m1", "thing", "outer_", 4)
         assert (end["state"], end["result"].get("value")) == ("COMPLETE", 5), end
         assert [one["selector"] for one in end["result"]["wrote"]] == ["outer_"]
@@ -266,8 +266,11 @@ async def test_a_record_of_an_example_keeps_its_order(tmp_path: Path) -> None:
         await give(kernel)
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
         told = [{"args": [{"b": 1, "a": 2}], "result": ["b", "a"]}]
-        assert await kernel.image.system(examples.teach, oid, "keys_", told, "", 16) == 1
-        assert await kernel.image.system(examples.teach, oid, "keys_", [{"result": ["b", "a"], "args": [{"b": 1, "a": 2}]}], "", 16) == 1
+        assert await kernel.image.system(taught_examples.teach, oid, "keys_", told, "", 16) == 1
+        assert (
+            await kernel.image.system(taught_examples.teach, oid, "keys_", [{"result": ["b", "a"], "args": [{"b": 1, "a": 2}]}], "", 16)
+            == 1
+        )
         assert (await sent(kernel, "m1", "thing", "keys_", {"d": 1, "c": 2}))["result"]["value"] == ["d", "c"]
 
 
@@ -347,7 +350,7 @@ async def test_examples_are_trials(tmp_path: Path) -> None:
         await give(kernel)
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
         told = [{"args": [2, 3], "result": 5}, {"args": [1, 1], "result": 2}]
-        assert await kernel.image.system(examples.teach, oid, "add_", told, "the sum of two numbers", 16) == 2
+        assert await kernel.image.system(taught_examples.teach, oid, "add_", told, "the sum of two numbers", 16) == 2
         end = await sent(kernel, "m1", "thing", "add_", 10, 0)
         assert end["result"]["value"] == 10
         assert "Example: add_(2, 3) -> 5" in asked[0].user
@@ -370,7 +373,7 @@ async def test_an_example_may_be_long_or_deep_or_of_a_set(tmp_path: Path, body: 
     async with mind(tmp_path, inference) as kernel:
         await give(kernel)
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
-        await kernel.image.system(examples.teach, oid, "m_", [{"args": args, "result": result}], "", 16)
+        await kernel.image.system(taught_examples.teach, oid, "m_", [{"args": args, "result": result}], "", 16)
         assert (await sent(kernel, "m1", "thing", "m_", *args))["result"]["value"] == result
         assert len(asked) == 1
 
@@ -383,7 +386,7 @@ async def test_examples_tell_of_slots(tmp_path: Path) -> None:
         await give(kernel, total=0)
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
         told = [{"args": [5], "slots": {"total": 7}, "result": 12, "after": {"total": 12}}]
-        await kernel.image.system(examples.teach, oid, "count_", told, "", 16)
+        await kernel.image.system(taught_examples.teach, oid, "count_", told, "", 16)
         assert (await sent(kernel, "m1", "thing", "count_", 1))["result"]["value"] == 1
         assert "answered 5 and not 12" in asked[1].user
         assert kernel.image.read(lambda root: root["lobby"].thing.total) == 1
@@ -529,7 +532,7 @@ async def test_an_earlier_version_is_brought_back(tmp_path: Path) -> None:
         await give(kernel)
         assert (await sent(kernel, "m1", "thing", "add_", 5, 3))["result"]["value"] == 2
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
-        await kernel.image.system(examples.teach, oid, "add_", [{"args": [2, 3], "result": 5}], "", 16)
+        await kernel.image.system(taught_examples.teach, oid, "add_", [{"args": [2, 3], "result": 5}], "", 16)
         learned = await sent(kernel, "m2", "thing", "learn_", "add_")
         assert learned["result"]["value"] == {"selector": "add_", "version": 2, "examples": 1, "written": True}
         assert (await sent(kernel, "m3", "thing", "learn_", "add_"))["result"]["value"]["written"] is False
@@ -630,7 +633,7 @@ async def taught(client: Client, id: str, selector: str, *pairs: tuple[list[Any]
 
 def held(kernel: Kernel, selector: str) -> list[tuple[list[Any], Any]]:
     """The examples of a message."""
-    found, _ = kernel.image.read(lambda root: examples.of(root, root["lobby"].thing, selector))
+    found, _ = kernel.image.read(lambda root: taught_examples.examples_of(root, root["lobby"].thing, selector))
     return [(list(one.args), one.result) for one in found]
 
 
@@ -706,7 +709,7 @@ async def test_a_slot_that_holds_no_method_is_named_in_words(tmp_path: Path) -> 
     async with mind(tmp_path, FakeInference()) as kernel:
         await give(kernel)
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
-        await kernel.image.system(examples.teach, oid, "name", [{"result": 1}], "", 16)  # as an earlier version accepted it
+        await kernel.image.system(taught_examples.teach, oid, "name", [{"result": 1}], "", 16)  # as an earlier version accepted it
         end = await sent(kernel, "m1", "thing", "learn_", "name")
         assert end["error"]["message"].startswith("'name' of thing holds a value, and no method")
 
@@ -733,7 +736,7 @@ async def test_the_examples_of_a_failed_lesson_stay_until_it_is_undone(tmp_path:
         assert held(kernel, "tw_") == everything
         await client.undo("l2")
         assert held(kernel, "tw_") == [([2], 4), ([5], 10), ([4], 8)]
-        assert kernel.image.read(lambda root: examples.of(root, root["lobby"].thing, "tw_")[1]) == "twice a number"
+        assert kernel.image.read(lambda root: taught_examples.examples_of(root, root["lobby"].thing, "tw_")[1]) == "twice a number"
         status = await client.status("l2")
         assert (status["state"], status["undone"]["with"]) == ("FAILED", "l2")
         assert (await client.undo("l2"))["already"] is True
@@ -827,7 +830,7 @@ async def test_examples_that_no_method_can_keep_are_refused_at_once(tmp_path: Pa
 
         def before(root: Any) -> None:
             oid = root["lobby"].thing._p_oid
-            examples.teach(root, oid, "of_before_", [{"result": 1}], "", 16)
+            taught_examples.teach(root, oid, "of_before_", [{"result": 1}], "", 16)
             del root["examples"][oid, "of_before_"].brought
 
         await kernel.image.system(before)

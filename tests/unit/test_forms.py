@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from batos.confined import Child, Stopped
 from batos.errors import InvalidInput, MessageTooLarge
-from batos.mind import forms
+from batos.isolation import ChildStopped, IsolatedChild
+from batos.mind import answer_schema
 
 CITY = {
     "type": "object",
@@ -36,13 +36,13 @@ CITY = {
 )
 def test_what_is_no_schema_is_refused_with_the_place(schema: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        forms.check_schema(schema)
+        answer_schema.check_schema(schema)
 
 
 def test_a_schema_has_a_size() -> None:
-    forms.check_schema(CITY)
+    answer_schema.check_schema(CITY)
     with pytest.raises(MessageTooLarge, match="at most 16384"):
-        forms.check_schema({"description": "x" * forms.SCHEMA_BYTES})
+        answer_schema.check_schema({"description": "x" * answer_schema.SCHEMA_BYTES})
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_schema_has_a_size() -> None:
     ids=range(10),
 )
 async def test_an_answer_is_read_and_held_against_it(text: str, value: Any, problem: str | None) -> None:
-    found, why = await forms.read(text, CITY)
+    found, why = await answer_schema.read(text, CITY)
     assert found == value
     assert (why or "").startswith(problem or "")
     assert bool(why) == bool(problem)
@@ -84,9 +84,9 @@ DOUBLING = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$def
     ids=["pattern", "patternProperties", "propertyNames", "anyOf", "references that double", "a reference to itself"],
 )
 async def test_a_schema_that_takes_for_ever_holds_up_nobody(schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    forms.check_schema(schema)
-    monkeypatch.setattr(forms, "CHECK_S", 1.0)
-    reading = asyncio.create_task(forms.read(json.dumps(value), schema))
+    answer_schema.check_schema(schema)
+    monkeypatch.setattr(answer_schema, "CHECK_S", 1.0)
+    reading = asyncio.create_task(answer_schema.read(json.dumps(value), schema))
     turns = 0
     while not reading.done():
         await asyncio.sleep(0.01)
@@ -108,7 +108,7 @@ async def test_a_schema_that_takes_for_ever_holds_up_nobody(schema: Any, value: 
     ids=range(6),
 )  # fmt: skip
 async def test_what_is_not_plain_is_checked_elsewhere_and_alike(schema: Any, value: Any, problem: str | None) -> None:
-    found, why = await forms.read(json.dumps(value), schema)
+    found, why = await answer_schema.read(json.dumps(value), schema)
     assert found == value
     assert (why or "").startswith(problem or "")
     assert bool(why) == bool(problem)
@@ -116,13 +116,13 @@ async def test_what_is_not_plain_is_checked_elsewhere_and_alike(schema: Any, val
 
 @pytest.mark.parametrize("schema", [{"type": "number", "multipleOf": 0.5}, {"anyOf": [{"multipleOf": 0.5}]}], ids=["here", "in a child"])
 async def test_a_number_may_be_too_large_for_a_schema(schema: Any) -> None:
-    forms.check_schema(schema)
-    assert await forms.read("1" + "0" * 400, schema) == (10**400, "a number in it is too large to be held against the schema")
+    answer_schema.check_schema(schema)
+    assert await answer_schema.read("1" + "0" * 400, schema) == (10**400, "a number in it is too large to be held against the schema")
 
 
 async def test_what_a_child_died_of_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     async def died(*_: Any, **__: Any) -> Any:
-        raise Stopped("died", "by SIGKILL")
+        raise ChildStopped("died", "by SIGKILL")
 
-    monkeypatch.setattr(Child, "ask", died)
-    assert await forms.read("1", {"anyOf": [{}]}) == (1, "it could not be held against the schema (by SIGKILL)")
+    monkeypatch.setattr(IsolatedChild, "ask", died)
+    assert await answer_schema.read("1", {"anyOf": [{}]}) == (1, "it could not be held against the schema (by SIGKILL)")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
-from batos.mind.fractal import shares
+from batos.mind.router import shares
 from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
 
 TWO = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."
@@ -140,7 +140,7 @@ async def test_both_must_speak_where_the_quorum_says_so(tmp_path: Path) -> None:
 
 async def test_a_message_that_sends_itself_comes_to_an_end(tmp_path: Path) -> None:
     """A persona whose cycle sends the same message again: bounded by depth, not by the stack."""
-    from batos.mind import states
+    from batos.mind import psm
     from batos.mind.messages import send
     from batos.objects import Primitive, UvmObject
 
@@ -149,7 +149,7 @@ async def test_a_message_that_sends_itself_comes_to_an_end(tmp_path: Path) -> No
         return "DECOMPOSING"
 
     Primitive.register("test.again")(again)
-    assert states.STATES["IDLE"]["behaviour"] is states.idle
+    assert psm.STATES["IDLE"]["behaviour"] is psm.idle
     async with mind(tmp_path, FakeInference(), cycle_depth=3) as kernel:
         await kernel.image.system(lambda root: setattr(root["lobby"].psm.IDLE, "behaviour", Primitive.of(again)))
         end = await (await submit(kernel, "m1", "I feel stuck")).end()

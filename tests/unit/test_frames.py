@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind import assembling, frames, growing, parts, reuse
-from batos.mind.amending import Wanted, likely
-from batos.mind.handbook.entries import Entry, words_in
-from batos.mind.idioms import tables
-from batos.mind.plain_values import same
-from batos.mind.pricing import MODULES
-from batos.mind.tidy import tidied
+from batos.image.taught_examples import Example
+from batos.synthesis import adaptation, aggregations, composer, enumeration, terms
+from batos.synthesis.enumeration import tidied
+from batos.synthesis.handbook import HandbookEntry, words_in
+from batos.synthesis.idiom_costs import MODULES
+from batos.synthesis.plain_values import same
+from batos.synthesis.ranking import Specification, likely
+from batos.synthesis.translation_model import tables
 from tests.unit.test_reuse import LARGEST, asked, entry, here
 
 LIMIT = 8192
@@ -33,12 +33,14 @@ ROWS = [
 ]
 
 
-async def made(what: Wanted, *known: Entry, most: int = 60_000, audit: Any = lambda text: True, run: Any = None) -> list[tuple[float, str]]:
+async def made(
+    what: Specification, *known: HandbookEntry, most: int = 60_000, audit: Any = lambda text: True, run: Any = None
+) -> list[tuple[float, str]]:
     shared = [(0.6, one) for one in known]
-    return sorted(await assembling.passing(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
+    return sorted(await composer.composed(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
 
 
-async def first(what: Wanted, *known: Entry) -> str:
+async def first(what: Specification, *known: HandbookEntry) -> str:
     (_, text), *_ = await made(what, *known)
     return text.split(":\n    ", 1)[1].replace("\n    ", "; ")
 
@@ -217,8 +219,8 @@ async def test_what_is_likely_is_told_from_what_passes_by_chance() -> None:
 
 @pytest.mark.parametrize("given", [("ab", 10**9), ("ab", 101), (["a"], 10**9), ({"a": "b"}, 10**9), (10**9, 10**9), (2.5, 10**14)])
 def test_nothing_is_repeated_a_million_times_nor_raised_to_such_a_power(given: tuple[Any, ...]) -> None:
-    atoms = [growing.valued(0.2, name, [value]) for name, value in zip(("one", "number"), given, strict=True)]
-    found = growing.grown([atom for atom in atoms if atom], [], words_in("times power of"), most=60_000)
+    atoms = [enumeration.valued(0.2, name, [value]) for name, value in zip(("one", "number"), given, strict=True)]
+    found = enumeration.grown([atom for atom in atoms if atom], [], words_in("times power of"), most=60_000)
     assert found
     assert max(len(repr(one.values)) for one in found) < 10_000
 
@@ -252,9 +254,9 @@ async def test_what_comes_as_a_set_has_no_order_here() -> None:
 @pytest.mark.parametrize("given", [[1, "a"], list(range(41)), [], None, ["x" * 500] * 3])
 async def test_what_has_no_items_of_one_kind_or_too_many_is_taken_as_a_whole(given: Any) -> None:
     what = asked("all", Example((given,), (), 7))
-    request = reuse.asked(what, "m_")
+    request = adaptation.asked(what, "m_")
     assert request is not None
-    first, *texts = [over.text for over in parts.overs(request, what)]
+    first, *texts = [over.text for over in terms.overs(request, what)]
     assert first == ""
     assert ("items" in texts) is (given == ["x" * 500] * 3)
     assert isinstance(await made(what), list)
@@ -264,14 +266,16 @@ VALUES = (3, 2.5, True, "b", "a", None, [1, 2], ["x"], {"a": 1}, 0, "", [], floa
 
 
 @pytest.mark.parametrize(
-    "frame", [*frames._ONE, *frames._COUNTED, *frames._ORDERED, *frames._GROUPED, *frames._WHOLE], ids=lambda one: one.template
+    "frame",
+    [*aggregations._ONE, *aggregations._COUNTED, *aggregations._ORDERED, *aggregations._GROUPED, *aggregations._WHOLE],
+    ids=lambda one: one.template,
 )
-def test_a_frame_gives_nothing_but_what_it_may_give(frame: frames.Frame) -> None:
+def test_a_frame_gives_nothing_but_what_it_may_give(frame: aggregations.Frame) -> None:
     came = 0
     for one, other in itertools.product(VALUES, repeat=2):
         for rows in ([(one, one, other), (other, other, one)], [(one, other, one)], [(one, one, one)] * 3):
-            with contextlib.suppress(*frames._FAILS):
-                value = frames._computing(frame)(rows)
+            with contextlib.suppress(*aggregations._FAILS):
+                value = aggregations._computing(frame)(rows)
                 assert frame.may_give(value), value
                 came += 1
     assert came

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batos.memory import fusion
-from batos.memory.fusion import Vectors, Weighing, standard
-from batos.memory.search import read
+from batos.memory import search
+from batos.memory.search import QuestionVectors, Weighing, prepare_question, standard
 from tests.search_support import Said, axis, collection, noise
 
 
@@ -20,8 +19,8 @@ def order(
 ) -> list[int]:
     """Ids of the chunks, the best first."""
     view = collection(chunks, vectors).view()
-    asked = Vectors(cleaned, full if full is not None else cleaned) if cleaned is not None else None
-    return view.ids[Weighing(view, read(view, text), asked).best().rows].tolist()
+    asked = QuestionVectors(cleaned, full if full is not None else cleaned) if cleaned is not None else None
+    return view.ids[Weighing(view, prepare_question(view, text), asked).best().rows].tolist()
 
 
 def test_words_alone_find_what_says_them() -> None:
@@ -97,7 +96,7 @@ def test_chunks_without_vectors_are_neither_better_nor_worse_for_it() -> None:
     made = collection([Said("The boat.", section=i) for i in range(6)])
     made.vectors(np.array([0, 1]), np.stack([axis(3), -axis(3)]))
     view = made.view()
-    found = Weighing(view, read(view, "Boat?"), Vectors(axis(3), axis(3))).best()
+    found = Weighing(view, prepare_question(view, "Boat?"), QuestionVectors(axis(3), axis(3))).best()
     scores = dict(zip(view.ids[found.rows].tolist(), found.scores.tolist(), strict=True))
     assert scores[0] > scores[2] > scores[1]
     assert scores[2] == scores[5]
@@ -110,7 +109,7 @@ def test_what_is_gone_makes_neither_its_section_nor_its_neighbours_better() -> N
     made = collection(chunks, vectors)
     made.drop([13])
     view = made.view()
-    found = Weighing(view, read(view, "Else?"), Vectors(axis(3), axis(3))).best()
+    found = Weighing(view, prepare_question(view, "Else?"), QuestionVectors(axis(3), axis(3))).best()
     assert view.ids[found.rows[0]] == 22
     signals = dict(zip(view.ids[found.rows].tolist(), found.signals["section_meaning"].tolist(), strict=True))
     assert signals[21] > 0 > signals[12]
@@ -121,7 +120,7 @@ def test_rows_that_are_gone_or_not_allowed_are_never_found() -> None:
     made.drop([2])
     view = made.view()
     allowed = np.array([True, True, True, False, False, False])
-    weighing = Weighing(view, read(view, "Boat?"), Vectors(axis(3), axis(3)), allowed=allowed)
+    weighing = Weighing(view, prepare_question(view, "Boat?"), QuestionVectors(axis(3), axis(3)), allowed=allowed)
     assert sorted(weighing.best().rows.tolist()) == [0, 1]
     assert weighing.of(np.array([2, 3])).rows.tolist() == []
 
@@ -131,19 +130,19 @@ def test_vectors_of_nothing_but_what_is_gone_are_none() -> None:
     made.vectors(np.array([0]), axis(3)[None])
     made.drop([0])
     view = made.view()
-    found = Weighing(view, read(view, "Boat?"), Vectors(axis(3), axis(3))).best()
+    found = Weighing(view, prepare_question(view, "Boat?"), QuestionVectors(axis(3), axis(3))).best()
     assert len(found.rows) == 3
     assert "meaning" not in found.signals
 
 
 def test_an_empty_memory_finds_nothing() -> None:
     view = collection([]).view()
-    assert Weighing(view, read(view, "Boat?"), None).best().rows.tolist() == []
+    assert Weighing(view, prepare_question(view, "Boat?"), None).best().rows.tolist() == []
 
 
 def test_scores_are_the_sum_of_their_signals() -> None:
     view = collection([Said(f"Boat {i} sailed in May.", i // 4, "Ann", date(2023, 5, 1)) for i in range(40)], noise(40)).view()
-    found = Weighing(view, read(view, "When did Ann sail in May 2023?"), Vectors(axis(1), axis(2))).best()
+    found = Weighing(view, prepare_question(view, "When did Ann sail in May 2023?"), QuestionVectors(axis(1), axis(2))).best()
     assert np.allclose(found.scores, sum(found.signals.values()), atol=1e-5)
     assert {"words", "meaning", "around", "section_words", "section_meaning", "answers", "days", "speaker", "told"} <= set(found.signals)
 
@@ -153,9 +152,9 @@ def test_the_best_of_many_are_those_of_all() -> None:
     rng = np.random.default_rng(3)
     said = ["boat", "sea", "red", "sail", "dog", "tree", "road", "song"]
     view = collection([Said(" ".join(rng.choice(said, 5)), section=i // 8) for i in range(3000)], noise(3000)).view()
-    weighing = Weighing(view, read(view, "red boat song?"), Vectors(axis(1), axis(1)))
+    weighing = Weighing(view, prepare_question(view, "red boat song?"), QuestionVectors(axis(1), axis(1)))
     some, exact = weighing.best(), weighing.of(np.arange(view.n))
-    assert (len(some.rows), len(exact.rows)) == (fusion.FINALISTS, 3000)
+    assert (len(some.rows), len(exact.rows)) == (search.FINALISTS, 3000)
     assert len(set(some.rows[:20].tolist()) & set(exact.rows[:20].tolist())) >= 19
 
 
@@ -167,7 +166,7 @@ def test_a_signal_that_says_the_same_of_all_says_nothing(scores: Any) -> None:
 def test_that_a_text_says_when_is_worth_something_unasked_in_a_conversation_only() -> None:
     def signals(speaker: str) -> dict[str, float]:
         view = collection([Said("The boat was painted yesterday, in two colours.", speaker=speaker)] * 2).view()
-        return {name: float(found[0]) for name, found in Weighing(view, read(view, "Which boat?"), None).best().signals.items()}
+        return {name: float(found[0]) for name, found in Weighing(view, prepare_question(view, "Which boat?"), None).best().signals.items()}
 
     assert (signals("Ann")["when"] > 0, signals("Ann")["number"] > 0) == (True, True)
     assert (signals("")["when"], signals("")["number"]) == (0, 0)
@@ -177,7 +176,7 @@ def test_words_count_more_the_more_of_a_catalogue_is_documents() -> None:
     def weight(speakers: list[str]) -> float:
         texts = ["A boat.", "A dog.", "A cat.", "A hen."]
         view = collection([Said(text, at, speaker) for at, (text, speaker) in enumerate(zip(texts, speakers, strict=True))]).view()
-        return float(Weighing(view, read(view, "Which boat?"), None).best().signals["words"].max())
+        return float(Weighing(view, prepare_question(view, "Which boat?"), None).best().signals["words"].max())
 
     talk, half, pages = weight(["Ann"] * 4), weight(["Ann", "Ann", "", ""]), weight([""] * 4)
     assert half == pytest.approx((talk + pages) / 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.mind import gate, language
+from batos.mind import answer_checks
 
 BRIEF = "I'm feeling really stuck on this project, and I don't know why I'm so unmotivated."
 
@@ -25,7 +25,7 @@ BRIEF = "I'm feeling really stuck on this project, and I don't know why I'm so u
     ],
 )
 def test_the_gate(text: str, fault: str | None) -> None:
-    assert gate.fault_of(text, "Plan the day") == fault
+    assert answer_checks.fault_of(text, "Plan the day") == fault
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_the_gate(text: str, fault: str | None) -> None:
     ],
 )
 def test_the_brief_again_with_a_few_words_is_no_answer(text: str, fault: str | None) -> None:
-    assert gate.fault_of(text, BRIEF) == fault
+    assert answer_checks.fault_of(text, BRIEF) == fault
 
 
 def test_an_answer_has_a_length() -> None:
-    assert gate.fault_of("Yes.", shortest=5) == "it has 4 characters and must have 5"
-    assert gate.fault_of("Yes, do.", longest=7) == "it has 8 characters and may have 7"
-    assert gate.fault_of("Yes, do.", shortest=8, longest=8) is None
+    assert answer_checks.fault_of("Yes.", shortest=5) == "it has 4 characters and must have 5"
+    assert answer_checks.fault_of("Yes, do.", longest=7) == "it has 8 characters and may have 7"
+    assert answer_checks.fault_of("Yes, do.", shortest=8, longest=8) is None
 
 
 GERMAN = "Ich weiß nicht, warum ich mich so müde fühle, und ich habe das Gefühl, dass es nicht besser wird."
@@ -64,22 +64,22 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_language_is_told_by_its_small_words_or_its_script(name: str) -> None:
-    assert language.language_of(TEXTS[name]) == name
+    assert answer_checks.language_of(TEXTS[name]) == name
 
 
 @pytest.mark.parametrize("text", ["", "42", "Ja.", "def f(x): return x + 1", "Berlin Paris Madrid Roma Lisboa London Amsterdam", "x" * 500])
 def test_where_it_cannot_be_told_it_is_not(text: str) -> None:
-    assert language.language_of(text) is None
+    assert answer_checks.language_of(text) is None
 
 
 def test_an_answer_in_another_language_is_refused() -> None:
-    assert gate.fault_of(BRIEF, GERMAN) == "it is in English and the request is in German"
-    assert gate.fault_of(TEXTS["CYRILLIC"], BRIEF) == "it is in CYRILLIC and the request is in English"
+    assert answer_checks.fault_of(BRIEF, GERMAN) == "it is in English and the request is in German"
+    assert answer_checks.fault_of(TEXTS["CYRILLIC"], BRIEF) == "it is in CYRILLIC and the request is in English"
 
 
 def test_unless_the_brief_speaks_of_languages() -> None:
-    assert gate.fault_of(GERMAN, "Translate to German what I told you about the way that I feel now.") is None
-    assert gate.fault_of(GERMAN, "How would you say it in the language of Goethe if you were to write it?") is None
+    assert answer_checks.fault_of(GERMAN, "Translate to German what I told you about the way that I feel now.") is None
+    assert answer_checks.fault_of(GERMAN, "How would you say it in the language of Goethe if you were to write it?") is None
 
 
 RIGHT = [  # of brief and answer
@@ -133,12 +133,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("brief", "answer"), RIGHT)
 def test_an_answer_in_the_briefs_language_is_let_through(brief: str, answer: str) -> None:
-    assert language.differs(answer, brief) is None
+    assert answer_checks.differs_in_language(answer, brief) is None
 
 
 @pytest.mark.parametrize(("brief", "answer"), WRONG)
 def test_an_answer_in_another_is_told(brief: str, answer: str) -> None:
-    assert "the request is in" in (language.differs(answer, brief) or "")
+    assert "the request is in" in (answer_checks.differs_in_language(answer, brief) or "")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_an_answer_in_another_is_told(brief: str, answer: str) -> None:
     ],
 )
 def test_english_briefs_with_words_of_other_languages_are_english(brief: str) -> None:
-    assert language.language_of(brief) in (None, "English")
+    assert answer_checks.language_of(brief) in (None, "English")
 
 
 LOOP = "The key had been put in a box. Whoever opened it lost an hour. "
@@ -171,5 +171,5 @@ LOOP = "The key had been put in a box. Whoever opened it lost an hour. "
     ],
 )
 def test_of_an_answer_that_was_cut_what_it_says_again_and_again_is_left_out(text: str, kept: str) -> None:
-    assert gate.whole(text, cut=True) == kept
-    assert gate.whole(text, cut=False) == text
+    assert answer_checks.whole(text, cut=True) == kept
+    assert answer_checks.whole(text, cut=False) == text

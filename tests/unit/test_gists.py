@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
-from batos.kernel import Kernel
 from batos.memory.curator import Gist
-from batos.mind import gists
+from batos.mind import memory_primitives
 from tests.unit.memory_support import QUICK, CountsWords
 from tests.unit.mind_support import FakeInference, mind
 from tests.unit.test_undo_memory import LONG, Held
@@ -37,7 +37,7 @@ async def test_it_is_asked_once_under_its_id_also_after_a_restart(tmp_path: Path
     inference.say = lambda request: SAID
     for life in range(2):
         async with harbours(tmp_path, inference) as (kernel, sections):
-            gist = await gists.asking(kernel.scheduler, kernel.events)("curate-1", sections, 3)
+            gist = await memory_primitives.gist_source(kernel.scheduler, kernel.events)("curate-1", sections, 3)
             assert (gist.text, gist.mission) == (SAID, "curate-1")
             assert gist.tokens > 0
             asked = inference.asked_about("Say in at most 3 sentences")
@@ -51,7 +51,7 @@ async def test_where_none_is_to_be_had_it_is_blank(tmp_path: Path, how: str) -> 
     inference = FakeInference()
     inference.say = lambda request: SAID
     async with harbours(tmp_path, inference, mission_attempts=1) as (kernel, sections):
-        ask = gists.asking(kernel.scheduler, kernel.events)
+        ask = memory_primitives.gist_source(kernel.scheduler, kernel.events)
         if how == "fails":
             inference.fail_when = lambda request: InferenceFailed("no", cause="unreachable")
             gist = await ask("curate-1", sections, 3)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.autotelic.proposals import Proposed
-from batos.bridge.grammars import MOST, pattern, taken
+from batos.autotelic.changes import Proposed
+from batos.bridge.structured_output import MOST, grammar_pattern, grammar_schema
 
 UNSAFE = (
     "[a-z]+", "^[^@]+@[^@]+$", "^.+$", "^(a+)+$", "^a{3,2}$", "^a**$", "^(a$", "^a)$", "^$", "^(|a)$", "^a|b$", r"^\S+$", r"^a\\b$",
@@ -28,34 +28,34 @@ def text(**more: Any) -> dict[str, Any]:
     "kept", [{"maxLength": MOST}, {"minLength": 1, "maxLength": 7}, {"pattern": "^[a-z]{1,2000}$"}, {"enum": ["{9999}"]}]
 )
 def test_what_a_grammar_can_have_stays(kept: dict[str, Any]) -> None:
-    assert taken(text(**kept)) == text(**kept)
+    assert grammar_schema(text(**kept)) == text(**kept)
 
 
 @pytest.mark.parametrize(
     "bound", [{"maxLength": MOST + 1}, {"minLength": 5000}, {"pattern": "^a{1,2001}$"}, {"pattern": "x{3000}"}, {"pattern": "x{3000,}"}]
 )
 def test_what_none_can_have_goes(bound: dict[str, Any]) -> None:
-    assert taken(text(**bound)) == text()
+    assert grammar_schema(text(**bound)) == text()
 
 
 def test_it_goes_however_deep_it_is_and_the_schema_given_stays() -> None:
     inner = {"type": "array", "maxItems": 9000, "items": {"anyOf": [{"type": "string", "maxLength": 9000}, {"type": "null"}]}}
     schema = {"$defs": {"a": inner}, "type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}}
-    assert taken(schema)["$defs"]["a"] == {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
+    assert grammar_schema(schema)["$defs"]["a"] == {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
     assert inner["maxItems"] == 9000
-    assert taken(None) is None
+    assert grammar_schema(None) is None
 
 
 def test_properties_that_are_called_so_are_none_of_that() -> None:
     schema = {"type": "object", "properties": {"maxLength": {"type": "integer"}, "pattern": {"type": "string"}}}
-    assert taken(schema) == schema
+    assert grammar_schema(schema) == schema
 
 
 def test_a_proposal_can_be_asked_for() -> None:
     """Its content may be longer than a grammar can count."""
     schema = Proposed.model_json_schema()
     assert schema["properties"]["content"]["maxLength"] > MOST
-    assert "maxLength" not in taken(schema)["properties"]["content"]
+    assert "maxLength" not in grammar_schema(schema)["properties"]["content"]
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_a_proposal_can_be_asked_for() -> None:
     ],
 )
 def test_a_pattern_is_sent_in_words_that_the_converter_has(asked: str, sent: str | None) -> None:
-    found = taken(text(pattern=asked))["properties"]["name"]
+    found = grammar_schema(text(pattern=asked))["properties"]["name"]
     assert found == ({"type": "string"} if sent is None else {"type": "string", "pattern": sent})
 
 
 @given(st.text(st.sampled_from('^$()[]{}|*+?.\\dwSab1,- "@'), max_size=14).map(lambda inner: f"^{inner}$"))
 def test_what_is_sent_of_a_pattern_is_one_and_allows_no_more(asked_for: str) -> None:
-    sent = pattern(asked_for)
+    sent = grammar_pattern(asked_for)
     if sent is not None:
         re.compile(sent)
         try:
@@ -111,4 +111,4 @@ def test_what_is_sent_of_a_pattern_is_one_and_allows_no_more(asked_for: str) -> 
     ],
 )
 def test_what_is_not_known_to_be_safe_is_left_out(schema: Any, sent: Any) -> None:
-    assert taken(schema) == sent
+    assert grammar_schema(schema) == sent

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from batos.console.asking import Heard
-from batos.desk import Desk
+from batos.api.dispatcher import Dispatcher
+from batos.app.kernel import Kernel
+from batos.console.api_client import Heard
 from batos.errors import InvalidInput, RoleRefused
+from batos.forge import lessons, versions
 from batos.guardian import PersistenceGuardian
-from batos.image import history, ledger, questions
-from batos.kernel import Kernel
-from batos.memory.library import library_of
-from batos.mind import lessons, versions
+from batos.image import history, ledger
+from batos.memory.store import library_of
 from batos.objects import Method, Primitive, UvmObject, lookup_order
-from batos.wire.schemas import SendRequest, UndoRequest
+from batos.wire.admin_schemas import UndoRequest
+from batos.wire.schemas import SendRequest
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
 from tests.unit.test_forge import give, sent, writing
 
@@ -82,7 +83,7 @@ async def answered(kernel: Kernel, id: str, heard: Listened, *answers: str) -> l
     """Answer a mission's questions, one after the other, until it has ended; what it asked."""
     for text in answers:
         async with asyncio.timeout(WAIT_S):
-            while questions.open_question(record(kernel, id)) is None:
+            while ledger.open_question(record(kernel, id)) is None:
                 await kernel.image.system(lambda root: None)
         await kernel.scheduler.answer(id, text)
     await heard.end()
@@ -488,8 +489,8 @@ async def test_a_yes_to_another_question_of_the_same_words_grants_nothing(tmp_pa
         (asked,) = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1"))["questions"])
         forged = {**asked, "answer": "yes", "grant": False}
         record = {"questions": [forged]}
-        assert questions.answer_to(record, asked["question"], asked["occurrence"]) == "yes"
-        assert questions.answer_to(record, asked["question"], asked["occurrence"], grant=True) is None
+        assert ledger.answer_to(record, asked["question"], asked["occurrence"]) == "yes"
+        assert ledger.answer_to(record, asked["question"], asked["occurrence"], grant=True) is None
         await kernel.scheduler.answer("m1", "no")
         assert (await heard.end())["error"]["code"] == "grant_needed"
         assert notes(kernel) == ["Keys"]
@@ -522,8 +523,8 @@ async def until_asked(kernel: Kernel, id: str) -> None:
             await asyncio.sleep(0)
 
 
-def desk_of(kernel: Kernel) -> Desk:
+def desk_of(kernel: Kernel) -> Dispatcher:
     """A desk of a kernel without endpoints; what missions do not need is not there."""
     absent = ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
     parts: dict[str, Any] = dict.fromkeys((*absent, "uploads"))
-    return Desk(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)
+    return Dispatcher(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)

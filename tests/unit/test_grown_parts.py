@@ -14,16 +14,15 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind import assembling, frames, goals, growing, parts, pricing, reuse
-from batos.mind.amending import Wanted, tells
-from batos.mind.channel import channel
-from batos.mind.growing import Part, Valued, grown, modules_in, valued
-from batos.mind.handbook.entries import entries, words_in
-from batos.mind.idioms import PHRASES, _entry, tables
-from batos.mind.side_by_side import Aside
-from batos.mind.specification import wanted
+from batos.forge.candidate_search import specification_of
+from batos.image.taught_examples import Example
 from batos.objects import Method, UvmObject
+from batos.synthesis import adaptation, aggregations, composer, enumeration, idiom_costs, targets, terms
+from batos.synthesis.batch_runner import Aside
+from batos.synthesis.enumeration import Expression, Valued, grown, modules_in, valued
+from batos.synthesis.handbook import entries, words_in
+from batos.synthesis.ranking import Specification, tells
+from batos.synthesis.translation_model import PHRASES, _entry, channel, tables
 from tests.unit.test_frames import first, made
 from tests.unit.test_reuse import asked, here
 
@@ -63,17 +62,19 @@ def test_the_cheapest_come_first_and_what_words_speak_of_is_cheaper() -> None:
 
 def test_all_uses_that_cost_little_enough_are_gone_through_and_no_others() -> None:
     def held(kind: str, *costs: float) -> list[Valued]:
-        return [Valued(Part(cost, f"{kind}{n}", kind=kind), (n,)) for n, cost in enumerate(costs)]
+        return [Valued(Expression(cost, f"{kind}{n}", kind=kind), (n,)) for n, cost in enumerate(costs)]
 
-    costs = pricing.priced(words_in("the sum of two numbers, and the times that so many days have"))
-    idioms = {kind: growing._arranged([*costs[kind], *costs["any"]]) for kind in pricing.KINDS} | {"two": growing._arranged(costs["two"])}
+    costs = idiom_costs.priced(words_in("the sum of two numbers, and the times that so many days have"))
+    idioms = {kind: enumeration._arranged([*costs[kind], *costs["any"]]) for kind in idiom_costs.KINDS} | {
+        "two": enumeration._arranged(costs["two"])
+    }
     (one,) = held("number", 1.1)
     beside = {"number": held("other", 3.4, 0.2), "text": held("text", 0.9)}
     before = {"number": held("before", 0.4, 1.2, 2.5), "items": held("items", 0.3, 1.9)}
-    came = [(round(cost, 9), idiom.spoken.template, operands) for cost, idiom, operands in growing._uses(one, idioms, beside, before)]
+    came = [(round(cost, 9), idiom.spoken.template, operands) for cost, idiom, operands in enumeration._uses(one, idioms, beside, before)]
 
-    def expected() -> Iterator[tuple[float, pricing.Idiom, tuple[Valued, ...]]]:
-        others = {kind: [*beside.get(kind, ()), *before.get(kind, ())] for kind in pricing.KINDS}
+    def expected() -> Iterator[tuple[float, idiom_costs.Idiom, tuple[Valued, ...]]]:
+        others = {kind: [*beside.get(kind, ()), *before.get(kind, ())] for kind in idiom_costs.KINDS}
         for cost, idiom in (*costs["number"], *costs["any"]):
             for more in itertools.product(*(others[hole.rstrip("2")] for hole in idiom.holes[1:])):
                 yield cost, idiom, (one, *more)
@@ -89,7 +90,7 @@ def test_all_uses_that_cost_little_enough_are_gone_through_and_no_others() -> No
     wanted = [
         (round(cost, 9), idiom.spoken.template, operands)
         for cost, idiom, operands in whole
-        if cost <= growing.DEAREST and len({*map(id, operands)}) == len(operands)
+        if cost <= enumeration.DEAREST and len({*map(id, operands)}) == len(operands)
     ]
     assert len(wanted) > 500
     assert sorted(came, key=repr) == sorted(wanted, key=repr)
@@ -97,7 +98,7 @@ def test_all_uses_that_cost_little_enough_are_gone_through_and_no_others() -> No
 
 def test_what_is_seldom_asked_for_is_looked_at_only_where_its_words_are_said() -> None:
     def looked_at(said: str) -> set[str]:
-        return {one.spoken.template for _, one in pricing.priced(words_in(said))["number"]}
+        return {one.spoken.template for _, one in idiom_costs.priced(words_in(said))["number"]}
 
     feet = "{it} / 0.3048"
     assert feet in looked_at("how many feet so many metres are")
@@ -107,7 +108,7 @@ def test_what_is_seldom_asked_for_is_looked_at_only_where_its_words_are_said() -
 
 @pytest.mark.parametrize("value", ["x" * 501, list(range(101)), {str(n): n for n in range(101)}])
 def test_what_is_seldom_asked_for_is_not_done_with_what_is_long(value: Any) -> None:
-    seldom = [one for kind in ("items", "text", "record") for one in pricing.all_idioms()[kind] if one.spoken.needs]
+    seldom = [one for kind in ("items", "text", "record") for one in idiom_costs.all_idioms()[kind] if one.spoken.needs]
     assert len(seldom) > 1000
     assert not any(one.able is None or one.able(value) for one in seldom)
 
@@ -125,14 +126,14 @@ def test_no_phrase_makes_very_much_of_a_large_number() -> None:
     }  # fmt: skip
     tracemalloc.start()
     try:
-        for kind, held in pricing.all_idioms().items():
+        for kind, held in idiom_costs.all_idioms().items():
             for one in held if kind not in ("any", "two") else ():
                 for row in itertools.product(*(given[hole.rstrip("2")] for hole in (kind, *one.holes[1:]))):
                     if one.able is not None and not all(map(one.able, row)):
                         continue
                     tracemalloc.reset_peak()
                     before = tracemalloc.get_traced_memory()[0]
-                    with contextlib.suppress(*pricing.FAILS):
+                    with contextlib.suppress(*idiom_costs.FAILS):
                         one.compute(*row)
                     assert tracemalloc.get_traced_memory()[1] - before < ROOM, (one.spoken.template, row)
     finally:
@@ -148,7 +149,9 @@ def test_long_wishes_are_weighed_by_the_words_that_tell_most() -> None:
 
 
 def test_what_counts_is_not_done_with_large_numbers() -> None:
-    counted = [one for one in pricing.all_idioms()["items"] if "factorial(x)" in one.spoken.template or "'#' * x" in one.spoken.template]
+    counted = [
+        one for one in idiom_costs.all_idioms()["items"] if "factorial(x)" in one.spoken.template or "'#' * x" in one.spoken.template
+    ]
     assert len(counted) > 2
     for one in counted:
         assert one.able is not None
@@ -159,7 +162,7 @@ def test_what_counts_is_not_done_with_large_numbers() -> None:
 def test_however_many_words_are_said_the_costs_are_numbers() -> None:
     said = words_in(" ".join(one.purpose for one in entries()[::9]))
     assert len(said) > 300
-    assert all(0 <= cost < 4 for held in pricing.priced(said).values() for cost, _ in held)
+    assert all(0 <= cost < 4 for held in idiom_costs.priced(said).values() for cost, _ in held)
 
 
 def test_of_what_comes_to_the_same_a_few_are_held() -> None:
@@ -167,7 +170,7 @@ def test_of_what_comes_to_the_same_a_few_are_held() -> None:
     alike: dict[str, int] = {}
     for one in found:
         alike[repr(one.values)] = alike.get(repr(one.values), 0) + 1
-    assert max(alike.values()) == growing._ALIKE
+    assert max(alike.values()) == enumeration._ALIKE
 
 
 def test_a_known_expression_that_is_cheaper_otherwise_is_held_once_and_as_cheap() -> None:
@@ -188,7 +191,7 @@ def test_no_more_values_are_computed_than_may_be() -> None:
     assert grown([], [], frozenset(), most=100) == []
     few, many = (len(grown(atoms(text="sea ice"), [], frozenset(), most=most)) for most in (20, 2000))
     assert few <= 21 < many
-    rows = [Valued(growing.Part(0.2, "item", frozenset(), "text"), tuple("abcdefghij"))]
+    rows = [Valued(enumeration.Expression(0.2, "item", frozenset(), "text"), tuple("abcdefghij"))]
     assert len(grown(rows, [], frozenset(), most=20)) <= 3  # ten values each
 
 
@@ -304,8 +307,8 @@ FEE = "def fee_(self, number):\n    return number * number + 7"
 BIG = "def big_(self, number):\n    return number > 30"
 
 
-def sending(intent: str, example: Example, **slots: Any) -> Wanted:
-    return wanted(UvmObject(**slots), "m_", example.args, dict(example.kwargs), intent=intent, examples=[example])
+def sending(intent: str, example: Example, **slots: Any) -> Specification:
+    return specification_of(UvmObject(**slots), "m_", example.args, dict(example.kwargs), intent=intent, examples=[example])
 
 
 @pytest.mark.parametrize(
@@ -319,7 +322,7 @@ def sending(intent: str, example: Example, **slots: Any) -> Wanted:
 )
 async def test_messages_that_the_words_name_are_sent(intent: str, example: Example, text: str) -> None:
     what = sending(intent, example, fee_=Method("fee_", FEE), big_=Method("big_", BIG))
-    found = sorted(await assembling.passing(what, "m_", (), lambda text: True, Aside(here(), what.helpers), most=60_000, limit=8192))
+    found = sorted(await composer.composed(what, "m_", (), lambda text: True, Aside(here(), what.helpers), most=60_000, limit=8192))
     assert found[0][1].endswith(f"return {text}")
     assert all(f"self.{name}(" in source for _, source in found for name in what.helpers)
 
@@ -356,17 +359,17 @@ def test_what_a_phrase_demands_can_be_said() -> None:
 
 def test_a_phrase_that_finds_nothing_where_it_looks_comes_to_nothing() -> None:
     """Python makes a `RuntimeError` of what ends a generator from within."""
-    (idiom,) = pricing.callables([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {})])
-    operands = [Valued(Part(0.1, "items", kind="items"), ([4],)), Valued(Part(0.1, "items2", kind="items"), ([5],))]
-    assert growing._made(idiom, operands, 1.0, "")[0] is None
+    (idiom,) = idiom_costs.callables([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {})])
+    operands = [Valued(Expression(0.1, "items", kind="items"), ([4],)), Valued(Expression(0.1, "items2", kind="items"), ([5],))]
+    assert enumeration._made(idiom, operands, 1.0, "")[0] is None
 
 
 def test_names_that_idioms_use_are_reserved() -> None:
     """They are read without a parser, which takes a second for all of them."""
-    texts = [one.spoken.template.format(**{name: name for name in one.holes}) for held in pricing.all_idioms().values() for one in held]
+    texts = [one.spoken.template.format(**{name: name for name in one.holes}) for held in idiom_costs.all_idioms().values() for one in held]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text, mode="eval"))]
     used = {node.id for node in nodes if isinstance(node, ast.Name)} | {node.arg for node in nodes if isinstance(node, ast.arg)}
-    assert pricing.reserved() == used - {*pricing.KINDS, "it", "number2", "text2"}
+    assert idiom_costs.reserved() == used - {*idiom_costs.KINDS, "it", "number2", "text2"}
 
 
 def test_no_idiom_takes_what_is_given_for_a_pattern() -> None:
@@ -380,7 +383,7 @@ def test_no_idiom_takes_what_is_given_for_a_pattern() -> None:
         for one in ast.iter_child_nodes(node):
             yield from open_names(one)
 
-    for held in pricing.all_idioms().values():
+    for held in idiom_costs.all_idioms().values():
         for one in held:
             text = one.spoken.template.format(**{name: name for name in one.holes})
             for node in ast.walk(ast.parse(text, mode="eval")):
@@ -389,16 +392,16 @@ def test_no_idiom_takes_what_is_given_for_a_pattern() -> None:
 
 
 def test_what_an_idiom_computes_is_read_when_it_is_first_asked_for() -> None:
-    (one,) = pricing.callables([_entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half !even", {})])
+    (one,) = idiom_costs.callables([_entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half !even", {})])
     assert not {"compute", "pieces", "holes"} & vars(one).keys()
     assert [one.compute(8), one.compute(7), one.holes] == [4, 7, ("it",)]
 
 
 async def test_the_condition_for_one_of_two_words_is_searched_for_without_them() -> None:
     what = asked("yes if it is even, no otherwise", Example((12,), (), "yes"))
-    request = reuse.asked(what, "m_")
+    request = adaptation.asked(what, "m_")
     assert request is not None
-    found = [goal for goal in goals.goals(what, request) if goal.spoken]
+    found = [goal for goal in targets.goals(what, request) if goal.spoken]
     assert {goal.around for goal in found} == {"'yes' if {} else 'no'", "'no' if {} else 'yes'"}
     assert all(words_in("yes no if otherwise") <= goal.spoken and "even" not in goal.spoken for goal in found)
 
@@ -407,9 +410,9 @@ def test_words_that_nobody_speaks_of_cost_more_to_go_through() -> None:
     """Most requests that want the words of a text say so."""
     for text, said in (("the longest word", 0.0), ("who comes first", 1.0)):
         what = asked(text, Example(("ann bob",), (), "ann"))
-        request = reuse.asked(what, "m_")
+        request = adaptation.asked(what, "m_")
         assert request is not None
-        (over,) = [one for one in parts.overs(request, what) if one.text == "text.split()"]
-        shout = parts.Computed(Part(0.2, "item + '!'", kind="text"), (("ann!", "bob!"),))
-        (made_of,) = frames.lists(over, [shout], words_in(text))
-        assert made_of.part.cost == pytest.approx(0.2 + frames.FILTERED + said)
+        (over,) = [one for one in terms.overs(request, what) if one.text == "text.split()"]
+        shout = terms.Computed(Expression(0.2, "item + '!'", kind="text"), (("ann!", "bob!"),))
+        (made_of,) = aggregations.lists(over, [shout], words_in(text))
+        assert made_of.part.cost == pytest.approx(0.2 + aggregations.FILTERED + said)

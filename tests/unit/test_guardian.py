@@ -10,11 +10,11 @@ from guardian_cases import blocks, corpus, name_of
 from batos import errors
 from batos.config import Settings
 from batos.guardian import DEFAULT, STRICT, CovenantViolationError, MethodRefused, PersistenceGuardian, Verdict
-from batos.guardian.policy import named
+from batos.guardian.allowlist import MODULES, SUPPLIED
+from batos.guardian.policy import policy_named
 from batos.guardian.rules import CHECKS, RULES
 from batos.guardian.rules.base import Rule
 from batos.guardian.rules.syntax import CHILDREN
-from batos.guardian.vocabulary import MODULES, SUPPLIED
 
 GUARDIAN = PersistenceGuardian()
 CORPUS = corpus()
@@ -192,11 +192,11 @@ def test_no_capability_covers_the_process() -> None:
 
 
 def test_policies_by_name() -> None:
-    assert named("default") is DEFAULT
-    assert named("default+network+files").name == "default+files+network"
+    assert policy_named("default") is DEFAULT
+    assert policy_named("default+network+files").name == "default+files+network"
     for name in ("lenient", "default+root"):
         with pytest.raises(ValueError, match="there are"):
-            named(name)
+            policy_named(name)
 
 
 # --- limits, each at its bound and one past it
@@ -302,7 +302,7 @@ def test_the_sandbox_has_what_methods_may_import() -> None:
 
 
 def test_the_sandbox_supplies_the_rest() -> None:
-    from batos.sandbox import supply
+    from batos.sandbox import stdlib
 
-    named = [supply.member(module, member) for module, members in SUPPLIED.items() for member in members]
-    assert [name for name in named if name not in supply.FUNCTIONS] == []
+    named = [stdlib.member(module, member) for module, members in SUPPLIED.items() for member in members]
+    assert [name for name in named if name not in stdlib.FUNCTIONS] == []

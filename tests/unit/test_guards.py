@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind.guards import guards
+from batos.image.taught_examples import Example
+from batos.synthesis.targets import guards
 from tests.unit.test_frames import made
 from tests.unit.test_reuse import asked
 

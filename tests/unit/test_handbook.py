@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batos.forge import method_prompts
 from batos.guardian import PersistenceGuardian
-from batos.mind import prompting
-from batos.mind.handbook.entries import Entry, entries, entry_of, words_in
-from batos.mind.handbook.families import families
-from batos.mind.handbook.nearest import NEAR, Handbook, handbook
-from batos.mind.parameters import parameters_in
+from batos.methods.runtime import parameters_in
 from batos.objects import UvmObject
+from batos.synthesis.families import families
+from batos.synthesis.handbook import NEAR, Handbook, HandbookEntry, entries, entry_of, handbook, words_in
 from batos.training.tasks import make
 
 
-def entry(purpose: str, code: str, *parameters: str, keeps: bool = False) -> Entry:
+def entry(purpose: str, code: str, *parameters: str, keeps: bool = False) -> HandbookEntry:
     source = f"def m({', '.join(('self', *parameters))}):\n    return {code}"
-    return Entry(purpose, source, words_in(purpose), parameters, keeps, code)
+    return HandbookEntry(purpose, source, words_in(purpose), parameters, keeps, code)
 
 
 SMALL = [
@@ -33,7 +32,7 @@ SMALL = [
 ]
 
 
-def purposes(found: list[Entry]) -> list[str]:
+def purposes(found: list[HandbookEntry]) -> list[str]:
     return [one.purpose for one in found]
 
 
@@ -96,7 +95,7 @@ def test_a_view_shows_these_of_the_nearest() -> None:
     book = Handbook(SMALL)
 
     def shown(view: Sequence[int]) -> list[str]:
-        (asked,) = prompting.compact(
+        (asked,) = method_prompts.compact(
             UvmObject(), "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000, book=book, views=[view]
         )
         return asked.split("\n\n")[:-1]
@@ -106,7 +105,7 @@ def test_a_view_shows_these_of_the_nearest() -> None:
     assert shown((1, 0)) == [near[1], near[0]]
     assert shown((0, 99)) == [near[0]], "where there are no more of them"
     assert shown(()) == []
-    requests = prompting.compact(
+    requests = method_prompts.compact(
         UvmObject(), "m_", ([1],), {}, intent="add up", examples=(), chars=4000, book=book, views=[(), (0,), (99,)]
     )
     assert len(requests) == 2, "no two alike"
@@ -115,7 +114,7 @@ def test_a_view_shows_these_of_the_nearest() -> None:
 def test_where_the_nearest_tells_all_that_is_asked_nothing_else_is_shown() -> None:
     def requests(intent: str) -> int:
         told = {"intent": intent, "examples": (), "chars": 4000, "book": Handbook(SMALL)}
-        return len(prompting.compact(UvmObject(), "add_up_", ([1],), {}, **told, views=[(0,), (1,), ()]))
+        return len(method_prompts.compact(UvmObject(), "add_up_", ([1],), {}, **told, views=[(0,), (1,), ()]))
 
     assert requests("add up the numbers") == 1
     assert requests("add up the numbers of a purple list") == 3
@@ -133,9 +132,9 @@ def test_a_request_has_the_nearest_first_and_no_more_than_fits() -> None:
     book, obj = Handbook(SMALL), UvmObject()
 
     def asked(chars: int) -> str:
-        return prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=chars, book=book)[0]
+        return method_prompts.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=chars, book=book)[0]
 
-    (bare,) = prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000)
+    (bare,) = method_prompts.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000)
     assert asked(4000).startswith("# add up the numbers\ndef m(self, items):\n    return sum(items)\n\n# ")
     assert asked(4000).endswith(f"\n\n{bare}")
     assert asked(len(bare)) == bare

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import alarms, changes, home, news
+from batos.autotelic import changes, heartbeat, schema, trigger_missions
+from batos.autotelic.changes import Proposal
 from batos.autotelic.heartbeat import Heartbeat
-from batos.autotelic.proposals import Proposal
 from batos.errors import Busy
 from batos.image import ledger
-from batos.image.living import LivingImage
+from batos.image.living_image import LivingImage
 from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
 
 FACTS = {
@@ -87,7 +87,7 @@ class World:
 
 @contextlib.asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{folder / 'image.fs'}", steps=(home.install,))
+    image = await LivingImage.open(f"file://{folder / 'image.fs'}", steps=(schema.install,))
     try:
         yield image
     finally:
@@ -231,21 +231,21 @@ async def test_news_cuts_a_long_pause_short_and_the_next_one_is_as_usual(tmp_pat
 
 async def test_what_is_news(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
-        last = image.read(news.seen, 0)
-        assert image.read(news.since, None, 0) == "it is the first one."
-        assert image.read(news.since, last, 0) == ""
+        last = image.read(heartbeat.audit_seen, 0)
+        assert image.read(heartbeat.news_since, None, 0) == "it is the first one."
+        assert image.read(heartbeat.news_since, last, 0) == ""
         await image.system(ledger.accept, "own", "b", {"origin": "system"}, False)
-        assert image.read(news.since, last, 0) == "", "what it does itself is no news"
-        assert image.read(news.since, last, 2) == "records found damaged: 2."
-        await image.system(alarms._fire, "state_slow", "IDLE", "it is slow.", 1.0)
-        assert image.read(news.since, last, 0) == "triggers that fired: 1."
-        last = image.read(news.seen, 0)
-        assert image.read(news.since, last, 0) == "", "it stands, and that was seen"
+        assert image.read(heartbeat.news_since, last, 0) == "", "what it does itself is no news"
+        assert image.read(heartbeat.news_since, last, 2) == "records found damaged: 2."
+        await image.system(trigger_missions._fire, "state_slow", "IDLE", "it is slow.", 1.0)
+        assert image.read(heartbeat.news_since, last, 0) == "triggers that fired: 1."
+        last = image.read(heartbeat.audit_seen, 0)
+        assert image.read(heartbeat.news_since, last, 0) == "", "it stands, and that was seen"
         number = await image.system(changes.propose, Proposal("retire", "thing.add_", "", "w"), {"trigger": "state_slow"}, "own")
         await image.system(changes.refuse, number, "nothing gets better", {})
-        assert image.read(news.since, last, 0) == "a change about one that stands was decided."
-        await image.system(alarms._forget, [("state_slow", "IDLE")])
-        assert image.read(news.since, last, 0) == ""
+        assert image.read(heartbeat.news_since, last, 0) == "a change about one that stands was decided."
+        await image.system(trigger_missions._forget, [("state_slow", "IDLE")])
+        assert image.read(heartbeat.news_since, last, 0) == ""
 
 
 async def test_the_brief_holds_what_was_measured(tmp_path: Path) -> None:

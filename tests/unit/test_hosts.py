@@ -10,16 +10,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from batos.bridge.breaker import Policy
 from batos.bridge.client import OllamaInference
+from batos.bridge.failures import RetryPolicy
 from batos.bridge.hosts import Hosts
-from batos.bridge.types import ChatRequest, Inference
+from batos.bridge.inference import ChatRequest, Inference
 from batos.errors import InferenceFailed
 from batos.testing import ScriptedOllama
 
 MODEL = "robin:embedded"
 HELLO = ChatRequest(MODEL, "", "Say hello to the cat")
-QUICK = Policy(inference_retries=1, inference_backoff_s=0.01, breaker_failures=3, breaker_probe_s=0.02)
+QUICK = RetryPolicy(inference_retries=1, inference_backoff_s=0.01, breaker_failures=3, breaker_probe_s=0.02)
 
 
 @pytest.fixture

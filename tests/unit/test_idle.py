@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import alarms
-from batos.autotelic.alarms import Alarms
+from batos.app.inference import Substrate
+from batos.app.kernel import Kernel
+from batos.autotelic import trigger_missions
 from batos.autotelic.budget import Budget
 from batos.autotelic.heartbeat import Heartbeat
-from batos.autotelic.leash import Leash
-from batos.autotelic.senses import Senses
+from batos.autotelic.rollback_monitor import Leash
+from batos.autotelic.telemetry import Senses
+from batos.autotelic.trigger_missions import Alarms
 from batos.bridge.capabilities import Capabilities
 from batos.errors import InferenceFailed
 from batos.image import ledger
-from batos.kernel import Kernel
-from batos.substrate import Substrate
 from tests import passing_time
 from tests.unit.mind_support import FakeInference, submit
 from tests.unit.mind_support import settings as quick
@@ -71,7 +71,7 @@ def test_a_day_after_a_mission_and_with_a_trigger_that_stands(tmp_path: Path) ->
         kernel = await Kernel.start(settings(tmp_path), inference=inference, listen=False)
         try:
             await (await submit(kernel, "m1", "I feel stuck")).end()
-            await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+            await kernel.image.system(trigger_missions._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
             await asyncio.sleep(DAY_S / 2)
             asked = len(inference.asked)
             await asyncio.sleep(DAY_S / 2)

@@ -18,10 +18,10 @@ from unittest.mock import Mock
 import pytest
 from transaction.interfaces import DoomedTransaction, TransientError
 
-from batos.desk import Desk
+from batos.api.dispatcher import Dispatcher
 from batos.errors import BatosSignal, ImageError, ImageFailed
 from batos.image import LivingImage, ledger
-from batos.image.checked import base_of
+from batos.image.checksummed_storage import base_of
 from batos.image.history import revisions
 from batos.mind.events import Events
 from batos.objects import UvmObject
@@ -460,8 +460,8 @@ async def test_the_desk_tells_nothing_that_is_not_durable(image: LivingImage, mo
         ledger.complete(ledger.mission_of(root, "m"), {"text": ""}, None)
 
     await image.system(ledger.accept, "m", "b", {}, False)
-    parts, part = inspect.signature(Desk).parameters, Mock(live=lambda id: {}, state=lambda id: None)
-    desk = Desk(**{**dict.fromkeys(parts, part), "image": image, "events": Events(), "watches_per_client": 1})
+    parts, part = inspect.signature(Dispatcher).parameters, Mock(live=lambda id: {}, state=lambda id: None)
+    desk = Dispatcher(**{**dict.fromkeys(parts, part), "image": image, "events": Events(), "watches_per_client": 1})
     loop, sync, told = asyncio.get_running_loop(), Sync(monkeypatch), list[tuple[Any, bool]]()
     client = Mock(closed=False, send=lambda reply: told.append((reply, sync.done.is_set())))
     barrier, missions = image.barrier, desk._looks.missions

@@ -21,17 +21,17 @@ import ZODB
 
 from batos.errors import ImageDamaged
 from batos.image import LivingImage, journal, ledger
-from batos.image.checked import base_of
-from batos.image.indexes import SummedIndex
-from batos.image.integrity import Walk
+from batos.image.checksummed_storage import base_of
+from batos.image.checksums import SummedIndex
 from batos.image.packing import pack
+from batos.image.scrubber import Walk
 from batos.image.storage import check_format, open_database
 from batos.objects import Method, UvmObject
 from tests.image_store import Store
 
 # FileStorage does not close its files when its constructor fails; they are closed when the error is forgotten.
 leaves_files_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
-ANSWER = journal.Inference(b"k" * 16, 0, "an answer that was paid for", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
+ANSWER = journal.InferenceRecord(b"k" * 16, 0, "an answer that was paid for", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
 
 
 def opened(path: Path, **options: Any) -> ZODB.DB:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batos.image import LivingImage, ledger
-from batos.image.genesis import add_missing
+from batos.image.living_image import add_missing
 from batos.image.storage import FORMAT
 from batos.objects import Primitive, UvmObject
 

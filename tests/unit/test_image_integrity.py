@@ -15,16 +15,15 @@ import pytest
 
 from batos.errors import ImageDamaged, InferenceFailed
 from batos.image import LivingImage, journal, ledger, retention
-from batos.image.checked import base_of
-from batos.image.filewalk import FileWalk
-from batos.image.integrity import Walk
+from batos.image.checksummed_storage import base_of
 from batos.image.packing import pack
-from batos.memory.library import library_of
+from batos.image.scrubber import FileWalk, Walk
+from batos.memory.store import library_of
 from batos.objects import Method, UvmObject
 from tests.unit.memory_support import flip
 from tests.unit.mind_support import FakeInference, audited, mind, submit
 
-ANSWER = journal.Inference(b"k" * 16, 0, "an answer", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
+ANSWER = journal.InferenceRecord(b"k" * 16, 0, "an answer", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
 
 
 async def test_it_goes_through_all_records_in_bounded_steps_and_begins_again(tmp_path: Path) -> None:

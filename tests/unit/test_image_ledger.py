@@ -10,8 +10,8 @@ import pytest
 from BTrees.OOBTree import OOTreeSet
 
 from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
-from batos.image import Journal, LivingImage, PendingSet, journal, ledger, partials
-from batos.image.journal import Inference
+from batos.image import Journal, LivingImage, PendingSet, journal, ledger
+from batos.image.journal import InferenceRecord
 from batos.image.storage import FORMAT
 from batos.objects import UvmObject
 
@@ -37,8 +37,8 @@ def described(image: LivingImage, id: str) -> dict[str, Any]:
     return image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
 
 
-def inference(text: str, occurrence: int = 0) -> Inference:
-    return Inference(b"k" * 16, occurrence, text, "model", "0" * 64, 1, 2, 0.5, 1.5, "stop", journal.now())
+def inference(text: str, occurrence: int = 0) -> InferenceRecord:
+    return InferenceRecord(b"k" * 16, occurrence, text, "model", "0" * 64, 1, 2, 0.5, 1.5, "stop", journal.now())
 
 
 async def test_accepting_twice_is_accepting_once(image: LivingImage) -> None:
@@ -118,7 +118,7 @@ async def test_an_attempt_that_died_with_progress_does_not_count(image: LivingIm
 async def test_more_of_an_unfinished_answer_is_progress(image: LivingImage) -> None:
     await accept(image, "m1", begin=True)
     for tokens, attempts in ((10, 0), (30, 0), (30, 1)):
-        await image.system(partials.keep, "m1", (b"k" * 16, 0), "text", tokens)
+        await image.system(journal.keep_partial, "m1", (b"k" * 16, 0), "text", tokens)
         assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [attempts]
         await image.system(ledger.begin_attempt, "m1", 3)
 

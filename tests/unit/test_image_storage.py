@@ -15,9 +15,9 @@ import ZODB
 from ZODB.utils import u64
 
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import LivingImage, genesis, ledger, sums
-from batos.image.checked import base_of
-from batos.image.integrity import Walk
+from batos.image import LivingImage, checksums, ledger, living_image
+from batos.image.checksummed_storage import base_of
+from batos.image.scrubber import Walk
 from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, open_database, probe
 from batos.objects import UvmObject
 from tests.image_store import Store
@@ -133,7 +133,7 @@ async def test_an_image_of_before_there_were_checksums_opens_and_is_given_them(t
     db = ZODB.DB(str(path))
     with db.transaction() as connection:
         root = connection.root()
-        genesis.awaken(root, ())
+        living_image.awaken(root, ())
         root["format"] = 1
         del root[CHECKED_AFTER]
         ledger.accept(root, "m1", "a brief of before", {}, False)
@@ -145,7 +145,7 @@ async def test_an_image_of_before_there_were_checksums_opens_and_is_given_them(t
             mission = ledger.mission_of(root, "m1")
             assert mission.brief == "a brief of before"
             record = base_of(image.db.storage).load(mission._p_oid)[0]
-            assert not sums.carries_sum(record), "nothing is rewritten for it alone"
+            assert not checksums.carries_sum(record), "nothing is rewritten for it alone"
         assert probe(f"file://{path}")["format"] == FORMAT
         walk = Walk(image.db)
         walk.step(1000, 1 << 20)
@@ -155,7 +155,7 @@ async def test_an_image_of_before_there_were_checksums_opens_and_is_given_them(t
     assert await image.system(ledger.begin_attempt, "m1", 3) == 1
     with image.snapshot() as root:
         record = base_of(image.db.storage).load(ledger.mission_of(root, "m1")._p_oid)[0]
-    assert sums.carries_sum(record)
+    assert checksums.carries_sum(record)
     await image.close()
     # From now on one without is damage: it was not there before, and this version writes none.
     store = Store(path)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind.implied import Implied, completing, implied
-from batos.mind.side_by_side import Call
-from batos.mind.specification import wanted
+from batos.forge.candidate_search import specification_of
+from batos.image.taught_examples import Example
 from batos.objects import UvmObject
+from batos.synthesis.batch_runner import MethodCall
+from batos.synthesis.repair import Implied, implied, with_edge_case
 
 
 def of(intent: str, example: Example, **slots: Any) -> tuple[Implied, ...]:
-    return implied(wanted(UvmObject(**slots), "m_", example.args, {}, intent=intent, examples=[example]))
+    return implied(specification_of(UvmObject(**slots), "m_", example.args, {}, intent=intent, examples=[example]))
 
 
 NUMBERS = Example(([3, 9],), (), 9)
@@ -47,10 +47,10 @@ def test_words_that_say_it(intent: str, example: Example, name: str, result: Any
 def test_of_several_it_is_what_the_words_name() -> None:
     example = Example((["a"], "b"), (), 3)
     both = of("how often the text is in the list, 0 if the list is empty", example)
-    assert both == (Implied("items", Call(([], "b"), {}, {}), 0),)
+    assert both == (Implied("items", MethodCall(([], "b"), {}, {}), 0),)
     slots = Example(("job",), (), 3, (("queue", ["a"]), ("log", ["b"])))
     one = of("the place of the job, 0 if the queue is empty", slots)
-    assert one == (Implied("self.queue", Call(("job",), {}, {"queue": [], "log": ["b"]}), 0),)
+    assert one == (Implied("self.queue", MethodCall(("job",), {}, {"queue": [], "log": ["b"]}), 0),)
 
 
 @pytest.mark.parametrize(
@@ -129,26 +129,26 @@ def test_values_as_they_are_said(said: str, texts: bool, value: Any) -> None:
 
 
 def test_a_method_is_completed() -> None:
-    one = Implied("items", Call(([],), {}, {}), "")
+    one = Implied("items", MethodCall(([],), {}, {}), "")
     assert (
-        completing("def m_(self, items):\n    return max(items)", one, "")
+        with_edge_case("def m_(self, items):\n    return max(items)", one, "")
         == "def m_(self, items):\n    if not items:\n        return ''\n    return max(items)"
     )
-    assert completing("def m_(self, items):\n    return self.best_(items)", one, "") is None, "what sends is not run aside"
-    assert completing("no method", one, "") is None
-    assert completing("def m_(self, items):\n    self.log = items\n    self._p_changed = True\n    return items[0]", one, "") is None
+    assert with_edge_case("def m_(self, items):\n    return self.best_(items)", one, "") is None, "what sends is not run aside"
+    assert with_edge_case("no method", one, "") is None
+    assert with_edge_case("def m_(self, items):\n    self.log = items\n    self._p_changed = True\n    return items[0]", one, "") is None
 
 
 def test_a_method_that_fails_or_answers_nothing_is_completed() -> None:
-    one = Implied("", Call(([],), {}, {}), 0)
-    assert completing("def m_(self, items):\n    import math\n    return math.prod(items) / len(items)", one, "") == (
+    one = Implied("", MethodCall(([],), {}, {}), 0)
+    assert with_edge_case("def m_(self, items):\n    import math\n    return math.prod(items) / len(items)", one, "") == (
         "def m_(self, items):\n    import math\n    try:\n        return math.prod(items) / len(items)\n"
         "    except (ArithmeticError, LookupError, StopIteration, ValueError):\n        return 0"
     )
     nothing = "(None, {})"
-    assert completing("def m_(self, record, text):\n    return record.get(text)", one, nothing) == (
+    assert with_edge_case("def m_(self, record, text):\n    return record.get(text)", one, nothing) == (
         "def m_(self, record, text):\n    found = record.get(text)\n    return 0 if found is None else found"
     )
-    assert completing("def m_(self, items):\n    for one in items:\n        return one", one, nothing) is None, (
+    assert with_edge_case("def m_(self, items):\n    for one in items:\n        return one", one, nothing) is None, (
         "where it answers nothing is not said"
     )

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from transaction import TransactionManager
 
-from batos.autotelic import alarms, changes, home, kinds, purse
+from batos.app.kernel import Kernel
+from batos.autotelic import change_types, changes, rehearsal_budget, schema, trigger_missions
 from batos.autotelic import improver as improving_module
-from batos.autotelic import recorded as recorded_missions
-from batos.autotelic.proposals import Proposal
-from batos.autotelic.worktime import WorkTime
-from batos.bridge.types import ChatRequest
+from batos.autotelic import replay_selection as recorded_missions
+from batos.autotelic.changes import Proposal
+from batos.autotelic.rehearsal_budget import WorkTime
+from batos.bridge.inference import ChatRequest
 from batos.errors import ImageError, ImageFailed, InferenceFailed
-from batos.image import examples, history, ledger
-from batos.image.costs import Meter
-from batos.kernel import Kernel
-from batos.mind import learning
+from batos.image import history, ledger, taught_examples
+from batos.image.usage_totals import CostMeter
+from batos.mind import incarnation
 from batos.objects import Method
 from tests.unit.improving_support import BRIEFS, fire, improving, listed, overlooked, proposing, stepped, thought, varied
 from tests.unit.mind_support import FakeInference, answer, submit, written
@@ -69,7 +69,9 @@ async def test_a_good_proposal_is_rehearsed_and_made_in_one_annotated_transactio
         assert facet(kernel) == FACET["content"]
         oid = kernel.image.read(lambda root: root["lobby"].robin._p_oid)
         assert history.revisions(kernel.image.db, oid, 1)[0]["mission"] == "change:1"
-        assert kernel.image.read(lambda root: (len(home.part(root, "rehearsals").paid), len(home.part(root, "rehearsals").begun))) == (0, 0)
+        assert kernel.image.read(
+            lambda root: (len(schema.part_of(root, "rehearsals").paid), len(schema.part_of(root, "rehearsals").begun))
+        ) == (0, 0)
         await kernel.undoing.undo_change(1, "a user said so")
         assert facet(kernel) is None
         assert [one["state"] for one in listed(kernel)] == [changes.UNDONE]
@@ -123,7 +125,7 @@ async def test_a_rehearsal_touches_nothing_but_its_own_records(tmp_path: Path) -
             own = [one._p_serial for one in held if one._p_activate() is None]  # one that is not loaded has none yet
             return missions, own, len(ledger.ledger_of(root).failures)
 
-        costs = Meter(kernel.image)
+        costs = CostMeter(kernel.image)
         before, facts = kernel.image.read(seen), costs.facts()
         improver = kernel.improving.improver
         assert improver is not None
@@ -290,7 +292,7 @@ async def test_a_promotion_that_meets_a_conflict_is_made_all_the_same(tmp_path: 
         assert improver is not None
         await improver.step()
         met: list[int] = []
-        apply = kinds.apply
+        apply = change_types.apply
 
         def meets(*args: Any) -> None:
             apply(*args)
@@ -303,7 +305,7 @@ async def test_a_promotion_that_meets_a_conflict_is_made_all_the_same(tmp_path: 
                 tm.commit()
                 connection.close()
 
-        monkeypatch.setattr(kinds, "apply", meets)
+        monkeypatch.setattr(change_types, "apply", meets)
         conflicts = kernel.image.committer.stats["conflicts"]
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED
@@ -320,9 +322,9 @@ async def test_a_proposal_whose_record_was_dropped_is_not_taken_up_again(tmp_pat
             proposing(inference, kind="facet", target="robin.gardener_facet_", content=f"Look at it as a gardener on day {n}.")
             await fire(kernel, "entropy_falls", str(n))
         await stepped(kernel, 16)
-        ever = kernel.image.read(lambda root: home.part(root, "changes").ever)
+        ever = kernel.image.read(lambda root: schema.part_of(root, "changes").ever)
         await stepped(kernel, 16)
-        assert kernel.image.read(lambda root: home.part(root, "changes").ever) == ever == 4
+        assert kernel.image.read(lambda root: schema.part_of(root, "changes").ever) == ever == 4
 
 
 # --- methods
@@ -384,7 +386,7 @@ async def test_a_method_that_does_what_it_was_taught_is_not_retired_because_it_i
     async with improving(tmp_path, inference) as kernel:
         await give(kernel, total_=Method("total_", total, parameters=("values",)))
         taught = [{"args": [[1, 3]], "result": 4}, {"args": [[]], "result": 0}]
-        await kernel.image.system(lambda root: examples.teach(root, root["lobby"].thing._p_oid, "total_", taught, "", 8))
+        await kernel.image.system(lambda root: taught_examples.teach(root, root["lobby"].thing._p_oid, "total_", taught, "", 8))
         for n in range(3):
             assert (await sent(kernel, f"bad{n}", "thing", "total_", "13"))["error"]["code"] == "method_failed"
         await kernel.loop.tick()
@@ -394,13 +396,13 @@ async def test_a_method_that_does_what_it_was_taught_is_not_retired_because_it_i
         assert change["comparison"]["trials"] == 2
 
         def age(root: Any) -> None:
-            uses = home.part(root, "usage").methods
+            uses = schema.part_of(root, "usage").methods
             for key, (written, last, runs) in list(uses.items()):
                 uses[key] = (written, last - 86400 * kernel.settings.trigger_unused_days, runs)
 
         await written(kernel)
         await kernel.image.system(age)
-        await kernel.image.system(lambda root: home.part(root, "changes").log.clear())
+        await kernel.image.system(lambda root: schema.part_of(root, "changes").log.clear())
         await recorded(kernel, "retire", "thing.total_", "")
         assert [one["state"] for one in await stepped(kernel)] == [changes.PROMOTED], "nobody has sent it for long"
 
@@ -416,7 +418,7 @@ async def test_a_rewritten_method_that_answers_otherwise_or_fails_its_examples_i
         (change,) = await stepped(kernel)
         assert "messages that are answered otherwise: 0 before, 1 with it" in change["reason"]
         example = {"args": [4, 4], "result": 8}
-        await kernel.image.system(lambda root: examples.teach(root, root["lobby"].thing._p_oid, "add_", [example], "", 8))
+        await kernel.image.system(lambda root: taught_examples.teach(root, root["lobby"].thing._p_oid, "add_", [example], "", 8))
         await recorded(kernel, "method", "thing.add_", ADD.replace("+ number2", "+ number2 if number < 4 else 0"))
         change = (await stepped(kernel))[0]
         assert "trials that fail: 0 before, 1 with it" in change["reason"]
@@ -431,7 +433,7 @@ async def test_a_rewritten_method_that_fails_what_another_was_taught_who_inherit
         def taught(root: Any) -> None:
             root["lobby"].heir = root["lobby"].thing.derive(name="heir")
             root._p_jar.add(root["lobby"].heir)
-            examples.teach(root, root["lobby"].heir._p_oid, "add_", [example], "", 8)
+            taught_examples.teach(root, root["lobby"].heir._p_oid, "add_", [example], "", 8)
 
         await kernel.image.system(taught)
         assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["result"]["value"] == 5
@@ -465,7 +467,7 @@ async def test_exemplars_that_get_variety_into_a_rut_are_promoted(tmp_path: Path
         improver = kernel.improving.improver
         assert improver is not None
         await improver.step()
-        await kernel.image.system(lambda root: learning.learn({"brick": root["lobby"].brick}, "brick", "A user's own", "m", 9))
+        await kernel.image.system(lambda root: incarnation.learn({"brick": root["lobby"].brick}, "brick", "A user's own", "m", 9))
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED, change["reason"]
         assert (await kernel.router.decide({"brief": BRIEFS[0], "persona": None, "origin": "client"})).persona == "brick"
@@ -476,7 +478,7 @@ async def test_where_the_model_cannot_think_its_own_mission_through_the_measurem
     async with improving(tmp_path, inference, mission_attempts=1) as kernel:
         await thought(kernel, *BRIEFS)
         inference.say = lambda request: "-" if "ALFRED" in request.system else varied(lambda request: True)(request)
-        row = await kernel.image.system(alarms._fire, "entropy_falls", "", "it has fallen.", 1.0)
+        row = await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "it has fallen.", 1.0)
         end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
         assert end["state"] == "FAILED"
         (change,) = await stepped(kernel)
@@ -615,7 +617,7 @@ async def test_what_a_rehearsal_has_paid_for_is_there_for_the_next(tmp_path: Pat
         with pytest.raises(ImageFailed):
             await improver.step()
         inference.fail_when = lambda request: None
-        kept = kernel.image.read(lambda root: len(home.part(root, "rehearsals").paid))
+        kept = kernel.image.read(lambda root: len(schema.part_of(root, "rehearsals").paid))
         assert kept == 5
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED
@@ -634,12 +636,12 @@ async def test_what_a_kill_left_of_a_decided_change_is_let_go_of(tmp_path: Path)
         await improver.step()
 
         def left(root: Any) -> tuple[int, int]:
-            return len(home.part(root, "rehearsals").paid), len(home.part(root, "rehearsals").begun)
+            return len(schema.part_of(root, "rehearsals").paid), len(schema.part_of(root, "rehearsals").begun)
 
-        await kernel.image.system(purse.forget)
+        await kernel.image.system(rehearsal_budget.forget_payments)
         assert kernel.image.read(left) == (12, 1), "it is not decided yet"
         await kernel.image.system(changes.refuse, 1, "and killed here", {})
-        await kernel.image.system(purse.forget)
+        await kernel.image.system(rehearsal_budget.forget_payments)
         assert kernel.image.read(left) == (0, 0)
 
 

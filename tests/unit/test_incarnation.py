@@ -13,10 +13,9 @@ import structlog
 from batos.errors import ConfigError, InvalidInput, UnknownPersona
 from batos.mind import psm
 from batos.mind.codex import load_codex
-from batos.mind.incarnation import PLAIN_FACET, REMOVED, accept, facets, system_message
-from batos.mind.merging import CHANGED, DELETED, DROPPED
+from batos.mind.incarnation import CHANGED, DELETED, DROPPED, PLAIN_FACET, REMOVED, accept, facets, system_message
 from batos.objects import Intent, Method, Primitive, UvmObject
-from batos.wire.schemas import Accepting
+from batos.wire.admin_schemas import Accepting
 from tests.unit.mind_support import FakeInference, mind, submit
 
 SHIPPED = Path(psm.__file__).with_name("codex.toml").read_text("utf-8")

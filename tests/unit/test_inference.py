@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.breaker import Policy
 from batos.bridge.client import DEFAULT_OPTIONS, OllamaInference, connect
-from batos.bridge.names import tagged
-from batos.bridge.types import ChatRequest
+from batos.bridge.failures import RetryPolicy
+from batos.bridge.inference import ChatRequest
+from batos.bridge.modelfile import tagged
 from batos.errors import ConfigError, InferenceFailed
 from batos.testing import ScriptedOllama
 
@@ -24,7 +24,7 @@ HELLO = ChatRequest(MODEL, "You are ROBIN.", "Say hello to the cat")
 @pytest.fixture
 async def inference(scripted: ScriptedOllama) -> AsyncIterator[OllamaInference]:
     """One that gives up at once; what it does about failing hosts is in test_breaker."""
-    made = OllamaInference(scripted.host, 2, {"num_predict": 64}, Policy(inference_retries=0, breaker_failures=100))
+    made = OllamaInference(scripted.host, 2, {"num_predict": 64}, RetryPolicy(inference_retries=0, breaker_failures=100))
     yield made
     await made.close()
 

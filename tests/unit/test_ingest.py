@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from batos.desk import Desk
+from batos.api.dispatcher import Dispatcher
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
 from batos.image import LivingImage
+from batos.memory import embedding_worker, objects
 from batos.memory import ingest as ingesting
-from batos.memory import objects, vectors
 from batos.memory.files import read_file
-from batos.memory.library import library_of
+from batos.memory.store import library_of
 from batos.mind.evidence import passages
-from batos.wire.schemas import IngestRequest, SearchRequest
+from batos.wire.admin_schemas import IngestRequest, SearchRequest
 from tests.unit.memory_support import CountsWords, flip, memory
 
 TOMATOES = (
@@ -481,7 +481,7 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
         )
         parts: dict[str, Any] = {**dict.fromkeys((*others, "assessed", "rate")), "watches_per_client": 1}
         client: Any = Heard()
-        desk = Desk(image=held.image, memory=held.recollection, **parts)
+        desk = Dispatcher(image=held.image, memory=held.recollection, **parts)
         asked = IngestRequest(op="ingest", paths=[str(notes)], watch=True, ref=1)
         watching = asyncio.create_task(desk.handle(asked, client))
         try:
@@ -517,7 +517,7 @@ async def test_a_section_that_no_embedder_takes_holds_up_no_other(tmp_path: Path
 
 async def test_under_load_that_does_not_end_it_is_tidied_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was dropped stays in memory until then, and each mission drops something."""
-    monkeypatch.setattr(vectors, "TIDY_S", 0.0)
+    monkeypatch.setattr(embedding_worker, "TIDY_S", 0.0)
     async with memory(tmp_path, dropped_rows=1) as held:
         for n in range(12):
             (tmp_path / "a.md").write_text(f"# A\n\nThe {n}th text of this file, which takes the place of the one before it.\n")
@@ -525,6 +525,6 @@ async def test_under_load_that_does_not_end_it_is_tidied_all_the_same(tmp_path: 
             held.recollection.vectors.wake()
             await held.embedded()
         held.recollection.vectors._more.set()  # somebody needs it, always
-        await held.recollection.vectors._tidied(vectors.MERGES)
+        await held.recollection.vectors._tidied(embedding_worker.MERGES)
         assert held.recollection.collection.dropped <= 1
         await held.whole()

@@ -7,7 +7,7 @@ from typing import Any
 
 from persistent.mapping import PersistentMapping
 
-from batos.image.living import LivingImage
+from batos.image.living_image import LivingImage
 
 
 def make(root: Any) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from batos.image import examples
-from batos.image.examples import Example
-from batos.kernel import Kernel
-from batos.mind import prompting, second_look, side_by_side
-from batos.mind.specification import wanted
+from batos.app.kernel import Kernel
+from batos.forge import candidate_search, method_prompts
+from batos.forge.candidate_search import specification_of
+from batos.image import taught_examples
+from batos.image.taught_examples import Example
 from batos.objects import Intent, Method, UvmObject
+from batos.synthesis import batch_runner
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference
 from tests.unit.test_forge import give, method_of, sent
@@ -34,7 +35,7 @@ async def taught(kernel: Any, selector: str, intent: str, *told: Example, **slot
     await hire(kernel)
 
     def teach(root: Any) -> None:
-        examples.teach(root, root["lobby"].thing._p_oid, selector, [one.to_json() for one in told], intent, 16)
+        taught_examples.teach(root, root["lobby"].thing._p_oid, selector, [one.to_json() for one in told], intent, 16)
 
     await kernel.image.system(teach)
 
@@ -172,18 +173,18 @@ async def test_after_a_refused_draft_a_method_is_put_together(tmp_path: Path) ->
 
 
 def test_how_likely_it_is_follows_from_share_cost_and_words() -> None:
-    few = wanted(UvmObject(), "total_", ([3, 541],), {}, intent="the total price", examples=[Example(([3, 541],), (), 544)])
+    few = specification_of(UvmObject(), "total_", ([3, 541],), {}, intent="the total price", examples=[Example(([3, 541],), (), 544)])
     more = few._replace(known=few.known._replace(told=f"{few.known.told} of what is on the table and was not paid for yesterday morning"))
     endless = few._replace(known=few.known._replace(told=" ".join(f"word{n}" for n in range(9999))))
-    assert 0 < second_look.chance(0.9, 1.0, endless) < 0.5
+    assert 0 < candidate_search.chance(0.9, 1.0, endless) < 0.5
     little = few._replace(examples=[(few.examples[0][0], Example(([3, 5],), (), 8))])
-    assert second_look.chance(0.9, 1.0, few) > 0.9 > second_look.chance(0.3, 4.0, few)
+    assert candidate_search.chance(0.9, 1.0, few) > 0.9 > candidate_search.chance(0.3, 4.0, few)
     for other in (
-        second_look.chance(0.8, 1.0, few),
-        second_look.chance(0.9, 2.0, few),
-        *(second_look.chance(0.9, 1.0, what) for what in (more, little)),
+        candidate_search.chance(0.8, 1.0, few),
+        candidate_search.chance(0.9, 2.0, few),
+        *(candidate_search.chance(0.9, 1.0, what) for what in (more, little)),
     ):
-        assert 0 < other < second_look.chance(0.9, 1.0, few)
+        assert 0 < other < candidate_search.chance(0.9, 1.0, few)
 
 
 @pytest.mark.parametrize("likely", [True, False])
@@ -191,9 +192,9 @@ async def test_once_every_draft_was_refused_what_is_likeliest_is_taken(tmp_path:
     inference = FakeInference()
     asked = writing(inference, "def total_(self, items):\n    return 0\n")
     for name in ("AT_ONCE", "_AFTER"):
-        monkeypatch.setattr(second_look, name, 1.1)
+        monkeypatch.setattr(candidate_search, name, 1.1)
     if not likely:
-        monkeypatch.setattr(second_look, "_LAST", 1.1)
+        monkeypatch.setattr(candidate_search, "_LAST", 1.1)
     rows = [{"price": 3, "name": "pen"}, {"price": 541, "name": "pad"}]
     async with mind(tmp_path, inference, synthesis_expert_tries=1, synthesis_edits=1) as kernel:
         await taught(kernel, "total_", "the total price", Example((rows,), (), 544))
@@ -273,7 +274,7 @@ async def test_a_mission_cancelled_while_known_methods_are_tried_leaves_nothing(
     async with mind(tmp_path, inference) as kernel:
         await taught(kernel, "twice_", "twice the number", Example((5,), (), 10), twice_=Intent("twice the number"))
         with monkeypatch.context() as patched:
-            patched.setattr(side_by_side, "did", held)
+            patched.setattr(batch_runner, "run_batch", held)
             sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
             await reached.wait()
             assert await kernel.scheduler.cancel("m1")
@@ -288,4 +289,4 @@ async def test_without_an_example_nothing_is_taken_from_the_handbook(tmp_path: P
     async with mind(tmp_path, inference) as kernel:
         await taught(kernel, "twice_", "twice the number")
         assert (await sent(kernel, "m1", "thing", "twice_", 7))["result"]["value"] == 14
-        assert {request.system for request in asked} == {prompting.COMPACT_SYSTEM}
+        assert {request.system for request in asked} == {method_prompts.COMPACT_SYSTEM}

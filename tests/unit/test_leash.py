@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from batos.autotelic import changes
-from batos.autotelic.leash import PATIENCE, Leash
+from batos.autotelic.rollback_monitor import PATIENCE, Leash
 from batos.errors import Busy
 from tests.unit.test_effect import LIMITS, ended
 from tests.unit.test_undo_changes import FACET, facet, made

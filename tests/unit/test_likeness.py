@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from batos.errors import ProvisioningFailed
-from batos.image.living import LivingImage
-from batos.mind.likeness import Likeness, Texts
+from batos.image.living_image import LivingImage
+from batos.mind.router import Likeness, Texts
 from tests.unit.mind_support import WAIT_S, FakeInference
 
 EXEMPLARS: Texts = {"robin": ("sad",), "brick": ("plan", "build"), "babs": ()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batos.memory.naming import Gazetteer
-from batos.memory.search import read, search
+from batos.memory.search import prepare_question, search
+from batos.memory.section_builder import Gazetteer
 from tests.search_support import Said, collection
 
 
@@ -50,7 +50,7 @@ BRIDGING = "Where was the company founded that made the Zephyr?"
 
 def test_a_question_that_goes_by_way_of_something_is_led_on_by_a_link() -> None:
     view = collection(CHUNKS).view()
-    hits = search(view, read(view, BRIDGING), None, 3).hits
+    hits = search(view, prepare_question(view, BRIDGING), None, 3).hits
     assert [hit.id for hit in hits[:2]] == [0, 1]
     assert hits[1].path == (0, 1)
     assert hits[1].signals["link"] > 0
@@ -59,17 +59,17 @@ def test_a_question_that_goes_by_way_of_something_is_led_on_by_a_link() -> None:
 
 def test_without_the_link_the_second_text_is_lost() -> None:
     view = collection([CHUNKS[0]._replace(links=()), *CHUNKS[1:]]).view()
-    assert 1 not in [hit.id for hit in search(view, read(view, BRIDGING), None, 10).hits]
+    assert 1 not in [hit.id for hit in search(view, prepare_question(view, BRIDGING), None, 10).hits]
 
 
 def test_a_plain_question_goes_no_step() -> None:
     view = collection(CHUNKS).view()
-    assert 1 not in [hit.id for hit in search(view, read(view, "What is the Zephyr?"), None, 5).hits[:1]]
-    assert all(len(hit.path) == 1 for hit in search(view, read(view, "What is the Zephyr?"), None, 5).hits)
+    assert 1 not in [hit.id for hit in search(view, prepare_question(view, "What is the Zephyr?"), None, 5).hits[:1]]
+    assert all(len(hit.path) == 1 for hit in search(view, prepare_question(view, "What is the Zephyr?"), None, 5).hits)
 
 
 def test_a_target_that_was_forgotten_is_not_found_again() -> None:
     made = collection(CHUNKS)
     made.drop([1])
     view = made.view()
-    assert 1 not in [hit.id for hit in search(view, read(view, BRIDGING), None, 30).hits]
+    assert 1 not in [hit.id for hit in search(view, prepare_question(view, BRIDGING), None, 30).hits]

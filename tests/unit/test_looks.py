@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import typer
 
-from batos.autotelic import home
+from batos.api.queries import Queries
+from batos.autotelic import schema
 from batos.cli import main
-from batos.cli.looking import moment
+from batos.cli.client import moment
 from batos.config import MIB
 from batos.errors import HistoryGone, ImageError, InvalidInput, UnknownMission, UnknownTarget
-from batos.image import LivingImage, history, ledger, moments
+from batos.image import LivingImage, history, ledger
 from batos.image.upkeep import Upkeep
-from batos.looks import Looks
 from batos.objects import Intent, Method, Primitive, UvmObject
 from tests.daemon import END_S
 
@@ -38,8 +38,8 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
     await image.close()
 
 
-def looks(image: LivingImage) -> Looks:
-    return Looks(image.db, image.snapshot)
+def looks(image: LivingImage) -> Queries:
+    return Queries(image.db, image.snapshot)
 
 
 async def change(image: LivingImage, mission: str, **slots: Any) -> str:
@@ -84,7 +84,7 @@ async def test_a_mission_is_shown_as_it_stood_then(image: LivingImage) -> None:
 async def test_a_mission_under_way_is_shown_in_the_state_that_it_is_in(image: LivingImage) -> None:
     """As `status` and `missions` tell it; on record it is ACCEPTED until it ends."""
     await image.system(ledger.accept, "job", "the brief", {}, True, mission="job")
-    look = Looks(image.db, image.snapshot, lambda id, recorded: {"job": "DELEGATING"}.get(id, recorded))
+    look = Queries(image.db, image.snapshot, lambda id, recorded: {"job": "DELEGATING"}.get(id, recorded))
     assert look.show("job")["record"]["state"] == look.missions(None, 1)["missions"][0]["state"] == "DELEGATING"
     assert look.show("job", image.db.lastTransaction().hex())["record"]["state"] == "ACCEPTED"
 
@@ -329,7 +329,7 @@ def test_the_reading_verbs_look_into_a_file(tmp_path: Path, capsys: pytest.Captu
 
 
 async def test_a_file_is_looked_into_beside_the_daemon_that_has_it(image: LivingImage, tmp_path: Path) -> None:
-    from batos.cli.looking import into_file
+    from batos.cli.client import into_file
 
     await change(image, "m1", n=1)
     assert into_file(str(tmp_path / "i.fs"), lambda look: look.show("robin"))["slots"]["n"] == 1
@@ -343,7 +343,7 @@ def method(source: str = "def twice_(self, n):\n    return n * 2\n", **more: Any
 
 async def test_the_methods_of_the_image_are_listed_now_and_as_they_were(image: LivingImage) -> None:
     before = await change(image, "m0", n=1)
-    await image.system(lambda root: home.install(root["lobby"]))
+    await image.system(lambda root: schema.install(root["lobby"]))
     await change(image, "m1", twice_=method())
     async with image.unit() as unit:  # an object that no path leads to, known from what the senses noted
         lost = unit.root["lobby"].genesis.derive(twice_=method())
@@ -426,21 +426,21 @@ def test_what_cannot_be_looked_at_as_of_a_time(words: list[str], hint: str, caps
 
 
 def test_a_time_is_told_in_utc() -> None:
-    assert moments.when(bytes.fromhex("0000000000000000")) == "1900-01-01 00:00:00 UTC"
+    assert history.when(bytes.fromhex("0000000000000000")) == "1900-01-01 00:00:00 UTC"
 
 
 async def test_at_the_time_that_is_told_of_a_revision_it_is_seen(image: LivingImage) -> None:
     for n in range(20):
         await image.system(lambda root, n: setattr(root["lobby"], "n", n), n)
         (newest,) = history.revisions(image.db, image.read(lambda root: root["lobby"]._p_oid), 1)
-        with moments.looking_at(image.db, image.snapshot, newest["time"]) as root:
+        with history.looking_at(image.db, image.snapshot, newest["time"]) as root:
             assert root["lobby"].n == n
     first = int(newest["tid"], 16)
     for tid in range(first - 2000, first + 2000, 7):
-        told = moments.seconds_of(tid.to_bytes(8, "big"))
-        found = int.from_bytes(moments._stamp(told), "big")
+        told = history.seconds_of(tid.to_bytes(8, "big"))
+        found = int.from_bytes(history._stamp(told), "big")
         assert found >= tid
-        assert moments.seconds_of(found.to_bytes(8, "big")) == told
+        assert history.seconds_of(found.to_bytes(8, "big")) == told
 
 
 async def test_missions_are_looked_for_and_paged_through(image: LivingImage) -> None:

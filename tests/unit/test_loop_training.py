@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, expertise, remedies, training
+from batos.app.kernel import Kernel
+from batos.autotelic import changes, prerequisites, rule_proposals, writer_evaluation
 from batos.autotelic import improver as improving_changes
 from batos.autotelic.budget import Budget
-from batos.autotelic.kinds import Ground
-from batos.bridge.experts import read_about
-from batos.bridge.types import ChatRequest
+from batos.autotelic.change_types import Ground
+from batos.bridge.inference import ChatRequest
+from batos.bridge.lora.staging import read_about
+from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InferenceFailed
-from batos.image import experts
-from batos.image.turns import in_helper
-from batos.kernel import Kernel
-from batos.mind import prompting
-from batos.mind.handbook.nearest import handbook
+from batos.forge import method_prompts
+from batos.image import model_registry
+from batos.synthesis.handbook import handbook
 from batos.training.dataset import generate
 from tests import fake_trainer
 from tests.unit.improving_support import fire, improving, listed, stepped
@@ -43,25 +43,27 @@ class Factory:
     """Builds what is staged, in the image only; `state` is what comes of it."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.staging, self.state = kernel, Path(kernel.settings.lora_staging), experts.BUILT
+        self.kernel, self.staging, self.state = kernel, Path(kernel.settings.lora_staging), model_registry.BUILT
         self.gone: list[str] = []
 
     async def scan_settled(self) -> None:
         for folder in sorted(self.staging.glob("[!.]*")):
             about = read_about(folder / "expert.toml")
-            if any(one["model"] == about.model and one["built"] for one in self.kernel.image.read(experts.describe)):
+            if any(one["model"] == about.model and one["built"] for one in self.kernel.image.read(model_registry.describe_experts)):
                 continue
             facts = {"model": about.model, "persona": "brick", "expert": about.name, "version": about.version, "base": about.base}
             facts |= {"content": folder.name, "folder": folder.name, "role": about.role, "on_choice": about.on_choice}
-            await self.kernel.image.system(experts.intend, facts)
-            if self.state == experts.BUILT:
-                await self.kernel.image.system(experts.built, about.model, "d" * 64, "r", "adapter", "")
-            elif self.state == experts.REFUSED:
-                await self.kernel.image.system(experts.fell, about.model, experts.REFUSED, "its tensors are of another shape")
+            await self.kernel.image.system(model_registry.intend_expert, facts)
+            if self.state == model_registry.BUILT:
+                await self.kernel.image.system(model_registry.note_built, about.model, "d" * 64, "r", "adapter", "")
+            elif self.state == model_registry.REFUSED:
+                await self.kernel.image.system(
+                    model_registry.note_unusable, about.model, model_registry.REFUSED, "its tensors are of another shape"
+                )
 
     async def discard(self, model: str, why: str) -> None:
         self.gone.append(model)
-        await self.kernel.image.system(experts.fell, model, experts.MISSING, why)
+        await self.kernel.image.system(model_registry.note_unusable, model, model_registry.MISSING, why)
 
     def report(self) -> dict[str, Any]:
         return {"refused": []}
@@ -78,7 +80,7 @@ class Writer(FakeInference):
         self.say = self._say
 
     def _say(self, request: ChatRequest) -> str:
-        if request.system != prompting.COMPACT_SYSTEM:
+        if request.system != method_prompts.COMPACT_SYSTEM:
             return answer(request)
         asked = request.user.rpartition("\n\n")[2]  # before it stands what the handbook has
         if asked.startswith("def add_("):
@@ -99,9 +101,11 @@ async def trained(folder: Path, inference: FakeInference, how: str = "good", **m
             assert image == kernel.image.uri
             return [sys.executable, fake_trainer.__file__, str(work), how]
 
-        one = training.Training(kernel.image, kernel.settings, kernel.loop.budget, lambda: factory, factory.staging, command=command)
+        one = prerequisites.TrainingPreparation(
+            kernel.image, kernel.settings, kernel.loop.budget, lambda: factory, factory.staging, command=command
+        )
         improver._preparations = {"training": one}
-        await kernel.image.system(experts.begin, {"brick": "smollm2:embedded"})
+        await kernel.image.system(model_registry.begin_experts, {"brick": "smollm2:embedded"})
         if not factory.staging.exists():
             fake_trainer.stage(factory.staging, "method-writer", persona="brick", name="method-writer", version=1, role="methods")
         await factory.scan_settled()
@@ -111,7 +115,7 @@ async def trained(folder: Path, inference: FakeInference, how: str = "good", **m
 @pytest.fixture(autouse=True)
 def _extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the extra `training` were there."""
-    monkeypatch.setattr(training, "MODULES", ())
+    monkeypatch.setattr(prerequisites, "TRAINING_MODULES", ())
 
 
 async def learned(kernel: Kernel) -> None:
@@ -125,7 +129,7 @@ async def learned(kernel: Kernel) -> None:
 
 
 def writes(kernel: Kernel) -> str:
-    return str(kernel.image.read(experts.speaks_methods))
+    return str(kernel.image.read(model_registry.speaks_methods))
 
 
 async def test_a_better_expert_takes_over_in_one_transaction_and_one_command_goes_back(tmp_path: Path) -> None:
@@ -216,11 +220,11 @@ async def test_a_training_that_fails_leaves_the_old_expert(tmp_path: Path, how: 
 async def test_an_expert_that_cannot_be_built_is_refused_and_one_that_waits_waits(tmp_path: Path) -> None:
     async with trained(tmp_path, Writer()) as (kernel, factory):
         await learned(kernel)
-        factory.state = experts.INTENDED
+        factory.state = model_registry.INTENDED
         await fire(kernel, "expert_behind")
         assert (await stepped(kernel))[0]["state"] == changes.PROPOSED
         (tmp_path / "training" / "loop" / "idle").unlink()
-        factory.state = experts.REFUSED
+        factory.state = model_registry.REFUSED
         (change,) = await stepped(kernel)
         assert change["reason"] == f"{NEW} cannot be built: its tensors are of another shape"
         assert not (tmp_path / "training" / "loop" / "idle").exists(), "it was not trained again"
@@ -243,7 +247,7 @@ def is_there(pid: int) -> bool:
 async def test_one_that_is_not_wanted_any_more_is_stopped_and_users_missions_go_on_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "LOOK_S", 0.02)
+    monkeypatch.setattr(prerequisites, "LOOK_S", 0.02)
     async with trained(tmp_path, Writer(), "stays") as (kernel, _):
         await learned(kernel)
         await fire(kernel, "expert_behind")
@@ -299,7 +303,7 @@ async def test_killed_while_it_was_done_away_with_or_tampered_with_it_is_refused
 
 
 async def test_it_may_not_train_for_longer_than_its_day_has_or_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "LOOK_S", 0.02)
+    monkeypatch.setattr(prerequisites, "LOOK_S", 0.02)
     async with trained(tmp_path, Writer(), "stays", training_limit_s=0.1) as (kernel, _):
         await learned(kernel)
         budget: Budget = kernel.loop.budget
@@ -338,22 +342,22 @@ async def test_it_is_proposed_where_enough_has_come_and_the_evidence_says_where_
         ground = Ground(kernel.settings, kernel.methods.audit, trains=str)
 
         def proposed(ground: Ground, trigger: str = "guardian_refuses", key: str = "") -> list[str]:
-            return [one.kind for one in kernel.image.read(lambda root: list(remedies.remedies(root, trigger, key, ground)))]
+            return [one.kind for one in kernel.image.read(lambda root: list(rule_proposals.remedies(root, trigger, key, ground)))]
 
         assert proposed(ground) == []
         await learned(kernel)
         assert proposed(ground) == proposed(ground, "failure_repeats", "method_refused guardian thing x_") == ["training"]
         assert proposed(ground, "method_unused", "0x1 add_") == ["retire"]
         assert proposed(ground._replace(trains=lambda: "it is off")) == []
-        assert kernel.image.read(remedies.learned) == (2, 0)
+        assert kernel.image.read(rule_proposals.learned) == (2, 0)
     off = Settings(data=tmp_path)
-    assert training.why_not(off) == "trainings are off (loop_training_minutes is 0)"
+    assert prerequisites.why_no_training(off) == "trainings are off (loop_training_minutes is 0)"
     on = off.model_copy(update={"loop_training_minutes": 5.0})
-    assert training.why_not(on) == ""
-    assert "synthesis_model" in training.why_not(on.model_copy(update={"synthesis_model": "plain"}))
-    assert "workstation" in training.why_not(on.model_copy(update={"profile": "workstation"}))
-    monkeypatch.setattr(training, "MODULES", ("torch_of_no_machine",))
-    assert "torch_of_no_machine missing" in training.why_not(on)
+    assert prerequisites.why_no_training(on) == ""
+    assert "synthesis_model" in prerequisites.why_no_training(on.model_copy(update={"synthesis_model": "plain"}))
+    assert "workstation" in prerequisites.why_no_training(on.model_copy(update={"profile": "workstation"}))
+    monkeypatch.setattr(prerequisites, "TRAINING_MODULES", ("torch_of_no_machine",))
+    assert "torch_of_no_machine missing" in prerequisites.why_no_training(on)
 
 
 async def test_refused_syntheses_count_and_what_was_proposed_instead_says_why_it_is_no_training(tmp_path: Path) -> None:
@@ -361,28 +365,28 @@ async def test_refused_syntheses_count_and_what_was_proposed_instead_says_why_it
     async with trained(tmp_path, inference, mission_attempts=1, synthesis_expert_tries=1, loop_training_minutes=0) as (kernel, _):
         inference.say = lambda request: (
             "def never_(self, number):\n    import os\n    return number\n"
-            if request.system == prompting.COMPACT_SYSTEM
+            if request.system == method_prompts.COMPACT_SYSTEM
             else answer(request)
         )
         await give(kernel)
         for n in range(2):
             assert (await sent(kernel, f"m{n}", "thing", "never_", 1))["state"] == "FAILED"
-        assert kernel.image.read(remedies.learned) == (0, 2)
+        assert kernel.image.read(rule_proposals.learned) == (0, 2)
         proposal = (await fire(kernel, "guardian_refuses"))["proposal"]
         assert proposal["kind"] == "intent"
         assert proposal["evidence"]["training"] == "not proposed: trainings are off (loop_training_minutes is 0)"
 
 
 def test_what_is_asked_for_is_read_as_minutes_or_not_at_all() -> None:
-    from batos.autotelic.proposals import Proposal
+    from batos.autotelic.changes import Proposal
 
     for content, minutes in (("7.5", 7.5), ({"minutes": 3}, 3), ("soon", 0), (None, 0), (-4, 0)):
-        assert training.minutes_of(Proposal("training", "methods", content, "w")) == minutes
-    assert expertise.model_of(Proposal("training", "methods", "7", "w")) is None
+        assert prerequisites.training_minutes_of(Proposal("training", "methods", content, "w")) == minutes
+    assert writer_evaluation.model_of(Proposal("training", "methods", "7", "w")) is None
 
 
 def test_the_command_is_that_of_the_verb(tmp_path: Path) -> None:
-    words = training.command(Settings(data=tmp_path), "file:///x/live_image.fs", tmp_path / "work", 4.5)
+    words = prerequisites.training_command(Settings(data=tmp_path), "file:///x/live_image.fs", tmp_path / "work", 4.5)
     assert words[:7] == [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes"]
     assert json.dumps(words).count(str(tmp_path / "work")) == 2
     assert "image=file:///x/live_image.fs" in words

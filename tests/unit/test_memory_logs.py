@@ -14,12 +14,11 @@ from transaction.interfaces import TransientError
 
 from batos.image import LivingImage
 from batos.image.packing import pack
-from batos.memory import partlog
-from batos.memory.collection import Collection
+from batos.memory import part_log
+from batos.memory.part_log import Tail, VectorLog
+from batos.memory.search_index import Collection
 from batos.memory.segments import Entry, Segment, build
-from batos.memory.tail import Tail
-from batos.memory.textindex import OkapiText, SegmentedText
-from batos.memory.vectorlog import VectorLog
+from batos.memory.text_index import OkapiText, SegmentedText
 
 D = 8
 
@@ -129,12 +128,12 @@ async def test_what_comes_again_while_a_purge_is_under_way_stays(image: LivingIm
     await image.system(lambda root: [root[name].drop([3, 7]) for name in ("text", "vectors")])
     drops = image.read(lambda root: {name: root[name].drops() for name in ("text", "vectors")})
     await image.system(add, 3)
-    await image.system(lambda root: [root[name].purge_some(drops[name], partlog.BEGIN) for name in drops])
+    await image.system(lambda root: [root[name].purge_some(drops[name], part_log.BEGIN) for name in drops])
     assert image.read(held) == (set(range(10)) - {7},) * 2
 
 
 async def test_a_part_can_be_written_anew_as_often_as_need_be(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partlog, "_TURNS", 2)
+    monkeypatch.setattr(part_log, "_TURNS", 2)
     await image.system(add, *range(20))
     await image.system(add, 100)
     for id in range(10):
@@ -157,7 +156,7 @@ async def test_two_that_merge_at_once_conflict_and_lose_nothing(image: LivingIma
 
 
 async def test_two_that_make_room_in_the_tail_conflict_and_lose_nothing(image: LivingImage) -> None:
-    for id in range(partlog._TAIL):
+    for id in range(part_log._TAIL):
         await image.system(add, id)
     assert image.read(lambda root: len(root["text"]._parts)) == 1  # the entry that stays: all others are in the tail
 
@@ -168,8 +167,8 @@ async def test_two_that_make_room_in_the_tail_conflict_and_lose_nothing(image: L
 
     with pytest.raises(TransientError):
         await both()
-    assert image.read(held) == ({*range(partlog._TAIL), 101},) * 2
-    assert image.read(lambda root: len(root["text"]._parts)) == 1 + partlog._TAIL // 2
+    assert image.read(held) == ({*range(part_log._TAIL), 101},) * 2
+    assert image.read(lambda root: len(root["text"]._parts)) == 1 + part_log._TAIL // 2
 
 
 async def test_a_log_of_an_earlier_version_goes_on(image: LivingImage) -> None:
@@ -236,8 +235,8 @@ async def test_what_was_dropped_can_come_again(image: LivingImage) -> None:
 
 async def test_keys_ascend_though_the_clock_goes_back(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
     await image.system(add, 1)
-    monkeypatch.setattr(partlog, "_last", 0)  # another process, later
-    monkeypatch.setattr(partlog.time, "time_ns", lambda: 5000)
+    monkeypatch.setattr(part_log, "_last", 0)  # another process, later
+    monkeypatch.setattr(part_log.time, "time_ns", lambda: 5000)
     await image.system(lambda root: root["text"].drop([1]))
     await image.system(lambda root: root["text"].add(build([Entry(1, ["anew"])])))
     assert image.read(lambda root: list(root["text"].apply("anew"))) == [1]

@@ -11,12 +11,12 @@ import pytest
 
 from batos.errors import ImageDamaged, InferenceFailed, InvalidInput, UnknownSource
 from batos.image import LivingImage, history
-from batos.memory import linking, objects
+from batos.memory import embedding_worker, objects
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import library_of, summary_source
-from batos.memory.remembering import remember
-from batos.memory.retrieval import Wanted
+from batos.memory.retrieval import SearchRequest
+from batos.memory.section_builder import remember_document
 from batos.memory.segments import Segment
+from batos.memory.store import library_of, summary_source
 from batos.mind.messages import send
 from tests.unit.memory_support import Memory, memory
 from tests.unit.mind_support import FakeInference, mind, submit
@@ -159,12 +159,12 @@ async def test_a_first_name_finds_who_has_it(tmp_path: Path) -> None:
     async with memory(tmp_path) as held:
         await held.read(tmp_path / "chat.txt")
         asked = held.recollection.retrieval
-        found = await asked.search(Wanted("What did Caroline paint?"), explain=True)
+        found = await asked.search(SearchRequest("What did Caroline paint?"), explain=True)
         assert found["understood"]["names_speakers"] == 1
         assert found["hits"][0]["speaker"] == "Caroline Smith"
         assert {hit["speaker"]: hit["signals"]["speaker"] > 0 for hit in found["hits"]} == {"Caroline Smith": True, "Ben Lee": False}
         for name, speakers in (("caroline", {"Caroline Smith"}), ("Ben  Lee", {"Ben Lee"}), ("Lee", set()), ("Carol", set())):
-            assert {hit["speaker"] for hit in (await asked.search(Wanted("painted", speaker=name)))["hits"]} == speakers
+            assert {hit["speaker"] for hit in (await asked.search(SearchRequest("painted", speaker=name)))["hits"]} == speakers
         numbers = await held.recollection.recall("What did Caroline Smith paint in the harbour?")
         assert numbers[0] == held.numbers(tmp_path / "chat.txt")[0]
 
@@ -174,7 +174,7 @@ async def test_titles_that_are_new_are_looked_for_after_a_restart(tmp_path: Path
     early.write_text("# A\n\nSee the Garden Book.\n")
     late.write_text("# Garden Book\n\nTomatoes.\n")
     with monkeypatch.context() as patched:
-        patched.setattr(linking, "unlinked", lambda root, most: [])  # it dies before
+        patched.setattr(embedding_worker, "unlinked_titles", lambda root, most: [])  # it dies before
         async with memory(tmp_path) as held:
             await held.read(early)
             await held.embedded()
@@ -213,7 +213,7 @@ async def test_a_document_that_changes_from_its_beginning_is_pointed_at_all_the_
         maker.write_text("# Aldous Works\n\nIt was a forge at first.\n\n# History\n\nThe founding was in Leeds.\n")
         await held.read(maker)
         await held.embedded()
-        found = await held.recollection.retrieval.search(Wanted("Where was the company founded that made the Zephyr?"), explain=True)
+        found = await held.recollection.retrieval.search(SearchRequest("Where was the company founded that made the Zephyr?"), explain=True)
         led = {hit["text"]: hit["signals"].get("link", 0) for hit in found["hits"] if len(hit["path"]) == 2}
         assert list(led) == ["# History\n\nThe founding was in Leeds."]
         await held.whole()
@@ -239,7 +239,9 @@ async def remembered(held: Memory, number: int, *, ready: asyncio.Event | None =
     shelver = held.recollection.shelver
     async with held.image.unit() as unit:
         unit.note(f"m{number}", "remembers")
-        segment = remember(unit.root, thought(number), shelver, source=f"mission:m{number}", mission=f"m{number}", section_chars=8000)
+        segment = remember_document(
+            unit.root, thought(number), shelver, source=f"mission:m{number}", mission=f"m{number}", section_chars=8000
+        )
         if ready is not None:
             await ready.wait()
         if doom:
@@ -335,7 +337,7 @@ async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:
         search = kernel.memory.retrieval.search
 
         async def summaries(question: str) -> list[str]:
-            hits = (await search(Wanted(question)))["hits"]
+            hits = (await search(SearchRequest(question)))["hits"]
             assert "markdown" in {hit["kind"] for hit in hits}
             return [hit["text"] for hit in hits if hit["kind"] == "summary"]
 
@@ -373,7 +375,7 @@ async def test_what_is_forgotten_takes_its_summaries_with_it(tmp_path: Path) -> 
                 one = document if of == "document" else next(library.chunks_of(document))
                 draft = Draft("summary", f"Of a {of}", [DraftPart(f"What the {of} says.")])
                 source = summary_source(one.number)
-                return remember(root, draft, held.recollection.shelver, source=source, mission="m", section_chars=1000, of=(one,))
+                return remember_document(root, draft, held.recollection.shelver, source=source, mission="m", section_chars=1000, of=(one,))
 
             held.recollection.stored(await held.image.system(summarise), [])
         await held.embedded()

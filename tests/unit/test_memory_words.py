@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batos.memory import words as module
-from batos.memory.words import LONGEST, STOP, content_words, words
+from batos.memory import tokenizer as module
+from batos.memory.tokenizer import LONGEST, STOP, content_words, words
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.errors import InvalidInput, MessageNotUnderstood, MessageTooLarge
 from batos.image import history
-from batos.kernel import Kernel
 from batos.mind.messages import send
 from batos.objects import UvmObject
 from tests.unit.mind_support import FakeInference, mind

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatRequest
 from batos.errors import ImageDamaged
-from batos.image import examples, experts, history, ledger
-from batos.image.examples import Example
-from batos.kernel import Kernel
-from batos.mind import drafting, prompting, side_by_side, versions
-from batos.mind.handbook.nearest import NEAR
+from batos.forge import method_prompts, versions
+from batos.image import history, ledger, model_registry, taught_examples
+from batos.image.taught_examples import Example
 from batos.objects import Intent, Method, UvmObject
-from batos.training.dataset import answered, as_read
-from batos.training.from_image import HARD, pairs_of
+from batos.synthesis import batch_runner
+from batos.synthesis.handbook import NEAR
+from batos.training.dataset import HARD_FROM_IMAGE, answered, as_read, pairs_from_image
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference, answer, submit
 from tests.unit.test_forge import give, method_of, sent
@@ -42,9 +42,9 @@ async def hire(kernel: Kernel, base: str = "smollm2:embedded") -> None:
         "model": EXPERT, "persona": "brick", "expert": "method-writer", "version": 1, "base": base, "content": "c", "folder": "f",
         "role": "methods",
     }  # fmt: skip
-    await kernel.image.system(experts.begin, {"brick": "smollm2:embedded"})
-    await kernel.image.system(experts.intend, facts)
-    await kernel.image.system(experts.built, EXPERT, "d", "r", "adapter", "")
+    await kernel.image.system(model_registry.begin_experts, {"brick": "smollm2:embedded"})
+    await kernel.image.system(model_registry.intend_expert, facts)
+    await kernel.image.system(model_registry.note_built, EXPERT, "d", "r", "adapter", "")
 
 
 def writing(inference: FakeInference, *sources: str) -> list[ChatRequest]:
@@ -52,7 +52,7 @@ def writing(inference: FakeInference, *sources: str) -> list[ChatRequest]:
     asked: list[ChatRequest] = []
 
     def say(request: ChatRequest) -> str:
-        if request.system not in (prompting.COMPACT_SYSTEM, prompting.SYSTEM):
+        if request.system not in (method_prompts.COMPACT_SYSTEM, method_prompts.SYSTEM):
             return answer(request)
         asked.append(request)
         return sources[min(len(asked), len(sources)) - 1]
@@ -112,7 +112,7 @@ async def test_an_example_decides_and_no_candidates_are_needed(tmp_path: Path) -
     ],
 )
 def test_an_answer_of_true_false_or_nothing_tells_little(taught: list[Example], constant: bool) -> None:
-    assert examples.constant(taught) is constant
+    assert taught_examples.all_constant(taught) is constant
 
 
 async def test_a_method_tells_that_its_example_tells_little(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_draft_that_was_refused_before_is_no_further_try(tmp_path: Path)
 
 
 async def test_it_is_asked_with_another_draw_and_with_others_of_the_handbook_by_turns(tmp_path: Path) -> None:
-    inference, views = FakeInference(), len(prompting.VIEWS)
+    inference, views = FakeInference(), len(method_prompts.VIEWS)
     asked = writing(inference, *(f"def twice_(self, number):\n    return number + {n}\n" for n in range(20, 60)))
     async with mind(tmp_path, inference, synthesis_expert_tries=2 * views, synthesis_edits=0) as kernel:
         await give(kernel, twice_=Intent("twice the number of doves"))
@@ -231,7 +231,7 @@ async def test_a_mission_that_is_cancelled_while_a_draft_is_amended_leaves_nothi
         await hire(kernel)
         await kernel.image.system(teach, Example((50,), (), 100))
         with monkeypatch.context() as patched:
-            patched.setattr(side_by_side, "did", held)
+            patched.setattr(batch_runner, "run_batch", held)
             sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
             await reached.wait()
             assert await kernel.scheduler.cancel("m1")
@@ -282,7 +282,7 @@ async def test_what_is_open_is_asked_of_the_receiver_whose_examples_it_is_about(
         root["lobby"].thing = root["lobby"].kind.derive(name="thing")
 
     def teach_last(root: Any, example: dict[str, Any]) -> int:
-        return examples.teach(root, root["lobby"].thing._p_oid, "over_", [example], "", 1)  # the one before is dropped
+        return taught_examples.teach(root, root["lobby"].thing._p_oid, "over_", [example], "", 1)  # the one before is dropped
 
     def open_of(root: Any, name: str) -> list[Any]:
         came: dict[str, Any] = versions.describe(root, root["lobby"]._slots[name], "over_")["versions"][0]["provenance"]
@@ -355,7 +355,7 @@ async def test_a_refusal_says_what_is_open_between_what_passes(tmp_path: Path) -
 
 
 def test_where_there_is_one_request_each_draw_is_of_it() -> None:
-    assert [drafting.way(draw, 1) for draw in range(3)] == [(0, 0.0), (0, 0.4), (0, 0.6)]
+    assert [method_prompts.expert_draw(draw, 1) for draw in range(3)] == [(0, 0.0), (0, 0.4), (0, 0.6)]
 
 
 async def test_a_method_knows_the_request_that_it_answered(tmp_path: Path) -> None:
@@ -397,14 +397,14 @@ async def test_who_writes_is_a_setting_and_an_expert_on_another_base_does_not(tm
             end = await sent(kernel, "m1", "thing", "twice_", 5)
             assert end["result"]["value"] == 10
             assert [request.model for request in asked] == [wanted]
-            assert asked[0].system == prompting.SYSTEM
+            assert asked[0].system == method_prompts.SYSTEM
 
 
 def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     parent = UvmObject(budget=100, unrelated=1, think_=Method("think_", "def think_(self, a, b):\n    return a\n"))
     slots: dict[str, Any] = {f"slot{n}": n for n in range(9)}
     obj = UvmObject(**slots, **{"parent*": parent}, price_=Method("price_", "def price_(self, n):\n    return n\n"))
-    told = prompting.compact(obj, "spend_", (3,), {}, intent="take the price_ from the budget", examples=(), chars=4000)[0].split("\n")
+    told = method_prompts.compact(obj, "spend_", (3,), {}, intent="take the price_ from the budget", examples=(), chars=4000)[0].split("\n")
     assert told[0] == "def spend_(self, number):"
     assert told[2].startswith("self.budget = 100; self.slot")
     assert told[2].count("self.") == 3
@@ -412,11 +412,11 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     assert told[3] == "sends: price_, think_"
     assert told[4] == "called with 3"
     long = Example((1,), (), "x" * 60)
-    assert len(prompting.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)[0]) <= 120
+    assert len(method_prompts.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)[0]) <= 120
 
 
 async def learned(kernel: Kernel) -> list[tuple[str, str]]:
-    return kernel.image.read(lambda root: pairs_of(root, chars=4000))
+    return kernel.image.read(lambda root: pairs_from_image(root, chars=4000))
 
 
 async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: Path) -> None:
@@ -433,7 +433,7 @@ async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: P
         assert (await sent(kernel, "n1", "thing", "thrice_", 2))["result"]["value"] == 6
         found = await learned(kernel)
     hard = [pair for pair in found if "thrice_" in pair[0]]
-    assert len(hard) == HARD, "it was refused once"
+    assert len(hard) == HARD_FROM_IMAGE, "it was refused once"
     asked, said = hard[0]
     assert said == answered("def thrice_(self, number):\n    return number * 3")
     request = as_read("def thrice_(self, number):\nwhat its name says: thrice\ncalled with 2\nthrice_(5) -> 15")
@@ -457,7 +457,7 @@ async def test_a_refused_synthesis_asks_for_what_was_accepted_later(tmp_path: Pa
         assert {answer for _, answer in found} == {answered(DOUBLE)}
         asked = ["called with 4", "called with 3"]
         assert [prompt.count(words) for words in asked for prompt in dict.fromkeys(p for p, _ in found)] == [1, 0, 0, 1]
-        assert len(found) == 2 * HARD
+        assert len(found) == 2 * HARD_FROM_IMAGE
 
 
 async def test_what_nobody_vouches_for_is_not_learned(tmp_path: Path) -> None:
@@ -546,7 +546,7 @@ async def test_a_lesson_about_a_slot_that_its_pupil_has_not_yet_is_tried_as_its_
 
 def teach(root: Any, example: Example, selector: str = "twice_") -> None:
     """System transaction: an example of a message to the object `thing`."""
-    examples.teach(root, root["lobby"].thing._p_oid, selector, [example.to_json()], "", 8)
+    taught_examples.teach(root, root["lobby"].thing._p_oid, selector, [example.to_json()], "", 8)
 
 
 async def test_what_was_accepted_here_is_shown_when_something_like_it_is_asked_for(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from batos.autotelic import exporter
+from batos import metrics
+from batos.app.kernel import Kernel
 from batos.errors import EndpointError, InferenceFailed
-from batos.kernel import Kernel
 from tests.unit.mind_support import FakeInference, mind, submit
 
 
@@ -184,16 +184,16 @@ def gone(one: socket.socket) -> bool:
 @pytest.mark.parametrize("says", [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: "])
 async def test_who_says_nothing_more_takes_nobodys_place(kernel: Kernel, says: bytes) -> None:
     threads = threading.active_count()
-    with crowd(kernel, says, 3 * exporter._THREADS) as many:
+    with crowd(kernel, says, 3 * metrics._THREADS) as many:
         assert (await read(kernel))["batos_uptime_seconds"] >= 0
-        assert threading.active_count() <= threads + exporter._THREADS + 1
-        for one in many[: -exporter.READERS]:
+        assert threading.active_count() <= threads + metrics._THREADS + 1
+        for one in many[: -metrics.READERS]:
             assert await asyncio.to_thread(gone, one)
 
 
 @pytest.mark.parametrize("drips", [False, True])
 async def test_who_is_slow_is_cut_off_however_much_he_drips(kernel: Kernel, drips: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter, "READ_S", 0.1)
+    monkeypatch.setattr(metrics, "READ_S", 0.1)
     with crowd(kernel, b"GET /metrics HTTP/1.1\r\nX: ", 1) as [one]:
         ended = asyncio.create_task(asyncio.to_thread(gone, one))
         async with asyncio.timeout(30):

@@ -16,9 +16,9 @@ from ZODB.MappingStorage import MappingStorage
 from ZODB.tests.MVCCMappingStorage import MVCCMappingStorage
 
 from batos.image import LivingImage
-from batos.image.checked import CheckedStorage
+from batos.image.checksummed_storage import CheckedStorage
 from batos.image.committer import Committer
-from batos.image.mirror import mirror
+from batos.image.living_image import mirror
 from batos.image.packing import pack, pack_time
 from batos.image.storage import file_path
 from tests.unit.test_looks import change, step

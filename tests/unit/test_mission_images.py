@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from batos import uploads
+from batos.api import uploads
+from batos.app.kernel import Kernel
 from batos.config import Settings, load
 from batos.errors import Busy, InvalidInput, MessageTooLarge, MissionFailed, MissionIdTaken, UnknownPicture, Unreadable
-from batos.image import blobs, folding, journal, ledger, pictures, retention
-from batos.kernel import Kernel
-from batos.mind.weaving import QUESTION
+from batos.image import blobs, journal, ledger, retention
+from batos.mind.plans import QUESTION
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer
+from batos.testing.script import default_answer
 from batos.wire import Client, SyncClient
 from tests.daemon import note_built, provisioned
 from tests.pictures import png
@@ -207,7 +207,7 @@ async def test_what_is_no_picture_for_a_model_is_refused(start: Start, data: byt
         with pytest.raises(error, match=words):
             await client.submit("What is this?", images=[data])
         assert (await client.missions())["missions"] == []
-    assert kernel.image.read(lambda root: pictures.unheld(root, float("inf"))) == []
+    assert kernel.image.read(lambda root: blobs.unheld_pictures(root, float("inf"))) == []
 
 
 async def test_so_many_are_taken_and_no_more(start: Start, tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ async def test_a_folded_mission_holds_no_picture_and_is_told_by_its_own(start: S
         await kernel.image.system(others)
         await kernel.costs.fold()
         await kernel.image.committer.told()
-        await folding.fold(kernel.image, folding.Terms(kept=1, days=0, history_days=0))
+        await retention.fold(kernel.image, retention.FoldTerms(kept=1, days=0, history_days=0))
         assert (await client.status("m1"))["folded"]
         again = await client.submit("What is this?", id="m1", images=[png()])
         assert (again.duplicate, again.state) == (True, "COMPLETE")
@@ -445,12 +445,12 @@ async def test_a_picture_is_forgotten_with_the_last_mission_that_holds_it(start:
         await client.upload(png(seed=2))
         number = {id: kernel.image.read(lambda root, id=id: ledger.mission_of(root, id).number) for id in ("m1", "m2")}
         for _ in range(2):  # as after a kill between the two steps of retention
-            await kernel.image.system(retention.drop, [(number["m1"], "m1")])
+            await kernel.image.system(retention.drop_journals, [(number["m1"], "m1")])
         digest = hashlib.sha256(png()).hexdigest()
-        assert kernel.image.read(pictures.read, digest) == png()
-        await kernel.image.system(retention.drop, [(number["m2"], "m2")])
+        assert kernel.image.read(blobs.read_picture, digest) == png()
+        await kernel.image.system(retention.drop_journals, [(number["m2"], "m2")])
         with pytest.raises(UnknownPicture, match="journal_days"):
-            kernel.image.read(pictures.read, digest)
+            kernel.image.read(blobs.read_picture, digest)
         assert (await client.status("m1"))["images"][0]["digest"] == digest
         assert len(list(folder.rglob("*.blob"))) == 2
         await kernel.upkeep.pack(0)
@@ -468,7 +468,7 @@ async def test_what_no_mission_came_for_takes_so_much_disk_and_no_more(start: St
         await client.submit("What is this?", images=[every[0]])  # it does not count: a mission has it
         for n in (1, 2, 3, 1, 4):  # the second time it counts as brought anew
             await client.upload(every[n])
-    there = [kernel.image.read(pictures.about, hashlib.sha256(one).hexdigest()) is not None for one in every]
+    there = [kernel.image.read(blobs.about_picture, hashlib.sha256(one).hexdigest()) is not None for one in every]
     assert there == [True, True, False, True, True]
 
 
@@ -484,13 +484,13 @@ async def test_backups_and_forks_have_them(start: Start, tmp_path: Path) -> None
 
 
 async def test_a_rehearsal_in_a_mirror_reads_them(start: Start) -> None:
-    from batos.image.mirror import mirror
+    from batos.image.living_image import mirror
 
     kernel = await start()
     async with client_of(kernel) as client:
         await client.upload(png())
     async with mirror(kernel.image, cache_size=100) as stage:
-        assert stage.read(pictures.read, hashlib.sha256(png()).hexdigest()) == png()
+        assert stage.read(blobs.read_picture, hashlib.sha256(png()).hexdigest()) == png()
 
 
 def test_the_key_of_an_inference_has_the_digests_in_it_and_stays_what_it_was_without() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.bridge.text import LOOP_SPAN, WHITESPACE_RUN, RunawayWatch, strip_fences
+from batos.bridge.model_output import LOOP_SPAN, WHITESPACE_RUN, RunawayWatch, strip_fences
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, home
-from batos.autotelic.budget import Budget, Spent
-from batos.autotelic.preparing import Fetching
-from batos.bridge.pulling import TOO_LARGE
-from batos.bridge.types import ChatRequest
-from batos.bridge.wants import ModelStatus
-from batos.kernel import Kernel
+from batos.app.kernel import Kernel
+from batos.autotelic import changes, schema
+from batos.autotelic.budget import Budget, DaySpending
+from batos.autotelic.prerequisites import ModelPreparation
+from batos.bridge.downloads import TOO_LARGE
+from batos.bridge.inference import ChatRequest
+from batos.bridge.model_status import ModelStatus
 from tests.unit.improving_support import BRIEFS, improving, listed, stepped, thought, varied
 from tests.unit.mind_support import FakeInference, answer
 from tests.unit.test_improver import recorded
@@ -55,8 +55,8 @@ class Store:
 def equip(kernel: Kernel, store: Store, limit: int = 1000) -> Budget:
     improver = kernel.improving.improver
     assert improver is not None
-    budget = Budget(kernel.image, Spent(1e9, 1440, 1e9, 100, limit))
-    improver._preparations = {"model": Fetching(kernel.image, store, budget)}
+    budget = Budget(kernel.image, DaySpending(1e9, 1440, 1e9, 100, limit))
+    improver._preparations = {"model": ModelPreparation(kernel.image, store, budget)}
     return budget
 
 
@@ -176,7 +176,7 @@ async def test_one_that_is_too_large_for_today_waits_and_one_too_large_for_any_d
         await budget.pulled(500)
         assert (await stepped(kernel))[0]["state"] == changes.PROPOSED
         assert len(store.fetched) == 1, "nothing is left of the day"
-        assert kernel.image.read(lambda root: dict(home.part(root, "rehearsals").begun)) == {1: 0}
+        assert kernel.image.read(lambda root: dict(schema.part_of(root, "rehearsals").begun)) == {1: 0}
         equip(kernel, store, 2000)
         store.size = 5000
         await stepped(kernel)

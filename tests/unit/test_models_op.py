@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.config import load
 from batos.errors import InvalidRequest
-from batos.kernel import Kernel
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.daemon import provisioned

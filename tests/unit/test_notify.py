@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from batos.config import Supervision, supervision, user_folder
-from batos.notify import Supervisor
+from batos.supervision import Supervisor
 
 ROOT = Path(__file__).parents[2]
 

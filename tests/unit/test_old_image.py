@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.autotelic import changes
-from batos.bridge.types import ChatRequest
+from batos.bridge.inference import ChatRequest
 from batos.image import ledger
 from batos.image.history import show
-from batos.image.integrity import Walk
 from batos.image.journal import load
+from batos.image.scrubber import Walk
 from batos.image.storage import FORMAT, open_database, probe
-from batos.kernel import Kernel
-from batos.memory.library import library_of
-from batos.objects.primitive_names import FORMER
-from batos.wire.schemas import SearchRequest
+from batos.memory.store import library_of
+from batos.objects.slot_values import FORMER
+from batos.wire.admin_schemas import SearchRequest
 from tests.public_names import pinned
 from tests.unit.memory_support import QUICK, CountsWords
 from tests.unit.mind_support import FakeInference, Listened, mind, submit

@@ -14,16 +14,14 @@ import numpy as np
 import pytest
 
 from batos.memory import readers
-from batos.memory.chunking import Limits
-from batos.memory.collection import Collection
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import bounded
-from batos.memory.naming import Names
-from batos.memory.numbers import Numbers
-from batos.memory.search import read, search
+from batos.memory.records import Numbers
+from batos.memory.search import prepare_question, search
+from batos.memory.search_index import Collection, View
+from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import Entry, Facts, build
-from batos.memory.shelving import Shelver
-from batos.memory.view import View
-from batos.memory.words import words
+from batos.memory.tokenizer import words
 
 ROOT = Path(__file__).parents[2]
 ASKED = ROOT / "tests" / "data" / "ordinary_questions.tsv"
@@ -40,7 +38,7 @@ class Pages(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pages() -> Pages:
-    shelver, entries = Shelver(Numbers(1), Limits(), Names()), []
+    shelver, entries = Shelver(Numbers(1), ChunkLimits(), KnownNames()), []
     said: dict[int, tuple[str, str]] = {}
     for number, path in enumerate([ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], 1):
         draft = readers.read(path.name, path.read_bytes())
@@ -74,7 +72,9 @@ def test_ordinary_documents_are_found_as_well_as_by_plain_bm25(pages: Pages) -> 
     def plain(text: str) -> list[int]:
         return pages.alone.ids[np.argsort(-pages.alone.bm25(words(text)), kind="stable")[:K]].tolist()  # type: ignore[no-any-return]
 
-    ours = found(pages, lambda text: [hit.id for hit in search(pages.view, read(pages.view, text), None, K).hits])  # without vectors
+    ours = found(
+        pages, lambda text: [hit.id for hit in search(pages.view, prepare_question(pages.view, text), None, K).hits]
+    )  # without vectors
     theirs = found(pages, plain)
     assert 0.6 < sum(theirs) / len(theirs) < 0.9
     better, worse = (

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from batos.app.kernel import Kernel
+from batos.bridge.model_management import remove_own_models
 from batos.bridge.profiles import load_profile
-from batos.bridge.removal import remove
 from batos.config import Settings, load, load_with_sources
 from batos.errors import InvalidInput, OllamaUnavailable
-from batos.image import capabilities
-from batos.kernel import Kernel
+from batos.image import model_registry
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.daemon import note_built, provisioned
@@ -106,7 +106,7 @@ async def test_what_was_found_out_is_known_after_a_restart(start: Start, server:
     assert "think" in can.probed
     assert (can.parameters, can.context, can.thinks, can.tools) == (8 * 10**9, 32_768, True, True)
     kernel = await start()
-    assert kernel.image.read(capabilities.recalled)
+    assert kernel.image.read(model_registry.recall_capabilities)
     before = len(server.chats)
     await answered(kernel)
     assert {chat["think"] for chat in server.chats[before:]} == {False}
@@ -187,9 +187,9 @@ async def test_what_was_made_is_taken_away_and_nothing_else(start: Start, server
     server.models["mine:1"] = server.models[BIG]
     server.models["alfred:embedded"] = replace(server.models["alfred:embedded"], system="changed by its user")
     before, wanted = set(server.models), settings(tmp_path, server)
-    would = {one.name for one in await remove(wanted, dry=True)}
+    would = {one.name for one in await remove_own_models(wanted, dry=True)}
     assert set(server.models) == before
-    assert {one.name for one in await remove(wanted)} == would
+    assert {one.name for one in await remove_own_models(wanted)} == would
     assert would >= {"batos/robin:qwen3-8b", "batos/brick:qwen3-8b", "minilm:embedded"}
     assert {BIG, BIGGER, "mine:1", "alfred:embedded"} <= set(server.models)
     assert before - set(server.models) == would
@@ -197,7 +197,7 @@ async def test_what_was_made_is_taken_away_and_nothing_else(start: Start, server
 
 async def test_nothing_is_taken_away_of_an_ollama_that_does_not_answer(tmp_path: Path) -> None:
     with pytest.raises(OllamaUnavailable, match=r"127\.0\.0\.1:9"):
-        await remove(load({"data": str(tmp_path), "ollama_host": "127.0.0.1:9"}, environ={}))
+        await remove_own_models(load({"data": str(tmp_path), "ollama_host": "127.0.0.1:9"}, environ={}))
 
 
 def test_what_was_chosen_is_a_file_that_can_be_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.bridge.pictures import Look, look
+from batos.bridge.inference import PictureLook, picture_look
 from batos.errors import InvalidInput
 from tests.pictures import JPEG, plain, png, webp, webp_header
 
@@ -14,19 +14,22 @@ FRAME = b"\xff\xc0\x00\x0b\x08" + (300).to_bytes(2, "big") + (400).to_bytes(2, "
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (png(7, 5), Look("image/png", 7, 5)),
-        (plain(255, 9), Look("image/png", 9, 9)),
-        (JPEG, Look("image/jpeg", 48, 32)),
-        (b"\xff\xd8\xff\xe1\x00\x08Exif\0\0" + FRAME, Look("image/jpeg", 400, 300)),
-        (b"\xff\xd8\xff\xff\xff\xd0\xff\xc4\x00\x04\x00\x00" + FRAME.replace(b"\xc0", b"\xc2", 1), Look("image/jpeg", 400, 300)),
-        (webp(3000, 2), Look("image/webp", 3000, 2)),
-        (webp_header(b"VP8X", b"\x10\0\0\0" + (6999).to_bytes(3, "little") + (4).to_bytes(3, "little")), Look("image/webp", 7000, 5)),
-        (webp_header(b"VP8 ", b"\x30\x01\x00\x9d\x01\x2a\x40\x01\xf0\x00"), Look("image/webp", 320, 240)),
+        (png(7, 5), PictureLook("image/png", 7, 5)),
+        (plain(255, 9), PictureLook("image/png", 9, 9)),
+        (JPEG, PictureLook("image/jpeg", 48, 32)),
+        (b"\xff\xd8\xff\xe1\x00\x08Exif\0\0" + FRAME, PictureLook("image/jpeg", 400, 300)),
+        (b"\xff\xd8\xff\xff\xff\xd0\xff\xc4\x00\x04\x00\x00" + FRAME.replace(b"\xc0", b"\xc2", 1), PictureLook("image/jpeg", 400, 300)),
+        (webp(3000, 2), PictureLook("image/webp", 3000, 2)),
+        (
+            webp_header(b"VP8X", b"\x10\0\0\0" + (6999).to_bytes(3, "little") + (4).to_bytes(3, "little")),
+            PictureLook("image/webp", 7000, 5),
+        ),
+        (webp_header(b"VP8 ", b"\x30\x01\x00\x9d\x01\x2a\x40\x01\xf0\x00"), PictureLook("image/webp", 320, 240)),
     ],
     ids=["png", "plain", "jpeg", "exif first", "progressive, filled", "webp", "extended webp", "lossy webp"],
 )
-def test_formats_and_sizes(data: bytes, found: Look) -> None:
-    assert look(data) == found
+def test_formats_and_sizes(data: bytes, found: PictureLook) -> None:
+    assert picture_look(data) == found
 
 
 @pytest.mark.parametrize(
@@ -35,10 +38,10 @@ def test_formats_and_sizes(data: bytes, found: Look) -> None:
 def test_one_that_breaks_off_is_told_and_raises_nothing_else(data: bytes) -> None:
     for end in range(min(len(data), 400)):
         try:
-            assert min(look(data[:end])[1:]) > 0
+            assert min(picture_look(data[:end])[1:]) > 0
         except InvalidInput as e:
             assert "broken" in e.message or "no such picture" in e.message  # noqa: PT017 - either may be
-    assert look(data)
+    assert picture_look(data)
 
 
 @pytest.mark.parametrize(
@@ -57,4 +60,4 @@ def test_one_that_breaks_off_is_told_and_raises_nothing_else(data: bytes) -> Non
 )
 def test_what_is_none_is_said_to_be_what_it_is(data: bytes, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        look(data)
+        picture_look(data)

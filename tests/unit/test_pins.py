@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batos.objects import Primitive
-from batos.objects.primitive_names import FORMER
+from batos.objects.slot_values import FORMER
 from tests.public_names import KINDS, PINS, compared, pinned, written
 from tests.unit.mind_support import FakeInference, mind, submit
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.breaker import Policy
+from batos.bridge.admission import Fairness, Ticket, session
 from batos.bridge.client import OllamaInference, connect
-from batos.bridge.hosts import Hosts
-from batos.bridge.models import Models
-from batos.bridge.place import Place, Places
+from batos.bridge.failures import RetryPolicy
+from batos.bridge.hosts import Hosts, ManagedHost, ManagedHosts
+from batos.bridge.inference import ChatRequest
+from batos.bridge.model_management import ModelManager
 from batos.bridge.profiles import BaseModelSource, Profile
-from batos.bridge.provision import Provisioner
+from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Residency
-from batos.bridge.turns import Fairness, Ticket, session
-from batos.bridge.types import ChatRequest
 from batos.errors import InferenceFailed, ProvisioningFailed
 from batos.testing import ScriptedOllama
 from batos.testing.models import Model, base, sha256
@@ -28,7 +27,7 @@ from tests.unit.mind_support import WAIT_S
 
 PLENTY = 10_000_000_000
 OPTIONS = {"num_ctx": 2048, "num_predict": 16}
-QUICK = Policy(inference_retries=0, inference_backoff_s=0.01, breaker_failures=1, breaker_probe_s=0.02)
+QUICK = RetryPolicy(inference_retries=0, inference_backoff_s=0.01, breaker_failures=1, breaker_probe_s=0.02)
 SMALL = BaseModelSource(name="small:test", package="batos", root="bridge", files=("launcher.py",))
 PROFILE = Profile(name="test", models=(SMALL,), embedder="small:test", dimensions=3, personas={"robin": "robin:test"}, options={})
 
@@ -53,11 +52,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def made(folder: Path, *servers: ScriptedOllama) -> AsyncIterator[list[Place]]:
+async def made(folder: Path, *servers: ScriptedOllama) -> AsyncIterator[list[ManagedHost]]:
     fairness = Fairness(64, 60)
     clients = [connect(server.host) for server in servers]
     places = [
-        Place(
+        ManagedHost(
             OllamaInference(server.host, 4, OPTIONS, QUICK),
             Residency(client, PLENTY, OPTIONS, fairness),
             Provisioner(client, PROFILE, folder),
@@ -72,7 +71,7 @@ async def made(folder: Path, *servers: ScriptedOllama) -> AsyncIterator[list[Pla
             await client.close()
 
 
-def over(places: list[Place]) -> Hosts[Place]:
+def over(places: list[ManagedHost]) -> Hosts[ManagedHost]:
     return Hosts(places, wait_s=WAIT_S, switch_s=0, look_s=0.02, crowded=lambda place, model: place.crowded(model))
 
 
@@ -107,7 +106,7 @@ async def test_a_model_that_was_made_anew_is_known_by_its_new_digest_at_once(one
 
 async def test_each_has_the_models_of_the_profile(one: ScriptedOllama, two: ScriptedOllama, folder: Path) -> None:
     async with made(folder, one, two) as places:
-        models = Models(lambda: "test", places)
+        models = ModelManager(lambda: "test", places)
         events: list[dict[str, Any]] = []
         models.watch(events.append)
         told = await models.ensure()
@@ -125,7 +124,7 @@ async def test_one_that_has_it_is_enough(one: ScriptedOllama, two: ScriptedOllam
     """Whichever of the two has it, and whatever is in the other's way."""
     one.fail("full", times=None, path="/api/create")
     async with made(folder, one, two) as places:
-        everywhere = Places(places, 0)
+        everywhere = ManagedHosts(places, 0)
         waiting = asyncio.create_task(everywhere.ready("robin:test"))
         await asyncio.gather(*(place.provisioner.ensure() for place in places))
         await asyncio.wait_for(waiting, WAIT_S)
@@ -140,20 +139,20 @@ async def test_where_nobody_can_have_it_the_first_says_why(one: ScriptedOllama, 
     async with made(folder, one, two) as places:
         await asyncio.gather(*(place.provisioner.ensure() for place in places))
         with pytest.raises(ProvisioningFailed) as failed:
-            await Places(places, WAIT_S).ready("robin:test")
+            await ManagedHosts(places, WAIT_S).ready("robin:test")
         assert failed.value.cause == "disk_full"
         two.stop()
         await places[1].provisioner.ensure()
         places[1].breaker.lost("it is down")
         with pytest.raises(ProvisioningFailed):  # nobody waits for one that may never come back
-            await asyncio.wait_for(Places(places, 3600).ready("robin:test"), WAIT_S)
+            await asyncio.wait_for(ManagedHosts(places, 3600).ready("robin:test"), WAIT_S)
 
 
 async def test_what_no_profile_knows_is_pulled_once(one: ScriptedOllama, two: ScriptedOllama, folder: Path) -> None:
     one.pullable.add("other:latest")
     two.models["there:latest"] = base("there")
     async with made(folder, one, two) as places:
-        everywhere = Places(places, WAIT_S)
+        everywhere = ManagedHosts(places, WAIT_S)
         await everywhere.ready("there")
         await everywhere.ready("other")
         assert "other:latest" in one.models
@@ -166,7 +165,7 @@ async def test_what_vanished_is_made_again_where_it_was(one: ScriptedOllama, two
         for server in (one, two):
             del server.models["robin:test"]
         two.fail("full", times=None, path="/api/create")
-        await Places(places, WAIT_S).heal("robin:test")
+        await ManagedHosts(places, WAIT_S).heal("robin:test")
         assert "robin:test" in one.models
 
 
@@ -179,7 +178,7 @@ async def test_away_in_the_very_first_provisioning(one: ScriptedOllama, folder: 
     async with made(folder, one) as (place,):
         once = asyncio.Event()
         work = asyncio.create_task(place.look_after(3600, list, once))
-        waiting = asyncio.create_task(Places([place], WAIT_S).ready("robin:test"))
+        waiting = asyncio.create_task(ManagedHosts([place], WAIT_S).ready("robin:test"))
         async with asyncio.timeout(WAIT_S):
             await once.wait()
             while not place.breaker.open:
@@ -198,7 +197,7 @@ async def test_away_for_too_long(one: ScriptedOllama, two: ScriptedOllama, folde
     async with made(folder, one, two) as places:
         work = [asyncio.create_task(place.look_after(3600, list, asyncio.Event())) for place in places]
         with pytest.raises(InferenceFailed) as failed:
-            await asyncio.wait_for(Places(places, 0.3).ready("robin:test"), WAIT_S)
+            await asyncio.wait_for(ManagedHosts(places, 0.3).ready("robin:test"), WAIT_S)
         assert (failed.value.cause, failed.value.may_retry) == ("breaker", True)
         for task in work:
             task.cancel()

@@ -21,14 +21,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from batos import doctor
-from batos.bridge import gguf
-from batos.bridge.processes import Note
+from batos.bridge.lora import gguf
+from batos.bridge.service import ProcessNote
 from batos.config import Settings
 from batos.console.access import token_of
 from batos.errors import ConfigError, ImageError
 from batos.image import LivingImage, backup, blobs
-from batos.image.fork import NAME
-from batos.image.schedule import hindrance
+from batos.image.backup import FORK_NAME
+from batos.image.backup_schedule import hindrance
 from batos.image.upkeep import Upkeep
 from batos.testing import ScriptedOllama
 from batos.wire import keys
@@ -63,7 +63,7 @@ class Kept:
 
 @pytest.fixture
 async def kept(tmp_path: Path) -> AsyncIterator[Kept]:
-    image = await LivingImage.open(f"file://{tmp_path / 'data' / NAME}")
+    image = await LivingImage.open(f"file://{tmp_path / 'data' / FORK_NAME}")
     await image.system(lambda root: setattr(root["lobby"], "blob", blobs.write(root._p_jar, b"a blob")))
     await image.system(lambda root: setattr(root["lobby"], "brief", "\nssh-ed25519 BBBB of somebody else\n"))
     yield Kept(image, tmp_path)
@@ -95,7 +95,7 @@ def stamps(names: str) -> list[str]:
 
 
 async def test_a_fork_follows_no_link_under_the_name_of_its_copy(kept: Kept, victim: Path) -> None:
-    linked(kept.folder / "f" / (NAME + ".part"), victim)
+    linked(kept.folder / "f" / (FORK_NAME + ".part"), victim)
     made = await kept.upkeep.fork(str(kept.folder / "f"))
     assert victim.read_bytes() == VICTIM
     assert not Path(made["image"]).is_symlink()
@@ -104,7 +104,7 @@ async def test_a_fork_follows_no_link_under_the_name_of_its_copy(kept: Kept, vic
 
 @pytest.mark.parametrize("name", ["", ".blobs"])
 async def test_a_link_to_nothing_is_taken_too(kept: Kept, name: str) -> None:
-    linked(kept.folder / "f" / (NAME + name), kept.folder / "elsewhere")
+    linked(kept.folder / "f" / (FORK_NAME + name), kept.folder / "elsewhere")
     with pytest.raises(ImageError, match="nothing is overwritten"):
         await kept.upkeep.fork(str(kept.folder / "f"))
     assert not (kept.folder / "elsewhere").exists()
@@ -155,7 +155,7 @@ async def test_below_a_sticky_folder_and_through_own_links_it_goes(kept: Kept, t
     await kept.upkeep.fork(str(tmp_path / "shared" / "f"))
     await kept.upkeep.fork(str(tmp_path / "shared" / "mine" / "f"))
     await kept.upkeep.backup(str(tmp_path / "shared" / "mine" / ".." / "b"))
-    assert (tmp_path / "elsewhere" / "f" / NAME).exists()
+    assert (tmp_path / "elsewhere" / "f" / FORK_NAME).exists()
     assert (tmp_path / "b").is_dir(), "as the system itself goes"
     for made in (*tmp_path.glob("shared/f/*"), tmp_path / "shared" / "f", tmp_path / "b"):
         assert stat.S_IMODE(made.stat().st_mode) & 0o077 == 0, made
@@ -213,12 +213,12 @@ async def test_what_others_put_among_the_backups_is_named_and_not_written_to(
 
 async def test_nothing_is_restored_into_a_folder_that_others_may_write_into(kept: Kept, tmp_path: Path) -> None:
     await kept.upkeep.backup()
-    linked(given(tmp_path / "new", 0o700) / NAME, tmp_path / "elsewhere.fs")
+    linked(given(tmp_path / "new", 0o700) / FORK_NAME, tmp_path / "elsewhere.fs")
     with pytest.raises(ImageError, match="exists; a restore overwrites nothing"):
-        backup.restore(tmp_path / "backups", tmp_path / "new" / NAME)
+        backup.restore(tmp_path / "backups", tmp_path / "new" / FORK_NAME)
     given(tmp_path / "open", 0o777)
     with pytest.raises(ImageError, match="so that others may write into it"):
-        backup.restore(tmp_path / "backups", tmp_path / "open" / NAME)
+        backup.restore(tmp_path / "backups", tmp_path / "open" / FORK_NAME)
     assert not (tmp_path / "elsewhere.fs").exists()
     assert list((tmp_path / "open").iterdir()) == []
 
@@ -231,21 +231,21 @@ async def test_nothing_is_restored_into_a_folder_that_others_may_write_into(kept
 async def test_an_image_beside_links_of_others_is_not_opened(tmp_path: Path, victim: Path, name: str) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp" / "precious").touch()
-    linked(tmp_path / "data" / (NAME + name), tmp_path if name == ".blobs" else victim, OTHER)
+    linked(tmp_path / "data" / (FORK_NAME + name), tmp_path if name == ".blobs" else victim, OTHER)
     with pytest.raises(ImageError, match=r"is a link of \w+'s"):
-        await LivingImage.open(f"file://{tmp_path / 'data' / NAME}")
+        await LivingImage.open(f"file://{tmp_path / 'data' / FORK_NAME}")
     assert victim.read_bytes() == VICTIM
     assert (tmp_path / "tmp" / "precious").exists()
 
 
 async def test_an_image_is_made_for_this_user_alone_and_where_its_own_link_says(tmp_path: Path) -> None:
-    await (await LivingImage.open(f"file://{tmp_path / 'data' / NAME}")).close()
+    await (await LivingImage.open(f"file://{tmp_path / 'data' / FORK_NAME}")).close()
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "data" / NAME).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "data" / FORK_NAME).stat().st_mode) == 0o600
     given(tmp_path / "disk", 0o700)
-    linked(tmp_path / "moved" / NAME, tmp_path / "disk" / NAME)
-    await (await LivingImage.open(f"file://{tmp_path / 'moved' / NAME}")).close()
-    assert (tmp_path / "disk" / NAME).stat().st_size > 0
+    linked(tmp_path / "moved" / FORK_NAME, tmp_path / "disk" / FORK_NAME)
+    await (await LivingImage.open(f"file://{tmp_path / 'moved' / FORK_NAME}")).close()
+    assert (tmp_path / "disk" / FORK_NAME).stat().st_size > 0
 
 
 # --- what else is written
@@ -284,10 +284,10 @@ def test_a_token_that_another_put_there_lets_nobody_in(tmp_path: Path) -> None:
 
 
 def test_notes_and_weights_replace_a_link(tmp_path: Path, victim: Path) -> None:
-    Note.of(os.getpid()).write(linked(tmp_path / "child.json", victim))
+    ProcessNote.of(os.getpid()).write(linked(tmp_path / "child.json", victim))
     gguf.write(linked(tmp_path / "w.gguf", victim), {"general.architecture": "llama"}, [])
     assert victim.read_bytes() == VICTIM
-    assert Note.read(tmp_path / "child.json") == Note.of(os.getpid())
+    assert ProcessNote.read(tmp_path / "child.json") == ProcessNote.of(os.getpid())
 
 
 # --- a whole daemon
@@ -318,11 +318,11 @@ def test_no_other_user_reads_what_a_daemon_keeps(public: Path, tmp_path: Path) -
         (told,) = [line for line in running.log if line["event"] == "closed_to_others"]
         assert str(data) in told["files"]
         assert other("list", data).returncode != 0
-        for path in (*old, data / NAME, data / "console.token"):
+        for path in (*old, data / FORK_NAME, data / "console.token"):
             assert other("read", path).stdout == ""
         assert running.terminate() == 0
     data.chmod(0o755)  # each for itself, too
-    for path in (data / NAME, data / (NAME + ".index"), data / (NAME + ".lock"), next(iter(old)), data / "console.token"):
+    for path in (data / FORK_NAME, data / (FORK_NAME + ".index"), data / (FORK_NAME + ".lock"), next(iter(old)), data / "console.token"):
         assert other("read", path).stdout == "", path
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
     assert stat.S_IMODE(public.stat().st_mode) == 0o711, "a folder that it merely lies in"
@@ -331,16 +331,16 @@ def test_no_other_user_reads_what_a_daemon_keeps(public: Path, tmp_path: Path) -
 def test_doctor_says_what_is_open_and_where_nothing_is(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data")
     assert doctor.files(settings).state == "ok"
-    (given(settings.data, 0o700) / NAME).touch(0o600)
+    (given(settings.data, 0o700) / FORK_NAME).touch(0o600)
     assert doctor.files(settings).state == "ok"
     given(settings.data, 0o755)
-    (settings.data / NAME).chmod(0o644)
+    (settings.data / FORK_NAME).chmod(0o644)
     check: Any = doctor.files(settings)
     assert check.state == "warn"
-    assert f"{settings.data} (mode 0755), {settings.data / NAME} (mode 0644)" in check.finding
+    assert f"{settings.data} (mode 0755), {settings.data / FORK_NAME} (mode 0644)" in check.finding
     assert "start the daemon" in check.remedy
     given(settings.data, 0o700)
-    (settings.data / NAME).chmod(0o600)
+    (settings.data / FORK_NAME).chmod(0o600)
     given(tmp_path, 0o777)
     check = doctor.files(settings)
     assert "others may put another data there" in check.finding

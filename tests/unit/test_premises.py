@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from batos import private_files
 from batos.config import Settings
 from batos.errors import Unreadable
-from batos.image import premises
-from batos.image.fork import NAME
+from batos.image import daemon_files
+from batos.image.backup import FORK_NAME
 from tests.unit.memory_support import QUICK, memory
 
 OTHER = 65534
@@ -23,7 +23,14 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a fil
 
 def laid(folder: Path, mode: int = 0o644) -> Settings:
     """The files of an earlier version, open to all."""
-    for name in (NAME, f"{NAME}.index", f"{NAME}.blobs/0x1/a.blob", "backups/a.fs", "backups/blobs/0x1/a.blob", "keys/clients/anna.key"):
+    for name in (
+        FORK_NAME,
+        f"{FORK_NAME}.index",
+        f"{FORK_NAME}.blobs/0x1/a.blob",
+        "backups/a.fs",
+        "backups/blobs/0x1/a.blob",
+        "keys/clients/anna.key",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(SECRET)
         (folder / name).chmod(mode)
@@ -44,15 +51,15 @@ def test_what_is_open_is_closed_and_said_once(tmp_path: Path) -> None:
     settings = laid(tmp_path / "data")
     above = tmp_path.stat().st_mode
     with capture_logs() as lines:
-        done = premises.close(settings)
+        done = daemon_files.close_files(settings)
     assert {name: oct(mode) for name, mode in modes(settings.data).items() if mode & 0o077 and "keys/" not in name} == {}
     assert tmp_path.stat().st_mode == above
     (line,) = lines
     assert (line["event"], line["count"]) == ("closed_to_others", len(done.closed))
     assert str(settings.data) in line["files"]
-    assert str(settings.data / NAME) in done.closed
+    assert str(settings.data / FORK_NAME) in done.closed
     with capture_logs() as lines:
-        assert premises.close(settings) == ([], {})
+        assert daemon_files.close_files(settings) == ([], {})
     assert lines == []
 
 
@@ -64,37 +71,37 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
         path.chmod(0o755)
     (settings.data / "logs").symlink_to(outside)
     (settings.data / "backups" / "in").symlink_to(outside / "in")
-    (settings.data / f"{NAME}.old").symlink_to(outside / "page.html")
+    (settings.data / f"{FORK_NAME}.old").symlink_to(outside / "page.html")
     before = modes(outside)
-    premises.close(settings)
+    daemon_files.close_files(settings)
     assert modes(outside) == before
 
 
 def test_a_data_folder_that_is_a_link_of_ones_own_is_closed_where_it_is(tmp_path: Path) -> None:
     laid(tmp_path / "disk")
     (tmp_path / "data").symlink_to(tmp_path / "disk")
-    premises.close(Settings(data=tmp_path / "data"))
+    daemon_files.close_files(Settings(data=tmp_path / "data"))
     assert (tmp_path / "disk").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "disk" / NAME).stat().st_mode & 0o077 == 0
+    assert (tmp_path / "disk" / FORK_NAME).stat().st_mode & 0o077 == 0
 
 
 @as_root
 def test_what_is_of_another_is_said_and_keeps_nobody_from_starting(tmp_path: Path) -> None:
     settings = laid(tmp_path / "data")
-    os.chown(settings.data / NAME, OTHER, OTHER)
+    os.chown(settings.data / FORK_NAME, OTHER, OTHER)
     with capture_logs() as lines:
-        done = premises.close(settings)
-    assert list(done.left) == [str(settings.data / NAME)]
-    assert "belongs to" in done.left[str(settings.data / NAME)]
+        done = daemon_files.close_files(settings)
+    assert list(done.left) == [str(settings.data / FORK_NAME)]
+    assert "belongs to" in done.left[str(settings.data / FORK_NAME)]
     assert [line["event"] for line in lines] == ["closed_to_others", "open_to_others"]
-    assert (settings.data / NAME).stat().st_mode & 0o777 == 0o644
+    assert (settings.data / FORK_NAME).stat().st_mode & 0o777 == 0o644
 
 
 def test_a_file_system_that_keeps_no_modes_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = laid(tmp_path / "data")
     monkeypatch.setattr(private_files.os, "fchmod", lambda descriptor, mode: None)
     with capture_logs() as lines:
-        done = premises.close(settings)
+        done = daemon_files.close_files(settings)
     assert not done.closed
     assert len(done.left) > 8
     (line,) = lines
@@ -109,16 +116,16 @@ def test_a_folder_that_is_there_for_more_than_the_data_stays_open(tmp_path: Path
     if shared == "home":
         monkeypatch.setenv("HOME", str(settings.data))
     before = settings.data.stat().st_mode
-    premises.close(settings)
+    daemon_files.close_files(settings)
     assert settings.data.stat().st_mode == before
-    assert (settings.data / NAME).stat().st_mode & 0o077 == 0, "its own files are closed"
+    assert (settings.data / FORK_NAME).stat().st_mode & 0o077 == 0, "its own files are closed"
 
 
 def test_backups_in_a_folder_of_ones_own_choice_stay_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "2020-01-01-00-00-00.fs").write_text(SECRET)
     before = modes(tmp_path / "b")
-    premises.close(laid(tmp_path / "data").model_copy(update={"backup_folder": str(tmp_path / "b")}))
+    daemon_files.close_files(laid(tmp_path / "data").model_copy(update={"backup_folder": str(tmp_path / "b")}))
     assert modes(tmp_path / "b") == before
 
 

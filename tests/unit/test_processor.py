@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from batos.image.turns import in_helper
-from batos.processor import Account, carried, charge, charged, elsewhere
+from batos.concurrency import in_helper
+from batos.resources import ProcessorAccount, charge, charged, charged_task, charged_thread
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def computes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def test_what_is_computed_between_waits_is_charged_and_what_others_compute_is_not(computes: Callable[[float], None]) -> None:
-    mine, theirs = Account(), Account()
+    mine, theirs = ProcessorAccount(), ProcessorAccount()
 
     async def work(amount: float) -> float:
         for _ in range(3):
@@ -35,7 +35,7 @@ async def test_what_is_computed_between_waits_is_charged_and_what_others_compute
             await asyncio.sleep(0)
         return amount
 
-    async def all_of(amount: float, account: Account) -> float:
+    async def all_of(amount: float, account: ProcessorAccount) -> float:
         return await charged(work(amount), account)
 
     assert await asyncio.gather(all_of(1, mine), all_of(10, theirs), work(100)) == [1, 10, 100]
@@ -44,7 +44,7 @@ async def test_what_is_computed_between_waits_is_charged_and_what_others_compute
 
 
 async def test_what_has_an_account_of_its_own_inside_is_not_counted_twice(computes: Callable[[float], None]) -> None:
-    outer, inner = Account(), Account()
+    outer, inner = ProcessorAccount(), ProcessorAccount()
 
     async def within() -> None:
         computes(10)
@@ -63,7 +63,7 @@ async def test_what_has_an_account_of_its_own_inside_is_not_counted_twice(comput
 
 
 async def test_what_goes_on_in_other_threads_and_tasks_is_charged(computes: Callable[[float], None]) -> None:
-    account = Account()
+    account = ProcessorAccount()
 
     async def task() -> str:
         computes(1)
@@ -72,7 +72,7 @@ async def test_what_goes_on_in_other_threads_and_tasks_is_charged(computes: Call
 
     async def work() -> list[str]:
         await in_helper(computes, 100)
-        return await asyncio.gather(carried(task()), carried(task()))
+        return await asyncio.gather(charged_task(task()), charged_task(task()))
 
     assert await charged(work(), account) == ["done", "done"]
     assert account.seconds == 122
@@ -83,13 +83,13 @@ async def test_nothing_is_charged_where_nobody_asked_for_it(computes: Callable[[
         return 1
 
     mine: Awaitable[int] = task()
-    assert carried(mine) is mine
-    assert elsewhere(computes) is computes
+    assert charged_task(mine) is mine
+    assert charged_thread(computes) is computes
     assert await mine == 1
 
 
 async def test_errors_and_cancellations_reach_the_work_and_end_the_charge() -> None:
-    account = Account()
+    account = ProcessorAccount()
 
     async def raises() -> None:
         await asyncio.sleep(0)

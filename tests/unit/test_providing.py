@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from batos import unfit
-from batos.autotelic import changes, provided
-from batos.bridge.needs import Needs
+from batos import preflight
+from batos.app.kernel import Kernel
+from batos.autotelic import changes, provided_models
+from batos.bridge.capabilities import Needs
 from batos.errors import InferenceFailed, InvalidInput, MissionFailed
 from batos.image import journal, ledger
-from batos.kernel import Kernel
-from batos.mind.provided import NeedModel, Provision
-from batos.mind.signals import PromptTooLong
+from batos.mind.inference import PromptTooLong
+from batos.mind.model_needs import NeedModel, Provision
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.daemon import provisioned
@@ -117,7 +117,7 @@ def change(kernel: Kernel, number: int = 1) -> dict[str, Any]:
 async def cleared(kernel: Kernel, number: int = 1) -> dict[str, Any]:
     """What was brought about for a change, once it is gone again."""
     async with asyncio.timeout(WAIT_S):
-        while not (held := kernel.image.read(provided.facts, number)).get("cleared"):
+        while not (held := kernel.image.read(provided_models.facts, number)).get("cleared"):
             await asyncio.sleep(0.01)
     return dict(held)
 
@@ -147,7 +147,7 @@ async def test_it_asks_pulls_tries_goes_on_and_an_undo_takes_it_back(start: Star
         undone = await client.undo_change(1)
         assert sorted(undone["models"]) == sorted({f"batos/{name}:seer-9b" for name in ("robin", "brick", "babs", "alfred")} | {SEER})
     assert made_for(server) == set()
-    assert kernel.image.read(provided.standing, SEER) is None
+    assert kernel.image.read(provided_models.standing, SEER) is None
     await submit(kernel, "m2", "vision")
     assert SEER in await question(kernel, "m2"), "asked for again, it is asked about again"
 
@@ -482,7 +482,7 @@ async def test_a_replay_comes_out_the_same(start: Start, server: ScriptedOllama)
 
 async def test_a_catalogue_that_is_none_keeps_a_daemon_from_starting(start: Start, server: ScriptedOllama, tmp_path: Path) -> None:
     (tmp_path / "catalogue.toml").write_text("[models.x]\nbytes = 1\n")
-    assert [name for name, _ in unfit.refusals(settings(tmp_path, server))] == ["data"]
+    assert [name for name, _ in preflight.refusals(settings(tmp_path, server))] == ["data"]
 
 
 async def test_what_is_no_need_is_refused(start: Start) -> None:

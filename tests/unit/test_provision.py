@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from ollama import AsyncClient
 
-from batos.bridge.built import Built
 from batos.bridge.client import connect
+from batos.bridge.downloads import DiskSpace
+from batos.bridge.model_builder import BuiltModels
 from batos.bridge.profiles import BaseModelSource, Profile
-from batos.bridge.provision import Provisioner
-from batos.bridge.room import Room
+from batos.bridge.provisioning import Provisioner
 from batos.errors import InferenceFailed, ProvisioningFailed, from_wire
 from batos.testing import ScriptedOllama
 
@@ -271,7 +271,7 @@ def own(folder: Path, **files: bytes) -> None:
 
 async def run(client: AsyncClient, folder: Path, *models: BaseModelSource, roles: tuple[str, ...] = ("robin",)) -> dict[str, str]:
     """A start of the daemon: a new provisioner, the memory of the last."""
-    built = Built(folder / "built.json")
+    built = BuiltModels(folder / "built.json")
     return {s.name: s.state for s in await Provisioner(client, profile(*models, roles=roles), folder, built=built).ensure()}
 
 
@@ -349,7 +349,7 @@ async def test_a_circle_is_named(client: AsyncClient, folder: Path) -> None:
 
 
 async def test_no_room_for_a_build(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
-    provisioner = Provisioner(client, profile(SMALL, roles=("robin",)), folder, room=Room(folder, 2**60))
+    provisioner = Provisioner(client, profile(SMALL, roles=("robin",)), folder, room=DiskSpace(folder, 2**60))
     found = {s.name: s for s in await provisioner.ensure()}
     assert "no room on disk" in found["small:test"].detail
     assert "lower disk_reserve_bytes" in found["robin:test"].remedy

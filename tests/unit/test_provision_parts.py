@@ -11,11 +11,18 @@ import pytest
 from ollama import ProgressResponse
 from structlog.testing import capture_logs
 
-from batos.bridge.built import Built
-from batos.bridge.pulling import _Anew, _Transfer, on_loopback
-from batos.bridge.reports import EVENT_GAP_S, LINE_BYTES, LINE_DUE_S, Reports
-from batos.bridge.room import Room
-from batos.bridge.wants import Allowance, Cannot, ModelStatus, Progress
+from batos.bridge.downloads import DiskSpace, _Anew, _Transfer, on_loopback
+from batos.bridge.model_builder import BuiltModels
+from batos.bridge.model_status import (
+    EVENT_GAP_S,
+    LINE_BYTES,
+    LINE_DUE_S,
+    ModelProgress,
+    ModelStatus,
+    ModelUnavailable,
+    PullAllowance,
+    Reports,
+)
 from batos.config import MIB
 
 
@@ -36,10 +43,10 @@ def test_registries_on_this_machine(name: str, local: bool) -> None:
 
 def test_what_was_built_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "a" / "built.json"
-    built = Built(path)
+    built = BuiltModels(path)
     assert not built.knows("m", "d1")
     built.note("m", "d1", "f1")
-    again = Built(path)
+    again = BuiltModels(path)
     assert again.knows("m", "d1")
     assert again.fits("m", "d1", "f1")
     assert not again.fits("m", "d1", "f2")
@@ -54,22 +61,22 @@ def test_a_damaged_memory_is_an_empty_one(tmp_path: Path, junk: str) -> None:
     path = tmp_path / "built.json"
     path.write_text(junk)
     with capture_logs() as logs:
-        built = Built(path)
+        built = BuiltModels(path)
     assert "built again" in logs[0]["event"]
     built.note("m", "d", "f")
-    assert Built(path).fits("m", "d", "f")
+    assert BuiltModels(path).fits("m", "d", "f")
 
 
 def test_a_memory_of_another_version_is_an_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "built.json"
     path.write_text('{"version": 99}')
-    assert not Built(path).knows("m", "d")
+    assert not BuiltModels(path).knows("m", "d")
 
 
 def test_a_memory_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "built.json").mkdir()
     with capture_logs() as logs:
-        built = Built(tmp_path / "built.json")
+        built = BuiltModels(tmp_path / "built.json")
         built.note("m", "d", "f")
     assert built.fits("m", "d", "f")
     assert "cannot be kept" in logs[-1]["event"]
@@ -78,20 +85,20 @@ def test_a_memory_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
 async def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "w"
     file.write_text("one")
-    built = Built(tmp_path / "built.json")
+    built = BuiltModels(tmp_path / "built.json")
     digest = await built.digest_of(file)
     built.note("m", "d", "f")
     stat = file.stat()
     file.write_text("two")
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert await Built(tmp_path / "built.json").digest_of(file) == digest  # same size, same time: not read
+    assert await BuiltModels(tmp_path / "built.json").digest_of(file) == digest  # same size, same time: not read
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    assert await Built(tmp_path / "built.json").digest_of(file) != digest
+    assert await BuiltModels(tmp_path / "built.json").digest_of(file) != digest
 
 
 async def test_files_are_read_while_others_are_noted(tmp_path: Path) -> None:
     """Reading is done in threads, and what is noted is written meanwhile."""
-    built = Built(tmp_path / "built.json")
+    built = BuiltModels(tmp_path / "built.json")
     files = [tmp_path / f"w{n}" for n in range(200)]
     for file in files:
         file.write_text(file.name)
@@ -101,7 +108,7 @@ async def test_files_are_read_while_others_are_noted(tmp_path: Path) -> None:
         built.note(f"m{n}", "d", "f")
 
     await asyncio.gather(*map(read, range(len(files))))
-    again = Built(tmp_path / "built.json")
+    again = BuiltModels(tmp_path / "built.json")
     assert all(again.fits(f"m{n}", "d", "f") for n in range(len(files)))
 
 
@@ -109,28 +116,30 @@ async def test_files_are_read_while_others_are_noted(tmp_path: Path) -> None:
 
 
 def disk(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    monkeypatch.setattr("batos.bridge.room.shutil.disk_usage", lambda _: type("Usage", (), {"free": free}))
+    monkeypatch.setattr("batos.bridge.downloads.shutil.disk_usage", lambda _: type("Usage", (), {"free": free}))
 
 
 def test_room_counts_what_is_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk(monkeypatch, 100 * MIB)
-    room = Room(tmp_path / "not" / "yet", reserve=10 * MIB)
+    room = DiskSpace(tmp_path / "not" / "yet", reserve=10 * MIB)
     room.claim("a", 90 * MIB)
-    with pytest.raises(Cannot, match=r"1 MiB are needed, .* has 100 MiB free, 90 MiB are on their way already, and 10 MiB stay free"):
+    with pytest.raises(
+        ModelUnavailable, match=r"1 MiB are needed, .* has 100 MiB free, 90 MiB are on their way already, and 10 MiB stay free"
+    ):
         room.claim("b", MIB)
     room.update("a", 80 * MIB)
     room.claim("b", 10 * MIB)
     room.release("a")
     room.claim("b", 90 * MIB)  # its own former claim does not stand in its way
-    with pytest.raises(Cannot) as error:
+    with pytest.raises(ModelUnavailable) as error:
         room.claim("c", 50 * MIB)
     assert "free 50 MiB there" in error.value.remedy
 
 
 def test_nothing_needed_always_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk(monkeypatch, 0)
-    Room(tmp_path, reserve=MIB).claim("a", 0)
-    Room(None, reserve=MIB).claim("a", 2**60)  # not on this machine: not known
+    DiskSpace(tmp_path, reserve=MIB).claim("a", 0)
+    DiskSpace(None, reserve=MIB).claim("a", 2**60)  # not on this machine: not known
 
 
 # --- news
@@ -145,7 +154,7 @@ class Clock:
 
 def steps(reports: Reports, clock: Clock, total: int, count: int, gap_s: float) -> None:
     for n in range(count + 1):
-        reports.step(Progress("m", "pulling", "sha256:1", total * n // count, total))
+        reports.step(ModelProgress("m", "pulling", "sha256:1", total * n // count, total))
         clock.now += gap_s
 
 
@@ -157,13 +166,13 @@ def test_events_come_at_a_bounded_pace() -> None:
     assert len(events) <= 1 + 1000 / 50 + 2
     assert [e["completed"] for e in (events[0], events[-1])] == [0, 1000]
     stop()
-    reports.step(Progress("m", "verifying"))
+    reports.step(ModelProgress("m", "verifying"))
     assert events[-1]["status"] == "pulling"
 
 
 def test_a_watch_begins_with_what_is_under_way() -> None:
     reports, events = Reports(Clock()), []  # type: ignore[var-annotated]
-    reports.step(Progress("m", "pulling", "sha256:1", 3, 9))
+    reports.step(ModelProgress("m", "pulling", "sha256:1", 3, 9))
     reports.watch(events.append)
     assert events == [{"type": "progress", "model": "m", "status": "pulling", "layer": "sha256:1", "completed": 3, "total": 9}]
     reports.over("m")
@@ -199,7 +208,7 @@ def heard(transfer: _Transfer, completed: int, layer: str = "sha256:1", total: i
 
 
 def test_a_transfer_is_broken_off_where_that_costs_nothing() -> None:
-    transfer = _Transfer("m", Room(), lambda step: None, note_s=0)
+    transfer = _Transfer("m", DiskSpace(), lambda step: None, note_s=0)
     assert [heard(transfer, n) for n in (0, 10)] == [False, True]
     transfer.again()
     assert [heard(transfer, n) for n in (10, 10, 20)] == [False, False, True]  # not before it got on
@@ -212,7 +221,7 @@ def test_a_layer_is_told_of_once_when_it_is_whole_and_none_that_was_there(tmp_pa
     (tmp_path / "blobs").mkdir()
     (tmp_path / "blobs" / "sha256-0").write_bytes(b"")
     told: list[int] = []
-    transfer = _Transfer("m", Room(tmp_path), lambda step: None, note_s=60, allowance=Allowance(whole=told.append))
+    transfer = _Transfer("m", DiskSpace(tmp_path), lambda step: None, note_s=60, allowance=PullAllowance(whole=told.append))
     for layer, completed, so_far in (
         ("0", 100, []),
         ("1", 40, []),
@@ -227,5 +236,5 @@ def test_a_layer_is_told_of_once_when_it_is_whole_and_none_that_was_there(tmp_pa
 
 
 def test_a_transfer_goes_on_until_it_is_time() -> None:
-    transfer = _Transfer("m", Room(), lambda step: None, note_s=60)
+    transfer = _Transfer("m", DiskSpace(), lambda step: None, note_s=60)
     assert not any(heard(transfer, n) for n in range(100))

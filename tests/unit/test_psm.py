@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import ledger
-from batos.mind import psm, states
+from batos.mind import psm
+from batos.mind.attempt_context import Thinking, thinking
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import Route
-from batos.mind.thinking import Thinking, thinking
 from batos.objects import Primitive, UvmObject
 from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
 
@@ -275,10 +275,10 @@ async def test_without_a_critic_nobody_is_asked(tmp_path: Path) -> None:
         assert not inference.asked_about("Does the answer serve")
 
 
-@pytest.mark.parametrize("state", sorted(states.STATES))
+@pytest.mark.parametrize("state", sorted(psm.STATES))
 def test_every_successor_is_a_state(state: str) -> None:
-    assert set(states.STATES[state]["successors"]) <= set(states.STATES)
-    assert psm.INITIAL in states.STATES
+    assert set(psm.STATES[state]["successors"]) <= set(psm.STATES)
+    assert psm.INITIAL in psm.STATES
 
 
 async def _cycle(kernel: Any, unit: Any) -> tuple[UvmObject, Thinking]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batos.image.packing import pack
-from batos.memory import vectors as worker
+from batos.memory import embedding_worker as worker
 from tests.unit.memory_support import memory
 
 

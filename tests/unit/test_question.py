@@ -6,9 +6,8 @@ from datetime import date
 
 import pytest
 
-from batos.memory.question import Span, understood
-from batos.memory.segments import speaker_key
-from batos.memory.traits import NUMBER, WHEN
+from batos.memory.question import Span, parse_question
+from batos.memory.segments import NUMBER, WHEN, speaker_key
 
 ANN, BEN, MARY = speaker_key("Ann"), speaker_key("Ben"), speaker_key("Mary Jane Watson")
 DAYS = Span(date(2022, 11, 1).toordinal(), date(2023, 12, 31).toordinal())
@@ -20,7 +19,7 @@ def day(*parts: int) -> int:
 
 def named(text: str, *within: date, days: Span | None = DAYS, today: date | None = None) -> list[int]:
     """In how many of the question's spans each of the days lies."""
-    spans = understood(text, days=lambda: days, today=today).spans
+    spans = parse_question(text, days=lambda: days, today=today).spans
     return [sum(span.first <= one.toordinal() <= span.last for span in spans) for one in within]
 
 
@@ -77,11 +76,11 @@ def test_relative_days_count_from_today_and_only_if_that_is_given(text: str, hit
 
 
 def test_a_number_of_years_that_leads_out_of_the_calendar_names_no_day() -> None:
-    assert understood("What was 9999 years ago?", today=date(2023, 5, 17)).spans == ()
+    assert parse_question("What was 9999 years ago?", today=date(2023, 5, 17)).spans == ()
 
 
 def test_names_of_speakers_are_facets_and_not_words_of_the_dense_question() -> None:
-    question = understood("What did Ann's sister tell mary jane watson about the sea?", {ANN, BEN, MARY})
+    question = parse_question("What did Ann's sister tell mary jane watson about the sea?", {ANN, BEN, MARY})
     assert question.speakers == (MARY, ANN)
     assert question.cleaned == "sister tell sea"
     assert {"ann", "mari", "sea"} <= set(question.words)
@@ -109,14 +108,14 @@ def test_who_is_named_by_a_part_of_a_name(text: str, named: set[str], people: in
     def called(name: str) -> list[int]:
         return [key for key, whole in speakers.items() if whole.casefold().startswith(name + " ")]
 
-    question = understood(text, speakers.keys(), called=called)
+    question = parse_question(text, speakers.keys(), called=called)
     assert {speakers[key] for key in question.speakers} == named
     assert question.people == people
     assert question.cleaned == cleaned or people == 0
 
 
 def test_a_question_of_nothing_but_stop_words_and_names_is_embedded_as_it_is() -> None:
-    assert understood("Who is Ann?", {ANN}).cleaned == "Who is Ann?"
+    assert parse_question("Who is Ann?", {ANN}).cleaned == "Who is Ann?"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_a_question_of_nothing_but_stop_words_and_names_is_embedded_as_it_is() -
     ],
 )
 def test_what_an_answer_must_have(text: str, wants: int) -> None:
-    assert understood(text).wants == wants
+    assert parse_question(text).wants == wants
 
 
 @pytest.mark.parametrize(
@@ -152,4 +151,4 @@ def test_what_an_answer_must_have(text: str, wants: int) -> None:
     ],
 )
 def test_questions_that_go_by_way_of_something(text: str, bridges: bool) -> None:
-    assert understood(text).bridges is bridges
+    assert parse_question(text).bridges is bridges

@@ -36,7 +36,7 @@ def _fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
     names = {name: getattr(readers, name) for name in ("VERSION", "PACKAGES", "drafted")}
-    monkeypatch.setattr("batos.memory.reading.readers", types.SimpleNamespace(__name__="fragile_reader", **names))
+    monkeypatch.setattr("batos.memory.ingest.readers", types.SimpleNamespace(__name__="fragile_reader", **names))
 
 
 @pytest.mark.usefixtures("_fragile")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.ready import ReadyInference
-from batos.bridge.types import ChatRequest
+from batos.bridge.inference import ChatRequest, ReadyInference
 from batos.errors import BatosError, InferenceFailed, ProvisioningFailed
 from tests.unit.mind_support import DIGEST, FakeInference
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.remembering import keep, prepare
+from batos.memory.section_builder import prepare_document, store_document
 from batos.memory.segments import build
 from tests.unit.memory_support import CountsWords, Memory, memory
 
@@ -22,9 +22,9 @@ async def filled(held: Memory, folder: Path) -> None:
 
 async def lived(held: Memory) -> None:
     draft = Draft("mission", "Tomatoes", [DraftPart("When may tomatoes go out?\n\nTomatoes go out to the balcony in May.", "Tomatoes")])
-    prepared = prepare(draft, held.recollection.shelver, source="mission:m1", mission="m1", section_chars=10_000)
+    prepared = prepare_document(draft, held.recollection.shelver, source="mission:m1", mission="m1", section_chars=10_000)
     segment = build(prepared.entries)
-    await held.image.system(keep, prepared, segment)
+    await held.image.system(store_document, prepared, segment)
     held.recollection.stored(segment, [])
     await held.embedded()
 

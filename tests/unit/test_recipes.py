@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from batos.bridge.modelfile import parse
-from batos.bridge.recipes import Recipe, from_modelfile
-from batos.bridge.wants import Cannot
+from batos.bridge.model_builder import Recipe, recipe_from_modelfile
+from batos.bridge.model_status import ModelUnavailable
+from batos.bridge.modelfile import parse_modelfile
 
 
 def write(folder: Path, *names: str) -> None:
@@ -19,7 +19,7 @@ def write(folder: Path, *names: str) -> None:
 
 
 def recipe(folder: Path, text: str) -> Recipe:
-    return from_modelfile(parse(text), folder)
+    return recipe_from_modelfile(parse_modelfile(text), folder)
 
 
 def test_a_model_as_base(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_an_adapter_is_a_file_or_a_folder(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_built_is_said(tmp_path: Path, text: str, says: str) -> None:
     write(tmp_path, "w.gguf", "empty/notes.txt")
-    with pytest.raises(Cannot, match=says) as error:
+    with pytest.raises(ModelUnavailable, match=says) as error:
         recipe(tmp_path, text)
     assert error.value.remedy
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from batos.cli import record as pages
+from batos.app.kernel import Kernel
+from batos.cli import mission_view as pages
 from batos.cli.output import Output
 from batos.errors import InferenceFailed, UnknownMission
-from batos.kernel import Kernel
-from batos.mind import record
+from batos.missions import report
 from tests.unit.mind_support import FakeInference, mind, submit
 from tests.unit.test_fractal import TWO
 
 
 def of(kernel: Kernel, id: str = "m1") -> dict[str, Any]:
-    return kernel.image.read(record.of, id)  # type: ignore[no-any-return]
+    return kernel.image.read(report.report_of, id)  # type: ignore[no-any-return]
 
 
 def printed(found: dict[str, Any]) -> str:
@@ -102,4 +102,4 @@ async def test_of_none(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         with pytest.raises(UnknownMission):
             of(kernel)
-        assert not kernel.image.read(lambda root: record.is_mission(root["lobby"].robin))
+        assert not kernel.image.read(lambda root: report.is_mission(root["lobby"].robin))

@@ -16,9 +16,9 @@ from persistent.wref import WeakRef
 from transaction import TransactionManager
 from ZODB.serialize import ObjectWriter, referencesf
 
-from batos.image import ledger, sums
-from batos.image.living import LivingImage
-from batos.image.records import RecordWriter
+from batos.image import checksums, ledger
+from batos.image.living_image import LivingImage
+from batos.image.record_pickler import RecordWriter
 from batos.image.storage import open_database
 from batos.objects import Intent, UvmObject
 
@@ -52,7 +52,7 @@ def written_as_zodb_writes(image: LivingImage) -> int:
             oid, _, data, oid_after = image.db.storage.record_iternext(oid)
             obj = connection.get(oid)
             obj._p_activate()
-            assert sums.plain(data) == ObjectWriter(obj).serialize(obj) == RecordWriter(obj).serialize(obj), obj
+            assert checksums.without_sum(data) == ObjectWriter(obj).serialize(obj) == RecordWriter(obj).serialize(obj), obj
             count += 1
             if oid_after is None:
                 return count
@@ -129,7 +129,7 @@ def test_a_row_of_objects_says_the_same_in_fewer_bytes(tmp_path: Path) -> None:
         with db.transaction() as connection:
             root = connection.root()
             row = root["row"]
-            data, theirs = sums.plain(db.storage.load(row._p_oid)[0]), ObjectWriter(row).serialize(row)
+            data, theirs = checksums.without_sum(db.storage.load(row._p_oid)[0]), ObjectWriter(row).serialize(row)
             assert referencesf(data) == referencesf(theirs)
             assert len(data) < len(theirs)
             assert row.data == b"\x00." * 200
@@ -139,7 +139,7 @@ def test_a_row_of_objects_says_the_same_in_fewer_bytes(tmp_path: Path) -> None:
             assert (dict(mapping), other.data, other.row) == ({"a": 1}, b"", ())
             assert [one.n for one in more] == list(range(30))
             for name in ("numbers", "odd"):  # what stands there is no object, or one of which a reference says less
-                assert sums.plain(db.storage.load(root[name]._p_oid)[0]) == ObjectWriter(root[name]).serialize(root[name])
+                assert checksums.without_sum(db.storage.load(root[name]._p_oid)[0]) == ObjectWriter(root[name]).serialize(root[name])
     finally:
         db.close()
 
@@ -163,7 +163,7 @@ def test_a_leaf_of_numbers_and_objects_says_the_same_in_fewer_bytes(tmp_path: Pa
             leaf = tree._firstbucket
             while leaf is not None:
                 leaf._p_activate()
-                data, theirs = sums.plain(db.storage.load(leaf._p_oid)[0]), ObjectWriter(leaf).serialize(leaf)
+                data, theirs = checksums.without_sum(db.storage.load(leaf._p_oid)[0]), ObjectWriter(leaf).serialize(leaf)
                 assert referencesf(data) == referencesf(theirs)
                 assert len(data) < len(theirs)
                 assert data == RecordWriter(leaf).serialize(leaf)
@@ -186,7 +186,7 @@ def test_leaves_of_anything_else_are_what_zodb_writes(tmp_path: Path) -> None:
             for name in ("values", "names", "odd"):
                 leaf = connection.root()[name]._firstbucket
                 leaf._p_activate()
-                assert sums.plain(db.storage.load(leaf._p_oid)[0]) == ObjectWriter(leaf).serialize(leaf)
+                assert checksums.without_sum(db.storage.load(leaf._p_oid)[0]) == ObjectWriter(leaf).serialize(leaf)
     finally:
         db.close()
 
@@ -205,7 +205,7 @@ def test_a_commit_that_fails_leaves_nothing_to_the_next(tmp_path: Path) -> None:
         connection.root()["good"] = good = PersistentMapping(a=1)
         tm.commit()
         assert len(db.storage) == 2
-        assert sums.plain(db.storage.load(good._p_oid)[0]) == ObjectWriter(good).serialize(good)
+        assert checksums.without_sum(db.storage.load(good._p_oid)[0]) == ObjectWriter(good).serialize(good)
         connection.close()
     finally:
         db.close()

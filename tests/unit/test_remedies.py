@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import remedies
-from batos.autotelic.kinds import Ground
-from batos.autotelic.proposals import Proposal
-from batos.image import examples, history, ledger
-from batos.image.examples import Example
-from batos.kernel import Kernel
-from batos.mind import parameters as parameters_of
-from batos.mind import states
+from batos.app.kernel import Kernel
+from batos.autotelic import rule_proposals
+from batos.autotelic.change_types import Ground
+from batos.autotelic.changes import Proposal
+from batos.image import history, ledger, taught_examples
+from batos.image.taught_examples import Example
+from batos.methods import runtime as parameters_of
+from batos.mind import psm
 from batos.objects import Intent, Method
 from tests.unit.improving_support import BRIEFS, improving, thought
 from tests.unit.mind_support import FakeInference, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
 
 BAD = "def add_(self, number, number2):\n    return number + self.nowhere\n"
-SHIPPED = states.STATES["SYNTHESIZING"]["meta_prompt"]
+SHIPPED = psm.STATES["SYNTHESIZING"]["meta_prompt"]
 
 
 def of(kernel: Kernel, trigger: str, key: str = "") -> list[Proposal]:
     ground = Ground(kernel.settings, kernel.methods.audit)
-    return kernel.image.read(lambda root: list(remedies.remedies(root, trigger, key, ground)))  # type: ignore[no-any-return]
+    return kernel.image.read(lambda root: list(rule_proposals.remedies(root, trigger, key, ground)))  # type: ignore[no-any-return]
 
 
 async def rewrite(kernel: Kernel, state: str, prompt: str) -> None:
@@ -63,7 +63,7 @@ async def test_a_method_is_not_retired_for_calls_that_it_does_not_take_or_for_wh
     async with improving(tmp_path, inference) as kernel:
         await give(kernel)
         example = {"args": [[1, 3]], "result": 2}
-        await kernel.image.system(lambda root: examples.teach(root, root["lobby"].thing._p_oid, "total_", [example], "", 8))
+        await kernel.image.system(lambda root: taught_examples.teach(root, root["lobby"].thing._p_oid, "total_", [example], "", 8))
         await sent(kernel, "m1", "thing", "total_", [1, 3])
         for n in range(3):
             assert (await sent(kernel, f"w{n}", "thing", "total_", "[1, 3]"))["error"]["code"] == "method_failed"
@@ -115,9 +115,9 @@ async def test_where_no_method_fails_a_changed_prompt_becomes_what_it_was(tmp_pa
 async def test_what_takes_longer_or_costs_more_is_to_be_said_in_fewer_words(tmp_path: Path) -> None:
     async with improving(tmp_path, FakeInference()) as kernel:
         (slow,) = of(kernel, "state_slow", "DELEGATING")
-        assert (slow.target, slow.content.endswith(remedies.BRIEFLY)) == ("psm.DELEGATING", True)
+        assert (slow.target, slow.content.endswith(rule_proposals.BRIEFLY)) == ("psm.DELEGATING", True)
         assert of(kernel, "state_slow", "IDLE") == of(kernel, "state_slow", "DECOMPOSING") == []
-        await rewrite(kernel, "SYNTHESIZING", f"{SHIPPED} {remedies.BRIEFLY}")
+        await rewrite(kernel, "SYNTHESIZING", f"{SHIPPED} {rule_proposals.BRIEFLY}")
         assert [(p.target, p.content == SHIPPED) for p in of(kernel, "missions_costly")] == [
             ("psm.SYNTHESIZING", True), ("psm.DELEGATING", False),
         ]  # fmt: skip
@@ -254,5 +254,5 @@ async def test_what_a_user_said_of_a_message_and_what_no_rule_refused_stay_as_th
             assert (await sent(kernel, f"n{n}", "thing", "count_", 1))["state"] == "FAILED"
         assert len(of(kernel, "guardian_refuses")) == 1
         oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
-        await kernel.image.system(examples.teach, oid, "count_", [], "count the calls", 9)
+        await kernel.image.system(taught_examples.teach, oid, "count_", [], "count the calls", 9)
         assert of(kernel, "guardian_refuses") == []

@@ -16,16 +16,15 @@ from typing import Any
 import pytest
 from transaction.interfaces import TransientError
 
+from batos.app.kernel import Kernel
 from batos.errors import ImageDamaged, InferenceFailed
 from batos.image import ledger
-from batos.kernel import Kernel
-from batos.memory.chunking import Limits
-from batos.memory.library import epoch_of, library_of
-from batos.memory.naming import Names
-from batos.memory.numbers import Numbers
+from batos.memory.chunking import ChunkLimits
+from batos.memory.records import Numbers
+from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import Segment
-from batos.memory.shelving import Shelver
-from batos.mind import remembering
+from batos.memory.store import epoch_of, library_of
+from batos.missions import memory_writer
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference, Listened, submit
 
@@ -36,7 +35,7 @@ class FakeMemory:
     """Numbers and a shelver; what searches would see is a list."""
 
     def __init__(self, epoch: int) -> None:
-        self.shelver = Shelver(Numbers(epoch), Limits(), Names())
+        self.shelver = Shelver(Numbers(epoch), ChunkLimits(), KnownNames())
         self.seen: list[tuple[list[int], list[int]]] = []
 
     def stored(self, segment: Segment | None, dropped: list[int]) -> None:
@@ -52,8 +51,8 @@ async def with_memory(kernel: Kernel) -> FakeMemory:
     return memory
 
 
-def remembering_of(kernel: Kernel, memory: FakeMemory) -> remembering.Remembering:
-    return remembering.Remembering(kernel.image, shelver=memory.shelver, stored=memory.stored, section_chars=20_000, pause_s=0)
+def remembering_of(kernel: Kernel, memory: FakeMemory) -> memory_writer.Remembering:
+    return memory_writer.Remembering(kernel.image, shelver=memory.shelver, stored=memory.stored, section_chars=20_000, pause_s=0)
 
 
 async def ended(kernel: Kernel, id: str, brief: str, **options: Any) -> dict[str, Any]:
@@ -121,8 +120,8 @@ async def test_a_mission_that_goes_on_holds_up_none_behind_it_and_is_not_forgott
 
 
 async def test_many_missions_are_remembered_in_several_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "_BATCH", 2)
-    monkeypatch.setattr(remembering, "_STRETCH", 3)
+    monkeypatch.setattr(memory_writer, "_BATCH", 2)
+    monkeypatch.setattr(memory_writer, "_STRETCH", 3)
     async with mind(tmp_path, FakeInference()) as kernel:
         work = remembering_of(kernel, await with_memory(kernel))
         heard = [await submit(kernel, f"m{i}", f"Plan the day {i}") for i in range(7)]
@@ -139,10 +138,10 @@ async def test_a_transaction_that_is_repeated_after_a_crash_keeps_nothing_twice(
     async with mind(tmp_path, FakeInference()) as kernel:
         memory = await with_memory(kernel)
         await ended(kernel, "m1", "Plan the garden")
-        until, still_open, found = kernel.image.read(remembering.ended)
+        until, still_open, found = kernel.image.read(memory_writer.missions_to_remember)
         kept = remembering_of(kernel, memory)._prepared(found)
         for _ in range(2):
-            await kernel.image.system(remembering.store, kept, None, (0, ()), until, still_open)
+            await kernel.image.system(memory_writer.store_remembered, kept, None, (0, ()), until, still_open)
         assert len(documents(kernel)) == 1
 
 
@@ -184,7 +183,7 @@ async def test_what_a_cycle_remembered_that_met_a_conflict_is_there_once(tmp_pat
 
 
 async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, describe, kept = remembering.store, ledger.describe, asyncio.Event()
+    store, describe, kept = memory_writer.store_remembered, ledger.describe, asyncio.Event()
     full = [OSError(errno.ENOSPC, "No space left on device")] * 4  # the committer tries the jobs of a group once more, each alone
 
     def stored(root: Any, *args: Any) -> bool:
@@ -201,9 +200,9 @@ async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path
         memory = await with_memory(kernel)
         await ended(kernel, "m1", "I feel stuck")
         await ended(kernel, "m2", "I feel sad")
-        monkeypatch.setattr(remembering, "store", stored)
-        monkeypatch.setattr(remembering, "RETRY_S", 0)
-        monkeypatch.setattr(remembering.ledger, "describe", damaged)
+        monkeypatch.setattr(memory_writer, "store_remembered", stored)
+        monkeypatch.setattr(memory_writer, "RETRY_S", 0)
+        monkeypatch.setattr(memory_writer.ledger, "describe", damaged)
         monkeypatch.setattr(memory, "stored", lambda *_: kept.set())
         task = asyncio.create_task(remembering_of(kernel, memory).run(kernel.events))
         hears = asyncio.create_task(kept.wait())

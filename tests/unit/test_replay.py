@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed, InvalidInput, UnknownMission
 from batos.image import journal, ledger
 from batos.image.journal import changed_parts, content_of, parts_of
-from batos.kernel import Kernel
-from batos.mind.attempt import Attempts
 from batos.mind.events import Events
-from batos.mind.replay import Replaying, Replays
-from batos.mind.signals import Place
+from batos.mind.inference import JournalPlace
+from batos.missions.execution import Attempts
+from batos.missions.replay import Replaying, Replays
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference, submit, written
 
@@ -75,7 +75,7 @@ async def test_prompts_are_told_as_far_as_they_are_known_and_have_room(tmp_path:
     inference = FakeInference()
     async with mind(tmp_path, inference) as kernel:
         await think(kernel)
-        monkeypatch.setattr("batos.mind.replay.PROMPTS_BYTES", 10)
+        monkeypatch.setattr("batos.missions.replay.PROMPTS_BYTES", 10)
         found = await replays(kernel, inference).replay("m1", prompts=True)
         assert (len(found["prompts"]), found["more"]) == (1, True)
 
@@ -263,14 +263,14 @@ class Short(Replaying):
 
     reads = 1500
 
-    def known(self, place: Place, label: str) -> None:
+    def known(self, place: JournalPlace, label: str) -> None:
         return None
 
-    async def pay(self, request: ChatRequest, place: Place, label: str, heard: Any = None) -> journal.Inference:
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: Any = None) -> journal.InferenceRecord:
         if len(request.user) > self.reads:
             raise InferenceFailed("too long", cause="too_long", model=request.model)
         text = mind_support.answer(request)
-        return journal.Inference(
+        return journal.InferenceRecord(
             place.key, place.occurrence, text, request.model, "", 7, 7, 0.0, 0.0, "stop", journal.now(), b"", label, 0.0, 0.0
         )
 

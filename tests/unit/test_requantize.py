@@ -10,8 +10,8 @@ import pytest
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
-from batos.bridge import gguf
-from batos.bridge.requantize import Stopped, Unreadable, requantize
+from batos.bridge.lora import gguf
+from batos.bridge.lora.gguf import UnreadableWeights, WritingStopped, requantize
 
 
 def made(path: Path, *, file_type: bool = True) -> dict[str, np.ndarray]:
@@ -59,13 +59,13 @@ def test_a_file_that_was_not_copied_whole_is_named(tmp_path: Path, cut: int) -> 
     path = tmp_path / "in.gguf"
     made(path)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(Unreadable, match=r"in\.gguf|copied whole"):
+    with pytest.raises(UnreadableWeights, match=r"in\.gguf|copied whole"):
         requantize(path, "q8_0", tmp_path / "out.gguf", Event())
 
 
 def test_a_file_that_does_not_say_its_type_is_refused(tmp_path: Path) -> None:
     made(tmp_path / "in.gguf", file_type=False)
-    with pytest.raises(Unreadable, match=r"general\.file_type"):
+    with pytest.raises(UnreadableWeights, match=r"general\.file_type"):
         requantize(tmp_path / "in.gguf", "q8_0", tmp_path / "out.gguf", Event())
 
 
@@ -73,5 +73,5 @@ def test_it_stops_between_two_tensors(tmp_path: Path) -> None:
     made(tmp_path / "in.gguf")
     stop = Event()
     stop.set()
-    with pytest.raises(Stopped):
+    with pytest.raises(WritingStopped):
         requantize(tmp_path / "in.gguf", "q8_0", tmp_path / "out.gguf", stop)

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 import structlog
 
+from batos.app.kernel import Kernel
+from batos.bridge.admission import Fairness, Load, Ticket, session
 from batos.bridge.client import OllamaInference, connect
-from batos.bridge.loads import Load
-from batos.bridge.preload import Expected, Preloader
-from batos.bridge.residency import Residency, ResidentInference
-from batos.bridge.turns import Fairness, Ticket, session
-from batos.bridge.types import ChatRequest, Inference
+from batos.bridge.inference import ChatRequest, Inference
+from batos.bridge.residency import Expected, Preloader, Residency, ResidentInference
 from batos.errors import InferenceFailed
-from batos.kernel import Kernel
-from batos.mind.foresight import Foresight
+from batos.mind.router import Foresight
 from batos.testing import ScriptedOllama
 from batos.testing.models import Model, sha256
 from tests.daemon import note_built, provisioned

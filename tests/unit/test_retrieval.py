@@ -14,18 +14,16 @@ import pytest
 from batos.errors import InferenceFailed, InvalidInput
 from batos.image import LivingImage
 from batos.memory import objects
-from batos.memory.changing import adopt
-from batos.memory.chunking import Limits
-from batos.memory.collection import Collection
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import DraftPart, Turn
 from batos.memory.embedders import Identity
-from batos.memory.library import library_of
-from batos.memory.naming import Names
-from batos.memory.numbers import Numbers
-from batos.memory.retrieval import Retrieval, Wanted
+from batos.memory.embedding_worker import adopt_embedder, load_collection
+from batos.memory.records import Numbers
+from batos.memory.retrieval import Retrieval, SearchRequest
+from batos.memory.search_index import Collection
+from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import build
-from batos.memory.shelving import Shelver
-from batos.memory.vectors import loaded
+from batos.memory.store import library_of
 from tests.search_support import DIMENSIONS, axis, noise
 
 DAY = date(2023, 5, 7)
@@ -63,23 +61,23 @@ class Memory:
 
     async def fill(self) -> None:
         await self.image.system(_fill)
-        self.collection = self.image.read(loaded)
+        self.collection = self.image.read(load_collection)
 
     async def vectors(self) -> None:
         """A vector for each chunk; the note about boats is near the sea."""
-        await self.image.system(adopt, str(await self.embedder.identity()), DIMENSIONS)
-        self.collection = self.image.read(loaded)
+        await self.image.system(adopt_embedder, str(await self.embedder.identity()), DIMENSIONS)
+        self.collection = self.image.read(load_collection)
         ids = self.collection.view().ids
         rows = noise(len(ids))
         rows[ids == _number(self.image, "Boats")] = axis(3)
         self.collection.vectors(ids, rows)
 
     async def ask(self, question: str, **wanted: Any) -> dict[str, Any]:
-        return await self.retrieval.search(Wanted(question, **wanted), explain=True)
+        return await self.retrieval.search(SearchRequest(question, **wanted), explain=True)
 
 
 def _fill(root: Any) -> None:
-    library, shelver = library_of(root), Shelver(Numbers(7), Limits(20, 400), Names())
+    library, shelver = library_of(root), Shelver(Numbers(7), ChunkLimits(20, 400), KnownNames())
     notes = [
         DraftPart("Boats lie at the quay.", "Quay"),
         DraftPart("Trees grow in the wood.", "Wood"),
@@ -210,7 +208,7 @@ async def test_yesterday_is_the_day_before_today(memory: Memory) -> None:
 
 
 async def test_signals_are_told_to_who_asks_for_them(memory: Memory) -> None:
-    reply = await memory.retrieval.search(Wanted("boats?"))
+    reply = await memory.retrieval.search(SearchRequest("boats?"))
     assert "understood" not in reply
     assert {"signals", "path"} & reply["hits"][0].keys() == set()
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind import answers, reuse, side_by_side
-from batos.mind.amending import Wanted, likely
-from batos.mind.handbook.entries import Entry, words_in
-from batos.mind.handbook.nearest import Handbook
-from batos.mind.side_by_side import Run
-from batos.mind.specification import wanted
+from batos.forge.candidate_search import specification_of
+from batos.image.taught_examples import Example
 from batos.objects import UvmObject
+from batos.synthesis import adaptation, batch_runner, repair
+from batos.synthesis.batch_runner import Run
+from batos.synthesis.handbook import Handbook, HandbookEntry, words_in
+from batos.synthesis.ranking import Specification, likely
 
 LIMIT = 8192
 
@@ -30,10 +29,10 @@ def here() -> Run:
     return run
 
 
-def entry(purpose: str, source: str) -> Entry:
+def entry(purpose: str, source: str) -> HandbookEntry:
     name, _, inside = source.removeprefix("def ").partition("(self")
     parameters = tuple(one.strip().rstrip("0123456789") for one in inside.partition(")")[0].split(",")[1:])
-    return Entry(purpose, source, words_in(f"{purpose} {name.replace('_', ' ')}"), parameters, "self." in source, source)
+    return HandbookEntry(purpose, source, words_in(f"{purpose} {name.replace('_', ' ')}"), parameters, "self." in source, source)
 
 
 LARGEST = entry("the largest of the numbers", "def largest_(self, items):\n    return max(items)")
@@ -52,15 +51,15 @@ POWER = entry("two to the number", "def power_(self, number):\n    return 2 ** n
 BOOK = Handbook([LARGEST, OVER, ADD, CITIES, SPEND, SENDS, LOOP, POWER])
 
 
-def asked(intent: str, *examples: Example, call: tuple[Any, ...] | None = None, **slots: Any) -> Wanted:
-    return wanted(UvmObject(**slots), "m_", examples[0].args if call is None else call, {}, intent=intent, examples=examples)
+def asked(intent: str, *examples: Example, call: tuple[Any, ...] | None = None, **slots: Any) -> Specification:
+    return specification_of(UvmObject(**slots), "m_", examples[0].args if call is None else call, {}, intent=intent, examples=examples)
 
 
 async def found(
-    what: Wanted, *, most: int = 500, audit: Any = lambda text: True, book: Handbook = BOOK, run: Run | None = None
+    what: Specification, *, most: int = 500, audit: Any = lambda text: True, book: Handbook = BOOK, run: Run | None = None
 ) -> list[str]:
     known = book.alike(what.known.told, without=what.known.slots)
-    return [text for _, text in await reuse.passing(what, "m_", known, audit, run or here(), most=most, limit=LIMIT)]
+    return [text for _, text in await adaptation.adapted_passing(what, "m_", known, audit, run or here(), most=most, limit=LIMIT)]
 
 
 async def test_a_method_is_found_by_what_it_does_whatever_the_words() -> None:
@@ -113,8 +112,8 @@ async def test_another_answer_is_made_of_what_it_leaves() -> None:
 async def test_an_answer_inside_a_function_of_the_method_stays() -> None:
     inner = "def m_(self, items):\n\n    def key(one):\n        return -one\n    return sorted(items, key=key)"
     what = asked("", Example(([3, 21, 5],), (), 21))
-    did = (await side_by_side.did([inner], [call for call, _ in what.examples], here(), limit=LIMIT))[0]
-    texts = [text for _, text in answers.others(inner, did, what, ["items"])]
+    did = (await batch_runner.run_batch([inner], [call for call, _ in what.examples], here(), limit=LIMIT))[0]
+    texts = [text for _, text in repair.other_answers(inner, did, what, ["items"])]
     assert inner.replace("return sorted(items, key=key)", "return sorted(items, key=key)[0]") in texts
     assert all("return -one\n" in text for text in texts)
 
@@ -130,13 +129,13 @@ async def test_an_answer_inside_a_function_of_the_method_stays() -> None:
     ],
 )
 def test_a_number_that_is_spoken_of_and_left_out_costs_something(told: str, text: str, left_out: int) -> None:
-    assert reuse.unused(text, told) == pytest.approx(0.8 * left_out)
+    assert adaptation.unused(text, told) == pytest.approx(0.8 * left_out)
 
 
 def test_a_letter_may_be_an_article() -> None:
     example = Example((["tea", "sky"],), (), "tea")
     for words, letters in (("the first word that contains the letter a", ("a",)), ("a word that I know", ()), ("a word with b", ("b",))):
-        request = reuse.asked(asked(words, example), "m_")
+        request = adaptation.asked(asked(words, example), "m_")
         assert request is not None
         assert set(request.texts) - {"m"} == set(letters)  # m is of the selector
 
@@ -147,9 +146,9 @@ async def test_all_examples_must_be_answered() -> None:
 
 
 async def test_what_sends_or_loops_while_something_is_so_is_not_tried() -> None:
-    assert reuse.anatomy(SENDS.source, SENDS.purpose) is None
-    assert reuse.anatomy(LOOP.source, LOOP.purpose) is None
-    assert reuse.anatomy("no method", "") is None
+    assert adaptation.anatomy(SENDS.source, SENDS.purpose) is None
+    assert adaptation.anatomy(LOOP.source, LOOP.purpose) is None
+    assert adaptation.anatomy("no method", "") is None
 
 
 async def test_of_a_large_number_nothing_is_tried_that_may_turn_as_often() -> None:
@@ -184,7 +183,7 @@ async def test_so_many_are_tried_the_likest_first_and_none_that_the_guardian_ref
     ],
 )
 async def test_where_it_is_not_clear_what_is_given_nothing_is_tried(examples: list[Example]) -> None:
-    what = wanted(UvmObject(), "m_", ([3, 1],), {}, intent="the largest of the numbers", examples=examples)
+    what = specification_of(UvmObject(), "m_", ([3, 1],), {}, intent="the largest of the numbers", examples=examples)
     assert await found(what) == []
 
 
@@ -207,8 +206,10 @@ async def test_quoted_words_may_be_anything(words: str) -> None:
 @pytest.mark.parametrize(("selector", "slot"), [("import", "total"), ("m_", "class"), ("m_", "_total")])
 async def test_what_is_no_name_of_python_s_is_none_of_a_method_s(selector: str, slot: str) -> None:
     example = Example((30,), (), 512, ((slot, 482),), ((slot, 512),))
-    what = wanted(UvmObject(), selector, (30,), {}, intent=f"put it to {slot}", examples=[example])
-    assert await reuse.passing(what, selector, BOOK.alike(what.known.told), lambda text: True, here(), most=99, limit=LIMIT) == ()
+    what = specification_of(UvmObject(), selector, (30,), {}, intent=f"put it to {slot}", examples=[example])
+    assert (
+        await adaptation.adapted_passing(what, selector, BOOK.alike(what.known.told), lambda text: True, here(), most=99, limit=LIMIT) == ()
+    )
 
 
 async def test_a_setter_without_an_answer_has_none_that_could_be_another() -> None:
@@ -224,7 +225,7 @@ async def test_a_slot_with_a_name_that_no_method_can_say_is_left_alone() -> None
 
 
 async def test_values_that_have_no_like_are_no_trouble() -> None:
-    deep = Entry(
+    deep = HandbookEntry(
         "dig",
         "def dig_(self, items):\n    for _ in range(900):\n        items = [items]\n    return items",
         frozenset(),
@@ -232,7 +233,7 @@ async def test_values_that_have_no_like_are_no_trouble() -> None:
         False,
         "d",
     )
-    huge = Entry("huge", "def huge_(self, items):\n    return 10 ** 400 + len(items)", frozenset(), ("items",), False, "h")
+    huge = HandbookEntry("huge", "def huge_(self, items):\n    return 10 ** 400 + len(items)", frozenset(), ("items",), False, "h")
     assert await found(asked("dig", Example(([1],), (), 2.5)), book=Handbook([deep, huge])) == []
 
 
@@ -240,7 +241,7 @@ async def test_words_tell_which_of_two_is_likelier() -> None:
     first = entry("the first of the items", "def first_(self, items):\n    return items[0]")
     what = asked("the largest of the numbers", Example(([712, 30],), (), 712))
     known = Handbook([first, *[LARGEST, OVER]]).alike(what.known.told)
-    passed = await reuse.passing(what, "m_", known, lambda text: True, here(), most=99, limit=LIMIT)
+    passed = await adaptation.adapted_passing(what, "m_", known, lambda text: True, here(), most=99, limit=LIMIT)
     assert [text.rsplit(" ", 1)[-1] for _, text in passed][:2] == ["max(items)", "items[0]"]
     assert (await likely(passed, what, here(), limit=LIMIT))[0].endswith("max(items)")
 
@@ -255,6 +256,6 @@ async def test_words_tell_which_of_two_is_likelier() -> None:
     ],
 )
 def test_letters_stand_alone_and_are_no_words(intent: str, texts: tuple[str, ...]) -> None:
-    request = reuse.asked(asked(intent, Example(("sea ice",), (), ["ice"])), "words_")
+    request = adaptation.asked(asked(intent, Example(("sea ice",), (), ["ice"])), "words_")
     assert request is not None
     assert tuple(one for one in request.texts if one != "m") == texts  # `m_` is what it asks for in all tests here

@@ -18,8 +18,8 @@ from batos.cli import main
 from batos.config import Settings
 from batos.errors import ConfigError
 from batos.wire import ClientKeys, keys
-from batos.wire.parsing import Limits, parse_request
-from batos.wire.request import ROLES, Role
+from batos.wire.fields import ROLES, Role
+from batos.wire.payloads import PayloadLimits, parse_request
 from batos.wire.schemas import OPS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
@@ -58,7 +58,7 @@ async def with_key(endpoint: str, own: ClientKeys) -> AsyncIterator[zmq.asyncio.
 
 
 def needed(example: dict[str, Any]) -> Role:
-    return parse_request(json.dumps(example).encode(), Limits.of(Settings())).role
+    return parse_request(json.dumps(example).encode(), PayloadLimits.of(Settings())).role
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -83,7 +83,7 @@ def test_who_only_gives_missions_cannot_do_what_an_operator_does() -> None:
 
 
 def test_an_operation_that_does_not_say_whose_it_is_is_an_operators() -> None:
-    from batos.wire.request import Request
+    from batos.wire.fields import Request
 
     assert Request.least_role == "operate"
 

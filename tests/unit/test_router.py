@@ -10,9 +10,8 @@ import pytest
 
 from batos.errors import UnknownPersona
 from batos.mind.codex import Codex, load_codex
-from batos.mind.learning import Exemplars
-from batos.mind.likeness import Alike, Texts
-from batos.mind.router import Route, Router
+from batos.mind.incarnation import Exemplars
+from batos.mind.router import Alike, Route, Router, Texts
 
 ROUTER = Router(load_codex())
 NAMES = ("robin", "brick", "babs", "alfred")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from batos.bridge.client import OllamaInference
 from batos.bridge.profiles import load_profile
-from batos.image.living import LivingImage
+from batos.image.living_image import LivingImage
 from batos.memory.embedders import normalised
 from batos.mind.codex import load_codex
 from batos.mind.router import Router

@@ -11,13 +11,13 @@ import pytest
 from transaction import TransactionManager
 from ZODB.utils import u64
 
+from batos.api.queries import Queries
+from batos.app.kernel import Kernel
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
-from batos.kernel import Kernel
-from batos.looks import Looks
 from batos.memory.embedders import normalised
 from batos.mind.codex import load_codex
-from batos.mind.learning import exemplars_of
+from batos.mind.incarnation import exemplars_of
 from batos.mind.router import Route
 from batos.objects import UvmObject
 from tests.unit.mind_support import FakeInference, mind, submit
@@ -179,7 +179,7 @@ async def test_status_and_show_tell_the_decision_also_of_a_failed_mission(tmp_pa
     inference.fail_when = lambda request: InferenceFailed("never", cause="refused", retryable=False)
     async with mind(tmp_path, inference) as kernel:
         assert (await think(kernel, "m1"))["state"] == "FAILED"
-        shown = Looks(kernel.image.db, kernel.image.snapshot).show("m1")["record"]["routing"]
+        shown = Queries(kernel.image.db, kernel.image.snapshot).show("m1")["record"]["routing"]
         assert (shown["persona"], shown["by"]) == ("babs", "rules and likeness")
 
 

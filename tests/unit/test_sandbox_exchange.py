@@ -10,8 +10,8 @@ import pytest
 
 from batos.errors import SandboxLimit
 from batos.sandbox import Sandbox
-from batos.sandbox.room import Room
-from batos.sandbox.turns import Turns
+from batos.sandbox.worker_calls import WorkerTurns
+from batos.sandbox.workers import FairSemaphore
 from tests.sandbox_support import Sends, call, obj, settings, slots
 
 VALUES: list[Any] = [
@@ -89,7 +89,7 @@ async def test_a_slot_s_name_counts_as_text_that_passes(value: str) -> None:
 
 
 async def test_who_waits_for_room_gets_it_in_turn() -> None:
-    room, entered = Room(1), []
+    room, entered = FairSemaphore(1), []
 
     async def guest(number: int) -> None:
         await room.enter()
@@ -109,7 +109,7 @@ async def test_who_waits_for_room_gets_it_in_turn() -> None:
 
 
 async def test_who_is_cancelled_when_let_in_gives_the_place_on() -> None:
-    room = Room(1)
+    room = FairSemaphore(1)
     await room.enter()
     first, second = asyncio.ensure_future(room.enter()), asyncio.ensure_future(room.enter())
     await asyncio.sleep(0)
@@ -123,7 +123,7 @@ async def test_who_is_cancelled_when_let_in_gives_the_place_on() -> None:
 
 
 async def test_what_is_due_afterwards_comes_when_the_loop_has_had_its_turn_and_once() -> None:
-    turns, done = Turns(), []
+    turns, done = WorkerTurns(), []
     turns.afterwards(lambda: done.append(1))
     assert turns.may_stand_by()
     turns.afterwards(lambda: done.append(2))

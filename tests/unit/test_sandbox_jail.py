@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from batos.sandbox import jail, walls
+from batos.sandbox import jail, workers
 
-pytestmark = pytest.mark.skipif(not all(walls.standing().values()), reason="this kernel lacks a wall")
+pytestmark = pytest.mark.skipif(not all(workers.standing_walls().values()), reason="this kernel lacks a wall")
 
 PYTHON = Path(sys.executable).resolve()
 FORBIDDEN = {
@@ -79,7 +79,7 @@ def test_the_launcher_takes_a_path_with_a_space_and_quotes(tmp_path: Path) -> No
     folder.mkdir()
     program = folder / "prog ram"
     shutil.copy("/bin/echo", program)
-    script = walls.launcher(folder, str(program))
+    script = workers.worker_launcher(folder, str(program))
     done = subprocess.run([script, "a b"], capture_output=True, text=True, timeout=60, env={})
     assert (done.returncode, done.stdout) == (0, "a b\n")
 

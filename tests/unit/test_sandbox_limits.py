@@ -17,10 +17,10 @@ import pytest
 import pytest_asyncio
 from sandbox_support import NOW, STALLED, Heartbeat, Sends, call, obj, settings, slots
 
+from batos.concurrency import in_helper
 from batos.errors import MethodFailed, SandboxFailed, SandboxLimit
-from batos.image.turns import in_helper
 from batos.objects import UvmObject
-from batos.processor import carried
+from batos.resources import charged_task
 from batos.sandbox import Activity, Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -148,7 +148,7 @@ async def burn_in_tasks(o: UvmObject) -> None:
         await asyncio.sleep(0)
         burn()
 
-    await asyncio.gather(carried(part()), carried(part()))
+    await asyncio.gather(charged_task(part()), charged_task(part()))
 
 
 MUCH_FOR_LITTLE = {

@@ -18,7 +18,7 @@ from sandbox_support import Sends, call, corpus, method, obj, settings, slots, s
 
 from batos.errors import MethodError, MethodFailed, MethodUnsupported
 from batos.guardian import PersistenceGuardian
-from batos.guardian.vocabulary import SUPPLIED
+from batos.guardian.allowlist import SUPPLIED
 from batos.objects import Method, UvmObject
 from batos.sandbox import Sandbox, unsupported
 

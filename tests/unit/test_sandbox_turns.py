@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from batos.sandbox.turns import Turns
+from batos.sandbox.worker_calls import WorkerTurns
 
 
 @pytest.fixture
-def turns() -> Iterator[Turns]:
-    made = Turns()
+def turns() -> Iterator[WorkerTurns]:
+    made = WorkerTurns()
     yield made
     made.close()
 
@@ -28,19 +28,19 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "batos-sandbox"}
 
 
-async def test_short_calls_are_answered_on_one_thread_one_after_another(turns: Turns) -> None:
+async def test_short_calls_are_answered_on_one_thread_one_after_another(turns: WorkerTurns) -> None:
     assert [await turns.of(threading.get_ident, never) for _ in range(20)] == [await turns.of(threading.get_ident, never)] * 20
     with pytest.raises(ZeroDivisionError):
         await turns.of(lambda: 1 / 0, never)
     assert await turns.of(lambda: 7, never) == 7
 
 
-async def test_long_calls_are_awaited_and_run_side_by_side(turns: Turns) -> None:
+async def test_long_calls_are_awaited_and_run_side_by_side(turns: WorkerTurns) -> None:
     both = threading.Barrier(2, timeout=20)
     assert await asyncio.gather(turns.of(both.wait, never), turns.of(both.wait, never)) in ([0, 1], [1, 0])
 
 
-async def test_a_call_that_raises_after_a_while_raises(turns: Turns) -> None:
+async def test_a_call_that_raises_after_a_while_raises(turns: WorkerTurns) -> None:
     go = threading.Event()
 
     def late() -> None:
@@ -54,7 +54,7 @@ async def test_a_call_that_raises_after_a_while_raises(turns: Turns) -> None:
         await waiting
 
 
-async def test_who_is_cancelled_gives_up_at_once_and_the_thread_serves_again(turns: Turns) -> None:
+async def test_who_is_cancelled_gives_up_at_once_and_the_thread_serves_again(turns: WorkerTurns) -> None:
     before, go, ended = threads(), threading.Event(), threading.Event()
 
     def stuck() -> int:
@@ -74,7 +74,7 @@ async def test_who_is_cancelled_gives_up_at_once_and_the_thread_serves_again(tur
     assert len(threads() - before) == 1
 
 
-async def test_others_have_their_turn_between_many_short_calls(turns: Turns) -> None:
+async def test_others_have_their_turn_between_many_short_calls(turns: WorkerTurns) -> None:
     beats = 0
 
     async def beat() -> None:
@@ -91,7 +91,7 @@ async def test_others_have_their_turn_between_many_short_calls(turns: Turns) -> 
 
 
 async def test_threads_end_with_it() -> None:
-    before, turns = threads(), Turns()
+    before, turns = threads(), WorkerTurns()
     go = threading.Event()
     busy = asyncio.ensure_future(turns.of(lambda: go.wait(20), never))
     await asyncio.sleep(0)

@@ -14,10 +14,9 @@ import pytest
 
 from batos.errors import SandboxFailed, SandboxLimit
 from batos.sandbox import Sandbox
-from batos.sandbox.drive import Drive
-from batos.sandbox.turns import Turns
-from batos.sandbox.watch import _AFTER_A_CUT, _AFTER_A_LONG_ONE, Overdue, Pace, Watch
-from batos.sandbox.workers import Session, Workers
+from batos.sandbox.invocation import Drive
+from batos.sandbox.worker_calls import _AFTER_A_CUT, _AFTER_A_LONG_ONE, CallWatch, Overdue, Pace, WorkerTurns
+from batos.sandbox.workers import Workers, WorkerSession
 from tests.sandbox_support import Sends, call, obj, settings, slots
 
 LONG = "sum(range(8_000_000))"  # some tenths of a second, in a text without a loop
@@ -33,8 +32,8 @@ LATE = f"""def late(self):
 
 
 @pytest.fixture
-def watch() -> Iterator[Watch]:
-    made = Watch()
+def watch() -> Iterator[CallWatch]:
+    made = CallWatch()
     yield made
     made.close()
 
@@ -49,13 +48,13 @@ def never() -> None:
     raise AssertionError("cut off")
 
 
-def test_a_short_call_is_answered_on_the_spot(watch: Watch) -> None:
+def test_a_short_call_is_answered_on_the_spot(watch: CallWatch) -> None:
     assert [watch.over(threading.get_ident, never) for _ in range(3)] == [threading.get_ident()] * 3
     with pytest.raises(ZeroDivisionError):
         watch.over(lambda: 1 / 0, never)
 
 
-def test_a_long_call_is_cut_off_whatever_comes_of_it(watch: Watch) -> None:
+def test_a_long_call_is_cut_off_whatever_comes_of_it(watch: CallWatch) -> None:
     for _ in range(3):
         gate = threading.Event()
         with pytest.raises(Overdue):
@@ -71,7 +70,7 @@ def test_a_long_call_is_cut_off_whatever_comes_of_it(watch: Watch) -> None:
     assert watch.over(lambda: 7, never) == 7
 
 
-def test_it_rests_when_there_is_nothing_to_watch_and_wakes(watch: Watch) -> None:
+def test_it_rests_when_there_is_nothing_to_watch_and_wakes(watch: CallWatch) -> None:
     assert watch.over(lambda: 7, never) == 7
     for _ in range(2):
         tick = threading.Event()
@@ -84,7 +83,7 @@ def test_it_rests_when_there_is_nothing_to_watch_and_wakes(watch: Watch) -> None
 
 @pytest.mark.parametrize("resting", [False, True])
 def test_its_thread_ends_with_it(resting: bool) -> None:
-    before, watch, tick = set(threading.enumerate()), Watch(), threading.Event()
+    before, watch, tick = set(threading.enumerate()), CallWatch(), threading.Event()
     watch.over(int, never)
     (thread,) = {thread for thread in threading.enumerate() if thread.name == "batos-sandbox-watch"} - before
     while resting and not watch._resting:
@@ -118,7 +117,7 @@ class Loads:
         self.count, self.then = 0, lambda session: None
         self.begun, self.ready, plain = asyncio.Event(), asyncio.Event(), Workers.load
 
-        async def load(workers: Workers, session: Session, image: bytes) -> None:
+        async def load(workers: Workers, session: WorkerSession, image: bytes) -> None:
             self.count += 1
             self.begun.set()
             await plain(workers, session, image)
@@ -132,7 +131,7 @@ class Loads:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every program is tried on the loop's thread, however busy the machine is."""
     monkeypatch.setattr(Pace, "short", True)
-    monkeypatch.setattr(Turns, "may_stand_by", lambda self: True)
+    monkeypatch.setattr(WorkerTurns, "may_stand_by", lambda self: True)
 
 
 @pytest.fixture
@@ -187,7 +186,7 @@ async def test_a_second_worker_that_dies_fails_the_run_if_it_had_sent(sandbox: S
 async def test_a_second_worker_that_dies_is_replaced_if_it_had_not(sandbox: Sandbox, loads: Loads) -> None:
     dead: list[int] = []
 
-    def dies(session: Session) -> None:
+    def dies(session: WorkerSession) -> None:
         if not dead:
             dead.append(session.monty.worker_pid)
             os.kill(dead[0], signal.SIGKILL)
@@ -200,17 +199,17 @@ async def test_a_second_worker_that_dies_is_replaced_if_it_had_not(sandbox: Sand
 async def test_a_worker_that_dies_while_the_loop_stands_by_is_replaced(
     sandbox: Sandbox, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, short = obj("def m(self):\n    return 1\n"), Session.short_turn
+    target, short = obj("def m(self):\n    return 1\n"), WorkerSession.short_turn
     turns = 0
 
-    async def dies(session: Session, turn: Any) -> Any:
+    async def dies(session: WorkerSession, turn: Any) -> Any:
         nonlocal turns
         turns += 1
         if turns == 1:
             os.kill(session.monty.worker_pid, signal.SIGKILL)
         return await short(session, turn)
 
-    monkeypatch.setattr(Session, "short_turn", dies)
+    monkeypatch.setattr(WorkerSession, "short_turn", dies)
     assert await call(Sends(sandbox), target, "m") == 1
     assert turns == 2
 
@@ -218,12 +217,12 @@ async def test_a_worker_that_dies_while_the_loop_stands_by_is_replaced(
 async def test_a_worker_that_answered_and_was_killed_is_lent_to_nobody(
     sandbox: Sandbox, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answers_too_late(session: Session, turn: Any) -> Any:
+    async def answers_too_late(session: WorkerSession, turn: Any) -> Any:
         turn()
         session._kill()
         raise Overdue
 
-    monkeypatch.setattr(Session, "short_turn", answers_too_late)
+    monkeypatch.setattr(WorkerSession, "short_turn", answers_too_late)
     target = obj("def m(self):\n    return 1\n")
     for done in range(1, 5):
         assert await call(Sends(sandbox), target, "m") == 1

@@ -15,14 +15,14 @@ from structlog.testing import capture_logs
 
 from batos.config import Settings
 from batos.errors import Busy, ImageError
-from batos.image import LivingImage, backup, blobs, schedule
-from batos.image.costs import Meter
-from batos.image.schedule import Backups, BackupSet, Plan, outdated, plan_of, sets_of
+from batos.image import LivingImage, backup, backup_schedule, blobs
+from batos.image.backup_schedule import BackupPlan, Backups, BackupSet, outdated, plan_of, sets_of
 from batos.image.upkeep import Upkeep
+from batos.image.usage_totals import CostMeter
 from batos.objects import UvmObject
 
 HOUR, DAY = 3600.0, 86400.0
-PLAN = Plan(every_s=HOUR, full_s=7 * DAY, keep_s=30 * DAY, keep_fulls=3, retry_s=600)
+PLAN = BackupPlan(every_s=HOUR, full_s=7 * DAY, keep_s=30 * DAY, keep_fulls=3, retry_s=600)
 WAIT_S = 30
 
 
@@ -35,12 +35,12 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
 
 @pytest.fixture
 async def upkeep(image: LivingImage, tmp_path: Path) -> AsyncIterator[Upkeep]:
-    made = Upkeep(image, Meter(image), history_days=0, journal_days=0, backups=tmp_path / "b", interval_s=1e6, first_s=1e6)
+    made = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=tmp_path / "b", interval_s=1e6, first_s=1e6)
     yield made
     await made.stop()
 
 
-def backups(upkeep: Upkeep, tmp_path: Path, plan: Plan = PLAN, **more: Any) -> Backups:
+def backups(upkeep: Upkeep, tmp_path: Path, plan: BackupPlan = PLAN, **more: Any) -> Backups:
     return Backups(upkeep, tmp_path / "b", plan, **{"size": lambda: 1000, "reserve": 0, "first_s": 0.0, **more})
 
 
@@ -135,12 +135,12 @@ async def test_what_is_due_follows_from_the_folder_and_so_over_restarts(upkeep: 
 
 def test_the_plan_of_the_settings() -> None:
     settings = Settings(backup_every_h=2, backup_full_h=3, backup_keep_days=4, backup_keep_fulls=5, backup_retry_s=6)
-    assert plan_of(settings, "file:///x.fs") == Plan(2 * HOUR, 3 * HOUR, 4 * DAY, 5, 6)
+    assert plan_of(settings, "file:///x.fs") == BackupPlan(2 * HOUR, 3 * HOUR, 4 * DAY, 5, 6)
     assert plan_of(settings, "zeo://h:1").every_s == 0, "looked after where its server runs"
 
 
 async def test_whole_then_incremental_then_the_old_ones_go(upkeep: Upkeep, tmp_path: Path, image: LivingImage) -> None:
-    plan = Plan(every_s=0.1, full_s=1.5, keep_s=1e6, keep_fulls=1, retry_s=1e6)
+    plan = BackupPlan(every_s=0.1, full_s=1.5, keep_s=1e6, keep_fulls=1, retry_s=1e6)
     made = backups(upkeep, tmp_path, plan)
     await change(image, 0)
     task = asyncio.create_task(made.run())
@@ -203,7 +203,7 @@ async def test_a_clock_that_is_set_back_holds_up_no_backup(
 ) -> None:
     made, ahead = backups(upkeep, tmp_path), time.time() + 365 * DAY
     with monkeypatch.context() as clock:
-        clock.setattr(schedule.time, "time", lambda: ahead)
+        clock.setattr(backup_schedule.time, "time", lambda: ahead)
         if fails:
             made._failed(ImageError("no"))
         else:
@@ -255,7 +255,7 @@ async def test_other_upkeep_is_no_failure(upkeep: Upkeep, tmp_path: Path, monkey
         return await backup(full=full)
 
     monkeypatch.setattr(upkeep, "backup", busy_once)
-    monkeypatch.setattr(schedule, "BUSY_S", 0.01)
+    monkeypatch.setattr(backup_schedule, "BUSY_S", 0.01)
     made = backups(upkeep, tmp_path)
     task = asyncio.create_task(made.run())
     await until(lambda: made.facts()["kept"] == 1)
@@ -287,7 +287,7 @@ async def test_a_folder_that_cannot_be_read_does_not_end_the_looking(
     def broken(folder: Path) -> Any:
         raise OSError("stale file handle")
 
-    monkeypatch.setattr(schedule, "sets_of", broken)
+    monkeypatch.setattr(backup_schedule, "sets_of", broken)
     made = backups(upkeep, tmp_path, PLAN._replace(retry_s=0.05))
     task = asyncio.create_task(made.run())
     try:
@@ -320,9 +320,9 @@ async def test_a_folder_that_is_a_file_is_tried_again_when_that_is_due(upkeep: U
 
 
 def test_a_folder_that_is_not_there_can_be_made(tmp_path: Path) -> None:
-    assert schedule.hindrance(tmp_path / "a" / "b") == ""
+    assert backup_schedule.hindrance(tmp_path / "a" / "b") == ""
 
 
 def test_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
-    assert "cannot be written by this user; change its owner" in schedule.hindrance(tmp_path / "a")
+    monkeypatch.setattr(backup_schedule.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
+    assert "cannot be written by this user; change its owner" in backup_schedule.hindrance(tmp_path / "a")

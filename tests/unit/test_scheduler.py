@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
-from batos.kernel import Kernel
-from batos.mind import forms, holding, states
-from batos.mind.thinking import current
+from batos.mind import answer_schema, psm
+from batos.mind.attempt_context import current
+from batos.missions import scheduler
 from batos.objects import Primitive, UvmObject
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
 
@@ -62,7 +63,7 @@ def refused(request: ChatRequest) -> InferenceFailed:
 async def count_and_decompose(cycle: UvmObject) -> str:
     """DECOMPOSING, for tests: a thought that writes the persona, as every other one does."""
     cycle.persona.thoughts = cycle.persona._slots.get("thoughts", 0) + 1
-    return str(await states.decompose(cycle))
+    return str(await psm.decompose(cycle))
 
 
 @Primitive.register("test.break_down")
@@ -448,7 +449,7 @@ async def test_a_faulty_behaviour_fails_its_mission_and_nothing_else(
         end = await heard.end()
         assert (end["state"], end["error"]["code"]) == ("FAILED", code)
         assert words in end["error"]["message"]
-        await behave(kernel, "DECOMPOSING", states.decompose)
+        await behave(kernel, "DECOMPOSING", psm.decompose)
         assert (await (await submit(kernel, "m2", ROBIN)).end())["state"] == "COMPLETE"
 
 
@@ -767,13 +768,13 @@ async def test_an_answer_is_held_against_its_schema_once_and_not_again_under_the
 ) -> None:
     inference, gated = FakeInference(), list[bool]()
     inference.say = lambda request: '{"a": ["step"]}' if "JSON schema" in request.user else answer(request)
-    read = forms.read
+    read = answer_schema.read
 
     async def noted(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
         gated.append(current().gated)
         return await read(text, schema)
 
-    monkeypatch.setattr(forms, "read", noted)
+    monkeypatch.setattr(answer_schema, "read", noted)
     async with mind(tmp_path, inference, depth="direct", flavour="full") as kernel:
         await behave(kernel, "DECOMPOSING", count_and_decompose)
         inference.hold()
@@ -1081,7 +1082,7 @@ async def test_a_mission_that_follows_a_damaged_one_keeps_no_daemon_from_startin
     def damaged(root: Any, id: str) -> bool:
         raise ImageDamaged(f"the record of {id!r} is damaged")
 
-    monkeypatch.setattr(holding, "_is_final", damaged)
+    monkeypatch.setattr(scheduler, "_is_final", damaged)
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from batos.testing.answers import default_answer, embedding
+from batos.testing.script import default_answer, embedding
 
 
 def ask(server: ScriptedOllama, path: str, body: dict[str, Any] | None = None) -> Any:

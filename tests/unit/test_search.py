@@ -7,8 +7,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from batos.memory.fusion import Vectors
-from batos.memory.search import Filters, read, search
+from batos.memory.search import Filters, QuestionVectors, prepare_question, search
 from batos.memory.segments import speaker_key
 from tests.search_support import Said, axis, collection, noise
 
@@ -22,7 +21,7 @@ TALK = [
 
 def ids(filters: Filters | None = None, text: str = "Which boat?", k: int = 10) -> list[int]:
     view = collection(TALK).view()
-    return sorted(hit.id for hit in search(view, read(view, text), None, k, filters=filters).hits)
+    return sorted(hit.id for hit in search(view, prepare_question(view, text), None, k, filters=filters).hits)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_filters(filters: Filters | None, found: list[int]) -> None:
 
 def test_no_more_than_asked_for_and_the_best_first() -> None:
     view = collection(TALK).view()
-    found = search(view, read(view, "Who sold the boat?"), None, 2)
+    found = search(view, prepare_question(view, "Who sold the boat?"), None, 2)
     assert len(found.hits) == 2
     assert found.hits[0].id == 0
     assert found.hits[0].score >= found.hits[1].score
@@ -55,7 +54,7 @@ def test_no_more_than_asked_for_and_the_best_first() -> None:
 def test_what_says_the_same_is_told_once() -> None:
     chunks = [Said("The boat is blue.", i) for i in range(3)] + [Said("The boat is green.", 3)]
     view = collection(chunks, np.stack([axis(1), axis(1), axis(1), axis(2)])).view()
-    found = search(view, read(view, "The boat?"), Vectors(axis(1), axis(1)), 4)
+    found = search(view, prepare_question(view, "The boat?"), QuestionVectors(axis(1), axis(1)), 4)
     assert [hit.id for hit in found.hits] == [0, 3]
     assert found.by_vectors
 
@@ -63,8 +62,8 @@ def test_what_says_the_same_is_told_once() -> None:
 def test_a_view_is_searched_as_it_was_while_chunks_come_and_go() -> None:
     made = collection(TALK, noise(4))
     view = made.view()
-    question = read(view, "Which boat?")
-    before = search(view, question, Vectors(axis(1), axis(1)), 4)
+    question = prepare_question(view, "Which boat?")
+    before = search(view, question, QuestionVectors(axis(1), axis(1)), 4)
     made.drop([0])
-    assert search(view, question, Vectors(axis(1), axis(1)), 4) == before
-    assert 0 not in [hit.id for hit in search(made.view(), question, Vectors(axis(1), axis(1)), 4).hits]
+    assert search(view, question, QuestionVectors(axis(1), axis(1)), 4) == before
+    assert 0 not in [hit.id for hit in search(made.view(), question, QuestionVectors(axis(1), axis(1)), 4).hits]

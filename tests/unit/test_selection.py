@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.bridge.candidates import Candidate
-from batos.bridge.capabilities import Capabilities
+from batos.bridge.capabilities import ABILITIES, Capabilities, Needs
 from batos.bridge.catalogue import Offer, offers
-from batos.bridge.names import tagged
-from batos.bridge.needs import ABILITIES, Needs
-from batos.bridge.pulling import clear, cleared
-from batos.bridge.room import Room
-from batos.bridge.selection import Space, had, here, why_none, widened
+from batos.bridge.downloads import DiskSpace, clear_leftovers, clear_when_quiet
+from batos.bridge.installed_models import Candidate
+from batos.bridge.modelfile import tagged
+from batos.bridge.selection import Space, best_available, best_installed, why_none_available, with_wider_context
 from batos.errors import ConfigError, InvalidInput
 
 GB = 10**9
@@ -73,7 +71,7 @@ def test_the_shipped_catalogue_has_something_for_each_ability(tmp_path: Path) ->
     shipped = offers(tmp_path)
     assert len({offer.model.name for offer in shipped}) == len(shipped) > 30
     for needs in ({"vision": True}, {"tools": True}, {"thinking": True}, {"vision": True, "tools": True}):
-        choice = had([shipped], Needs(**needs), Space(6_900_000_000))
+        choice = best_available([shipped], Needs(**needs), Space(6_900_000_000))
         assert choice is not None
         assert choice.memory <= 6_900_000_000
         assert choice.context >= 8192
@@ -104,12 +102,12 @@ def test_a_catalogue_that_is_none_is_refused_with_its_place(tmp_path: Path, text
 
 def test_the_model_that_thinks_with_more_context_where_it_has_it_and_that_fits() -> None:
     present = model("now:4b", tools=True)
-    choice = widened(present, Needs(tools=True, context=16_384), ROOMY)
+    choice = with_wider_context(present, Needs(tools=True, context=16_384), ROOMY)
     assert choice is not None
     assert (choice.model, choice.source, choice.context) == ("", "", 16_384)
-    assert widened(present, Needs(context=65_536), ROOMY) is None, "it has no more"
-    assert widened(present, Needs(vision=True, context=16_384), ROOMY) is None, "it does not see"
-    assert widened(present, Needs(context=16_384), Space(3 * GB)) is None, "it does not fit"
+    assert with_wider_context(present, Needs(context=65_536), ROOMY) is None, "it has no more"
+    assert with_wider_context(present, Needs(vision=True, context=16_384), ROOMY) is None, "it does not see"
+    assert with_wider_context(present, Needs(context=16_384), Space(3 * GB)) is None, "it does not fit"
 
 
 def test_of_those_here_the_best_that_can_and_fits() -> None:
@@ -118,14 +116,14 @@ def test_of_those_here_the_best_that_can_and_fits() -> None:
         model("ours:9b", billions=9, vision=True, ours=True), model("huge:70b", 40, billions=70, vision=True),
         model("away:9b", billions=9, vision=True, remote=True), model("embeds:9b", billions=9, vision=True, chats=False),
     ]  # fmt: skip
-    choice = here(found, Needs(vision=True), ROOMY)
+    choice = best_installed(found, Needs(vision=True), ROOMY)
     assert choice is not None
     assert (choice.model, choice.source) == ("seer:4b", "")
     assert "the best of 2 models here that do" in choice.why
-    other = here(found, Needs(vision=True), ROOMY, {"seer:4b"})
+    other = best_installed(found, Needs(vision=True), ROOMY, {"seer:4b"})
     assert other is not None
     assert other.model == "small:1b"
-    assert here(found, Needs(thinking=True), ROOMY) is None
+    assert best_installed(found, Needs(thinking=True), ROOMY) is None
 
 
 def test_of_those_to_be_had_the_smallest_that_is_no_weaker() -> None:
@@ -142,14 +140,14 @@ def test_of_those_to_be_had_the_smallest_that_is_no_weaker() -> None:
 
 
 def chosen(some: list[Offer], **more: object) -> str:
-    choice = had([some], Needs(vision=True), ROOMY, **more)  # type: ignore[arg-type]
+    choice = best_available([some], Needs(vision=True), ROOMY, **more)  # type: ignore[arg-type]
     assert choice is not None
     return choice.model
 
 
 def test_the_registry_goes_before_the_catalogue_and_the_why_says_what_was_gone_by() -> None:
     mine, shipped = offered(model("mine:1b", 3, billions=1, tools=True), source="my registry"), offered(model("theirs:4b", 1, tools=True))
-    choice = had([mine, shipped], Needs(tools=True), Space(8 * GB, 50 * GB), least=2 * GB)
+    choice = best_available([mine, shipped], Needs(tools=True), Space(8 * GB, 50 * GB), least=2 * GB)
     assert choice is not None
     assert (choice.model, choice.source) == ("mine:1b", "my registry")
     for words in ("can use tools", "my registry", "weaker than what thinks now", "8.0 GB (memory_budget_bytes)", "50.0 GB of disk"):
@@ -159,17 +157,17 @@ def test_the_registry_goes_before_the_catalogue_and_the_why_says_what_was_gone_b
 def test_why_there_is_none() -> None:
     some = offered(model("blind:4b"), model("big:8b", 9, vision=True), model("wide:4b", 2, vision=True), model("no:1b", vision=True))
     needs, space = Needs(vision=True), Space(8 * GB, GB)
-    assert had([some], needs, space, left_out={"no:1b"}) is None
-    told = why_none([some], needs, space, {"no:1b"})
+    assert best_available([some], needs, space, left_out={"no:1b"}) is None
+    told = why_none_available([some], needs, space, {"no:1b"})
     for words in ("of 4 models", "lack what is needed", "8.0 GB of memory", "1.0 GB of free disk", "was tried, or not wanted"):
         assert words in told
-    assert why_none([[]], needs, space) == "no model is known that could be had"
+    assert why_none_available([[]], needs, space) == "no model is known that could be had"
 
 
 def test_the_context_is_what_is_needed_and_at_least_the_usual_one() -> None:
     some = offered(model("seer:4b", vision=True))
     for needed, given_ in ((0, 8192), (4096, 8192), (16_384, 16_384)):
-        choice = had([some], Needs(vision=True, context=needed), ROOMY)
+        choice = best_available([some], Needs(vision=True, context=needed), ROOMY)
         assert choice is not None
         assert choice.context == given_
 
@@ -185,29 +183,29 @@ def test_only_parts_and_files_that_no_model_names_are_cleared(tmp_path: Path) ->
     (tmp_path / "manifests" / "junk").write_text("[1")
     for name in ("sha256-aa", "sha256-bb", "sha256-cc", "sha256-dd-partial", "sha256-dd-partial-0", "sha256-ee-partial"):
         (blobs / name).write_bytes(b"1")
-    gone = clear(tmp_path, ["sha256:aa", "sha256:bb", "sha256:cc", "sha256:dd"])
+    gone = clear_leftovers(tmp_path, ["sha256:aa", "sha256:bb", "sha256:cc", "sha256:dd"])
     assert sorted(gone) == ["sha256-bb", "sha256-dd-partial", "sha256-dd-partial-0"]
     assert sorted(path.name for path in blobs.iterdir()) == ["sha256-aa", "sha256-cc", "sha256-ee-partial"]
-    assert clear(tmp_path / "none", ["sha256:aa"]) == []
+    assert clear_leftovers(tmp_path / "none", ["sha256:aa"]) == []
     os.utime(blobs / "sha256-ee-partial", (1000, 1000))
     (blobs / "sha256-ff-partial-0").write_bytes(b"1")
-    assert clear(tmp_path, [], since=2000) == ["sha256-ff-partial-0"], "what was not told of, but written meanwhile"
+    assert clear_leftovers(tmp_path, [], since=2000) == ["sha256-ff-partial-0"], "what was not told of, but written meanwhile"
 
 
 async def test_what_comes_a_moment_later_is_cleared_too(tmp_path: Path) -> None:
     (tmp_path / "blobs").mkdir()
-    clearing = asyncio.create_task(cleared(tmp_path, ["sha256:aa"], 0))
+    clearing = asyncio.create_task(clear_when_quiet(tmp_path, ["sha256:aa"], 0))
     await asyncio.sleep(0)
     (tmp_path / "blobs" / "sha256-aa-partial").write_bytes(b"1")
     assert await clearing == ["sha256-aa-partial"]
 
 
 def test_the_room_that_is_left(tmp_path: Path) -> None:
-    assert Room().left() is None
-    room = Room(tmp_path, reserve=10)
+    assert DiskSpace().left() is None
+    room = DiskSpace(tmp_path, reserve=10)
     free = room.left()
     assert free is not None
     room.claim(("m", "sha256:aa"), 1000)
     assert room.is_claimed("sha256:aa")
     assert not room.is_claimed("sha256:bb")
-    assert Room(tmp_path, reserve=2**62).left() == 0
+    assert DiskSpace(tmp_path, reserve=2**62).left() == 0

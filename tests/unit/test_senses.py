@@ -8,13 +8,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.autotelic import home, ring
-from batos.autotelic.senses import TABLES, Levels, Senses, told
-from batos.autotelic.tallies import Tallies
+from batos.app.kernel import Kernel
+from batos.autotelic import schema, telemetry
+from batos.autotelic.telemetry import TABLES, Levels, Senses, Tallies, tallies_in_words
 from batos.config import Settings
 from batos.errors import InferenceFailed
 from batos.image import ledger
-from batos.kernel import Kernel
 from batos.mind.events import Events
 from tests.unit.mind_support import FakeInference, audited, mind, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
@@ -23,13 +22,13 @@ from tests.unit.test_heartbeat import opened
 ON = {"autotelic": "on", "heartbeat_first_s": 3600.0}
 
 
-async def kept(kernel: Kernel) -> list[ring.Bucket]:
+async def kept(kernel: Kernel) -> list[telemetry.Bucket]:
     await written(kernel)
-    return kernel.image.read(ring.read)  # type: ignore[no-any-return]
+    return kernel.image.read(telemetry.read_buckets)  # type: ignore[no-any-return]
 
 
-def sums(buckets: list[ring.Bucket]) -> Tallies:
-    return ring.summed(buckets, 100)
+def sums(buckets: list[telemetry.Bucket]) -> Tallies:
+    return telemetry.summed_buckets(buckets, 100)
 
 
 async def test_what_happened_is_in_the_image_and_over_a_restart(tmp_path: Path) -> None:
@@ -108,7 +107,7 @@ async def test_a_daemon_that_stops_keeps_the_interval_under_way(tmp_path: Path) 
 async def test_intervals_come_by_themselves(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference(), **ON, senses_s=0.05) as kernel:
         await (await submit(kernel, "m1", "I feel stuck")).end()
-        while not kernel.image.read(ring.read):
+        while not kernel.image.read(telemetry.read_buckets):
             await written(kernel)
             await (await submit(kernel, f"m{kernel.scheduler.outcomes['COMPLETE'] + 1}", "I feel sad")).end()
 
@@ -118,10 +117,10 @@ async def test_the_ring_keeps_its_length_also_where_that_changes(tmp_path: Path)
         for length, first, count, expected in ((4, 0, 10, [6, 7, 8, 9]), (3, 10, 2, [10, 11]), (6, 12, 6, list(range(12, 18)))):
             for n in range(first, first + count):
                 bucket = {"begun": n, "ended": n + 1, "tallies": {}, "levels": {}}
-                await image.system(ring.write, bucket, length)
-            assert [bucket["begun"] for bucket in image.read(ring.read)][-len(expected) :] == expected
-            assert len(image.read(lambda root: list(home.part(root, "senses").ring))) <= length
-        assert [bucket["begun"] for bucket in image.read(ring.read, 16.5)] == [16, 17]
+                await image.system(telemetry.write_bucket, bucket, length)
+            assert [bucket["begun"] for bucket in image.read(telemetry.read_buckets)][-len(expected) :] == expected
+            assert len(image.read(lambda root: list(schema.part_of(root, "senses").ring))) <= length
+        assert [bucket["begun"] for bucket in image.read(telemetry.read_buckets, 16.5)] == [16, 17]
 
 
 async def test_one_that_is_not_there_is_left_out(tmp_path: Path) -> None:
@@ -159,11 +158,11 @@ def test_words_for_an_audit() -> None:
     tallies.note("states", "IDLE", 0.0)
     tallies.note("prompt_tokens", "robin", 120)
     tallies.add("verdicts", "refused", 4)
-    assert told(tallies, 1) == (
+    assert tallies_in_words(tallies, 1) == (
         "Seconds in a state of thought, by state: DELEGATING 2 times, 2.0 s each, 3.0 s at most; and others. "
         "Tokens read, by model: robin 120. Verdicts of the guardian: refused 4."
     )
-    assert told(Tallies(24), 6) == ""
+    assert tallies_in_words(Tallies(24), 6) == ""
 
 
 async def test_an_audit_is_told_what_the_senses_noted(tmp_path: Path) -> None:
@@ -182,4 +181,4 @@ def test_what_an_audit_is_told_of_a_busy_day_fits_a_small_model() -> None:
     for table in TABLES:
         for n in range(40):
             tallies.note(table, f"oid:1f{n:02} sage_facet_", 12.3)
-    assert len(told(tallies, Settings.model_fields["audit_keys"].default)) < 2500
+    assert len(tallies_in_words(tallies, Settings.model_fields["audit_keys"].default)) < 2500

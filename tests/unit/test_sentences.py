@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from batos.memory.sentences import sentences
+from batos.memory.chunking import sentences
 
 
 def parts(text: str, kind: str = "text", longest: int = 1000) -> list[str]:

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from batos.bridge import processes
+from batos.app.kernel import Kernel
+from batos.bridge import service as bridge_service
 from batos.bridge import service as service_module
-from batos.bridge.processes import Note, claim
-from batos.bridge.service import OllamaService, find_binary, version_at
+from batos.bridge.service import OllamaService, ProcessNote, exclusive_lock, find_binary, version_at
 from batos.config import Settings, load
 from batos.errors import ConfigError, OllamaUnavailable
-from batos.kernel import Kernel
 from batos.testing import ScriptedOllama
 from tests.daemon import provisioned
 from tests.unit import mind_support
@@ -217,7 +216,7 @@ async def talking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     (tmp_path / "bin" / "ollama").chmod(0o755)
     monkeypatch.setattr(service_module, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
     monkeypatch.setattr(service_module, "LOOK_S", 0.01)
-    monkeypatch.setattr(processes, "TERM_S", 0.2)  # a stopped one takes no SIGTERM
+    monkeypatch.setattr(bridge_service, "TERM_S", 0.2)  # a stopped one takes no SIGTERM
     service = OllamaService(load({"data": str(tmp_path)}, environ={}))
     await service.start()
     yield service
@@ -268,8 +267,8 @@ import asyncio, sys
 from batos.bridge import service
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.profiles import load_profile, modelfiles_folder
-from batos.bridge.provision import Provisioner
-from batos.bridge.types import ChatRequest
+from batos.bridge.provisioning import Provisioner
+from batos.bridge.inference import ChatRequest
 from batos.config import load
 
 service.DEFAULT_HOST = "127.0.0.1:1"
@@ -309,7 +308,7 @@ def said(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 async def test_a_killed_daemon_leaves_no_orphan(daemon: subprocess.Popen[str], settings: Settings) -> None:
     pid, host = await asyncio.to_thread(said, daemon)
-    note = Note.read(settings.data / "ollama" / "child.json")
+    note = ProcessNote.read(settings.data / "ollama" / "child.json")
     assert note is not None
     members = note.members()
     assert pid in members
@@ -323,7 +322,7 @@ async def test_what_is_left_all_the_same_is_stopped_at_the_next_start(
     daemon: subprocess.Popen[str], settings: Settings, service: OllamaService
 ) -> None:
     pid, _ = await asyncio.to_thread(said, daemon)
-    note = Note.read(settings.data / "ollama" / "child.json")
+    note = ProcessNote.read(settings.data / "ollama" / "child.json")
     assert note is not None
     members = note.members()
     runners = [m for m in members if m != pid]
@@ -340,7 +339,7 @@ async def test_what_is_left_all_the_same_is_stopped_at_the_next_start(
 
 async def test_runners_go_with_a_server_that_was_killed(daemon: subprocess.Popen[str], settings: Settings) -> None:
     pid, host = await asyncio.to_thread(said, daemon)
-    note = Note.read(settings.data / "ollama" / "child.json")
+    note = ProcessNote.read(settings.data / "ollama" / "child.json")
     assert note is not None
     runners = [m for m in note.members() if m != pid]
     assert runners
@@ -355,27 +354,27 @@ async def test_runners_go_with_a_server_that_was_killed(daemon: subprocess.Popen
 def test_a_note_of_another_process_ends_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
         try:
-            real = Note.of(stranger.pid)
+            real = ProcessNote.of(stranger.pid)
             assert real.members() == [stranger.pid]
-            for other in (Note(real.pid, real.started + 1, real.boot), Note(real.pid, real.started, "another boot")):
+            for other in (ProcessNote(real.pid, real.started + 1, real.boot), ProcessNote(real.pid, real.started, "another boot")):
                 other.write(tmp_path / "note")
-                assert Note.read(tmp_path / "note") == other
+                assert ProcessNote.read(tmp_path / "note") == other
                 assert other.end() == 0
             assert stranger.poll() is None
             assert real.end() == 1
         finally:
             stranger.kill()
-    assert Note.read(tmp_path / "missing") is None
+    assert ProcessNote.read(tmp_path / "missing") is None
     (tmp_path / "note").write_text('{"pid": 1')
-    assert Note.read(tmp_path / "note") is None
+    assert ProcessNote.read(tmp_path / "note") is None
 
 
 def test_a_claim_is_exclusive(tmp_path: Path) -> None:
-    first = claim(tmp_path / "deep" / "lock")
+    first = exclusive_lock(tmp_path / "deep" / "lock")
     assert first is not None
-    assert claim(tmp_path / "deep" / "lock") is None
+    assert exclusive_lock(tmp_path / "deep" / "lock") is None
     first.close()
-    again = claim(tmp_path / "deep" / "lock")
+    again = exclusive_lock(tmp_path / "deep" / "lock")
     assert again is not None
     again.close()
 

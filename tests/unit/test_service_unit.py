@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from batos.cli import main
-from batos.cli.units import MARK, NAME, quoted, unit
+from batos.cli.service import MARK, NAME, quoted, unit
 from tests import walled
 
 ROOT = Path(__file__).parents[2]

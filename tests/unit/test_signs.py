@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batos.mind.handbook.entries import words_in
-from batos.mind.signs import named
+from batos.synthesis.adaptation import signs_named
+from batos.synthesis.handbook import words_in
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ from batos.mind.signs import named
     ],
 )
 def test_signs_are_those_that_the_words_name_and_the_values_have(told: str, value: object, found: set[str]) -> None:
-    assert set(named(words_in(told), [value])) == found
+    assert set(signs_named(words_in(told), [value])) == found
 
 
 def test_each_stands_with_the_words_that_name_it() -> None:
-    assert named(words_in("a dash or a comma"), ["a - b, c"]) == {"-": words_in("dash"), ",": words_in("comma")}
+    assert signs_named(words_in("a dash or a comma"), ["a - b, c"]) == {"-": words_in("dash"), ",": words_in("comma")}

@@ -14,11 +14,11 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from batos import kernel as kernel_module
-from batos import watches
-from batos.desk import Desk
+from batos.api import subscriptions
+from batos.api.dispatcher import Dispatcher
+from batos.app import kernel as kernel_module
+from batos.app.kernel import Kernel
 from batos.image import ledger
-from batos.kernel import Kernel
 from batos.wire.listener import Listener
 from tests.unit.mind_support import WAIT_S, FakeInference, settings
 
@@ -30,7 +30,7 @@ class House:
     """A daemon with its parts in reach."""
 
     kernel: Kernel
-    desk: Desk
+    desk: Dispatcher
     listener: Listener
     inference: FakeInference
 
@@ -66,7 +66,7 @@ async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     house = House()
     house.inference = FakeInference()
 
-    class ThisDesk(Desk):
+    class ThisDesk(Dispatcher):
         def __init__(self, **parts: Any) -> None:
             super().__init__(**parts)
             house.desk = self
@@ -76,7 +76,7 @@ async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             super().__init__(*parts)
             house.listener = self
 
-    monkeypatch.setattr(kernel_module, "Desk", ThisDesk)
+    monkeypatch.setattr(kernel_module, "Dispatcher", ThisDesk)
     monkeypatch.setattr(kernel_module, "Listener", ThisListener)
     wanted = settings(tmp_path, listen=["tcp://127.0.0.1:*"], linger_s=0.2, concurrent_missions=20)
     house.kernel = await Kernel.start(wanted, inference=house.inference)
@@ -203,7 +203,7 @@ async def test_gone_after_accepted_and_before_the_result(house: House, rudely: b
 
 async def test_who_watches_a_mission_that_rests_and_leaves_is_not_kept(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nobody new is let in once there were `clients_limit` of them, though nobody is there."""
-    monkeypatch.setattr(watches, "_QUIET_S", 0.0)
+    monkeypatch.setattr(subscriptions, "_QUIET_S", 0.0)
     house.listener._outbox._clients_limit = limit = 6
     await house.kernel.scheduler.submit("rests", "I feel stuck", {})
     await house.kernel.scheduler.pause("rests")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batos.image.examples import Example
-from batos.mind.spelled import spelled
+from batos.image.taught_examples import Example
+from batos.synthesis.targets import spelled
 from tests.unit.test_frames import first, made
 from tests.unit.test_reuse import asked
 

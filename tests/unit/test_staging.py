@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batos.bridge.experts import Refusal, Staged, Staging, sorted_out, staging_folder
+from batos.bridge.lora.staging import Staged, Staging, StagingRefusal, sorted_out, staging_folder
 from tests.lora import about, peft, stage, weights
 
 
@@ -24,13 +24,13 @@ def staging(path: Path, settle_s: float = 0, **more: int) -> Staging:
     return Staging(path, settle_s=settle_s, limit=more.get("limit", 100), limit_bytes=more.get("limit_bytes", 10**7))
 
 
-def look(path: Path, **more: int) -> list[Staged | Refusal]:
+def look(path: Path, **more: int) -> list[Staged | StagingRefusal]:
     return staging(path, **more).look()
 
 
 def refusal(path: Path, **more: int) -> str:
     (found,) = look(path, **more)
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, StagingRefusal), found
     return found.reason
 
 
@@ -134,7 +134,7 @@ def test_limits_of_size_and_number(tmp_path: Path) -> None:
     assert [isinstance(found, Staged) for found in look(tmp_path, limit=2)] == [True, True]
     first, second = look(tmp_path, limit=1)
     assert isinstance(first, Staged)
-    assert second == Refusal("x", "more than 1 folders (setting lora_limit)")
+    assert second == StagingRefusal("x", "more than 1 folders (setting lora_limit)")
 
 
 # --- on its way in
@@ -149,7 +149,7 @@ def test_a_folder_that_still_changes_waits_until_it_was_still_for_a_while(tmp_pa
         (folder / "adapter_model.safetensors").write_bytes(whole[:part])
         clock.now += 4
         (found,) = watched.look()
-        assert isinstance(found, Refusal)
+        assert isinstance(found, StagingRefusal)
         assert (found.waits, found.moving) == (True, True)
     clock.now += 5
     assert isinstance(watched.look()[0], Staged)
@@ -159,7 +159,9 @@ def test_what_lies_there_for_long_is_taken_at_the_first_look(tmp_path: Path, mon
     """At a start nobody waits for folders of last week."""
     stage(tmp_path)
     watched = staging(tmp_path, settle_s=5)
-    monkeypatch.setattr("batos.bridge.experts.time.time_ns", lambda: (tmp_path / "weaver" / "expert.toml").stat().st_ctime_ns + 6 * 10**9)
+    monkeypatch.setattr(
+        "batos.bridge.lora.staging.time.time_ns", lambda: (tmp_path / "weaver" / "expert.toml").stat().st_ctime_ns + 6 * 10**9
+    )
     assert isinstance(watched.look()[0], Staged)
 
 
@@ -167,7 +169,7 @@ def test_a_copy_that_keeps_old_times_is_not_taken_for_old(tmp_path: Path) -> Non
     folder = stage(tmp_path)
     for file in folder.iterdir():
         os.utime(file, (1, 1))
-    assert isinstance(staging(tmp_path, settle_s=5).look()[0], Refusal)
+    assert isinstance(staging(tmp_path, settle_s=5).look()[0], StagingRefusal)
 
 
 def test_a_file_that_changes_while_it_is_read_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,14 +177,14 @@ def test_a_file_that_changes_while_it_is_read_waits(tmp_path: Path, monkeypatch:
     watched = staging(tmp_path)
     real = Staging._read
 
-    def read(self: Staging, path: Path) -> Staged | Refusal:
+    def read(self: Staging, path: Path) -> Staged | StagingRefusal:
         found = real(self, path)
         (folder / "adapter_config.json").write_text("{}")
         return found
 
     monkeypatch.setattr(Staging, "_read", read)
     (found,) = watched.look()
-    assert isinstance(found, Refusal)
+    assert isinstance(found, StagingRefusal)
     assert found.moving
 
 
@@ -205,7 +207,7 @@ def test_a_half_copied_adapter_is_refused_and_taken_when_it_is_whole(tmp_path: P
     (folder / "adapter_model.safetensors").write_bytes(whole[:-1])
     watched = staging(tmp_path)
     (found,) = watched.look()
-    assert isinstance(found, Refusal)
+    assert isinstance(found, StagingRefusal)
     assert "it was not copied whole" in found.reason
     (folder / "adapter_model.safetensors").write_bytes(whole)
     assert isinstance(watched.look()[0], Staged)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batos.mind.statements import LONGEST, statements_of
+from batos.missions.memory_writer import LONGEST, statements_of
 
 LABELLED = [tuple(line.split("\t")) for line in (Path(__file__).parents[1] / "data" / "statements.tsv").read_text("utf-8").splitlines()]
 

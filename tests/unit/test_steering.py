@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
-from batos.console.asking import Heard
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatRequest
+from batos.console.api_client import Heard
 from batos.errors import InvalidInput, UnknownMission
-from batos.image import ledger, questions
-from batos.kernel import Kernel
-from batos.mind import weaving
+from batos.image import ledger
+from batos.mind import plans
 from batos.objects import Primitive, UvmObject
 from batos.wire.schemas import OPS
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
@@ -43,8 +43,8 @@ def asking(inference: FakeInference) -> None:
 
     def say(request: ChatRequest) -> str:
         plan = json.loads(answer(request)) if request.schema else None
-        if plan and weaving.QUESTION in plan:
-            return json.dumps(plan | {weaving.QUESTION: QUESTION})
+        if plan and plans.QUESTION in plan:
+            return json.dumps(plan | {plans.QUESTION: QUESTION})
         return answer(request)
 
     inference.say = say
@@ -345,7 +345,7 @@ async def test_a_mission_that_is_held_while_its_question_is_recorded(tmp_path: P
 
         async def slow(function: Any, *args: Any, mission: str = "") -> Any:
             work = asyncio.ensure_future(system(function, *args, mission=mission))
-            if function is questions.ask:  # it is under way; whoever waits for it may be cancelled
+            if function is ledger.ask_question:  # it is under way; whoever waits for it may be cancelled
                 reached.set()
                 await go.wait()
             return await work
@@ -374,7 +374,7 @@ async def test_a_mission_that_is_paused_while_its_question_waits_for_room_on_the
         system, refused = kernel.image.committer.system, asyncio.Event()
 
         async def full(function: Any, *args: Any, mission: str = "") -> Any:
-            if function is questions.ask and not refused.is_set():
+            if function is ledger.ask_question and not refused.is_set():
                 refused.set()
                 raise OSError(28, "No space left on device")
             return await system(function, *args, mission=mission)

@@ -17,10 +17,10 @@ from ZODB.FileStorage import FileStorage
 from ZODB.POSException import ConflictError, ReadConflictError
 from ZODB.utils import p64
 
-from batos.image.checked import CheckedStorage
+from batos.image.checksummed_storage import CheckedStorage
+from batos.image.checksums import summed
+from batos.image.record_pickler import Storing
 from batos.image.storage import open_database
-from batos.image.storing import Storing
-from batos.image.sums import summed
 
 
 @pytest.fixture

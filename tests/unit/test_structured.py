@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from batos.bridge.json_text import values
-from batos.bridge.structured import Structured, read, structured
+from batos.bridge.structured_output import Structured, json_values, read_structured, structured
 from batos.errors import InferenceFailed
 
 
@@ -83,7 +82,7 @@ async def test_what_is_put_right_without_the_model(text: str, repaired: str) -> 
 )  # fmt: skip
 def test_what_is_no_answer(text: str) -> None:
     """Half a value is none: nobody knows how it would have gone on."""
-    found, fault = read(text, Plan)
+    found, fault = read_structured(text, Plan)
     assert found is None
     assert fault
 
@@ -152,14 +151,14 @@ def test_closing_never_invents_a_value(value: Any, data: st.DataObject) -> None:
     text = json.dumps(value)
     part = text[: data.draw(st.integers(0, len(text)))]
     leaves = _leaves(value)
-    for found, repair in values(part):
+    for found, repair in json_values(part):
         if repair == "end":
             assert all(any(leaf == known and type(leaf) is type(known) for known in leaves) for leaf in _leaves(found))
 
 
 @given(st.text(max_size=60), st.sampled_from(["{", "[", '"', "}", "]", "\\", "`", ","]))
 def test_no_text_breaks_it(text: str, letter: str) -> None:
-    for found, _ in values(letter + text):
+    for found, _ in json_values(letter + text):
         json.dumps(found)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from batos.cli import supervisor
+from batos.cli import daemon
 from batos.errors import EXIT_IMAGE_FAILED, EXIT_STALLED
 
 ROOT = Path(__file__).parents[2]
@@ -46,10 +46,10 @@ sys.exit(int(code))
 SUPERVISES = """
 import sys
 from batos import logs
-from batos.cli import supervisor
-supervisor.PAUSE_S = 0.0 if sys.argv[1] == "at once" else 3600.0
+from batos.cli import daemon
+daemon.PAUSE_S = 0.0 if sys.argv[1] == "at once" else 3600.0
 logs.configure("info", "json")
-sys.exit(supervisor.supervise(sys.argv[2:]))
+sys.exit(daemon.run_supervised(sys.argv[2:]))
 """
 
 
@@ -84,9 +84,9 @@ def test_what_a_start_mends_is_started_again(tmp_path: Path) -> None:
 
 def test_again_and_again_within_a_minute_it_is_given_up(tmp_path: Path) -> None:
     code, starts, log = ended(tmp_path / "note", EXIT_STALLED)
-    assert (code, starts) == (EXIT_STALLED, 1 + supervisor.RESTARTS)
-    assert [line["event"] for line in log] == ["daemon_restarts"] * supervisor.RESTARTS + ["daemon_given_up"]
-    assert log[-1]["restarts"] == supervisor.RESTARTS
+    assert (code, starts) == (EXIT_STALLED, 1 + daemon.RESTARTS)
+    assert [line["event"] for line in log] == ["daemon_restarts"] * daemon.RESTARTS + ["daemon_given_up"]
+    assert log[-1]["restarts"] == daemon.RESTARTS
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

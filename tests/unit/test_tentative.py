@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from batos.kernel import Kernel
-from batos.mind import texts
+from batos.app.kernel import Kernel
+from batos.mind import answer_checks
 from batos.objects import Intent
-from batos.wire.schemas import UndoRequest
+from batos.wire.admin_schemas import UndoRequest
 from tests.unit.mind_support import FakeInference, mind, submit
 from tests.unit.test_forge import ADD, give, method_of, writing
 
@@ -152,11 +152,11 @@ async def test_an_insult_is_refused_with_the_reason(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_method_may_say(body: str, said: str | None) -> None:
-    fault = texts.fault_of(f"def say_(self, number):\n    {body}\n")
+    fault = answer_checks.fault_of_method_texts(f"def say_(self, number):\n    {body}\n")
     assert (fault is None) if said is None else (said in (fault or ""))
 
 
 def test_words_that_the_user_brought_are_his_own() -> None:
     source = "def say_(self):\n    return 'stupid'\n"
-    assert texts.fault_of(source, "answers the word stupid") is None
-    assert texts.fault_of(source) is not None
+    assert answer_checks.fault_of_method_texts(source, "answers the word stupid") is None
+    assert answer_checks.fault_of_method_texts(source) is not None

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal, ledger
-from batos.kernel import Kernel
-from batos.mind.signals import By, NeedInference
-from batos.mind.thinking import Thinking, current, thinking
+from batos.mind.attempt_context import Thinking, current, thinking
+from batos.mind.inference import By, NeedInference
 from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind, submit
 
 

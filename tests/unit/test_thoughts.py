@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from batos.bridge.thoughts import THOUGHTS, ThoughtSplitter, without_thought
+from batos.bridge.model_output import THOUGHTS, ThoughtSplitter, without_thought
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.mind.toml_lines import line_of
+from batos.mind.codex import line_of
 
 TEXT = '''# a comment
 [routing]

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from batos.bridge.experts import read_about
+from batos.bridge.lora.staging import read_about
 from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import ConfigError, InvalidInput
-from batos.training import curve, export, lora, methods
-from batos.training.base import base_of
+from batos.training import lora, methods, workspace
 from batos.training.dataset import generate
-from batos.training.lora import Plan, Point, Trainer
+from batos.training.lora import Point, Trainer, TrainingPlan
+from batos.training.workspace import base_of
 from tests.lora import about
 
 CURVE = [Point(25, 60.0, 2.0), Point(50, 120.0, 1.0), Point(75, 180.0, 0.5), Point(100, 240.0, 0.25, 0.4)]
 
 
 def test_the_curve_as_text_and_picture() -> None:
-    assert curve.as_text(CURVE).splitlines()[-1] == "100   4.0      0.2500  0.4000"
-    data = curve.as_png(CURVE)
+    assert workspace.curve_as_text(CURVE).splitlines()[-1] == "100   4.0      0.2500  0.4000"
+    data = workspace.curve_as_png(CURVE)
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    assert struct.unpack(">II", data[16:24]) == (curve.WIDTH, curve.HEIGHT)
+    assert struct.unpack(">II", data[16:24]) == (workspace.WIDTH, workspace.HEIGHT)
     at, rows = 8, b""
     while at < len(data):
         (size,), kind = struct.unpack(">I", data[at : at + 4]), data[at + 4 : at + 8]
@@ -36,14 +36,14 @@ def test_the_curve_as_text_and_picture() -> None:
         rows += body if kind == b"IDAT" else b""
         at += 12 + size
     picture = zlib.decompress(rows)
-    assert len(picture) == curve.HEIGHT * (1 + 3 * curve.WIDTH)
-    assert bytes(curve.TRAINED) in picture
-    assert curve.as_png([]).startswith(b"\x89PNG")
+    assert len(picture) == workspace.HEIGHT * (1 + 3 * workspace.WIDTH)
+    assert bytes(workspace.TRAINED) in picture
+    assert workspace.curve_as_png([]).startswith(b"\x89PNG")
 
 
 def test_expert_toml_is_one_that_the_factory_reads(tmp_path: Path) -> None:
-    lineage = export.Lineage("abc", 3, "0123456789abcdef", ("m1", "m2"), {"steps": 100, "loss": 0.25})
-    text = export.about(methods.EXPERT, 2, "smollm2:embedded", 40, lineage)
+    lineage = workspace.TrainingLineage("abc", 3, "0123456789abcdef", ("m1", "m2"), {"steps": 100, "loss": 0.25})
+    text = workspace.about_expert(methods.EXPERT, 2, "smollm2:embedded", 40, lineage)
     (tmp_path / "expert.toml").write_text(text)
     told = read_about(tmp_path / "expert.toml")
     assert (told.model, told.role) == ("brick:method-writer-v2", "methods")
@@ -53,20 +53,20 @@ def test_expert_toml_is_one_that_the_factory_reads(tmp_path: Path) -> None:
 
 
 def test_a_version_is_made_once_wherever_the_earlier_ones_are(tmp_path: Path) -> None:
-    expert, folder = export.Expert("brick", "method-writer", "methods", "Writes methods."), tmp_path / "method-writer"
-    assert export.next_version(folder, expert) == 1
+    expert, folder = workspace.Expert("brick", "method-writer", "methods", "Writes methods."), tmp_path / "method-writer"
+    assert workspace.next_version(folder, expert) == 1
     named = {"persona": "brick", "name": "method-writer"}
     about(folder, **named, version=5)
-    assert export.next_version(folder, expert) == 6
+    assert workspace.next_version(folder, expert) == 6
     about(tmp_path / "method-writer-change-3", **named, version=6, on_choice=True)  # as the loop stages one
     about(tmp_path / "robin-voice", persona="robin", name="voice", version=9)
     about(tmp_path / ".method-writer-change-4", **named, version=8)  # on its way: nobody takes it
     (tmp_path / "notes").write_text("no folder")
-    assert export.next_version(folder, expert) == 7
-    assert export.next_version(folder, expert, [2, 7]) == 8, "of 7 the image knows that it was built"
+    assert workspace.next_version(folder, expert) == 7
+    assert workspace.next_version(folder, expert, [2, 7]) == 8, "of 7 the image knows that it was built"
     (folder / "expert.toml").write_text("version = ?")
     with pytest.raises(InvalidInput, match=r"method-writer: expert.toml is no valid TOML: .*; mend it, or move the folder away"):
-        export.next_version(folder, expert)
+        workspace.next_version(folder, expert)
 
 
 def test_answers_are_proved_once(tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    export.check_place(tmp_path / "new" / "method-writer")
+    workspace.check_place(tmp_path / "new" / "method-writer")
     with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set lora_staging"):
-        export.check_place(tmp_path / "file" / "method-writer")
-    monkeypatch.setattr("batos.training.export.os.access", lambda path, mode: False)
+        workspace.check_place(tmp_path / "file" / "method-writer")
+    monkeypatch.setattr("batos.training.workspace.os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match="is not ours to write; see its owner and mode"):
-        export.check_place(tmp_path / "new")
+        workspace.check_place(tmp_path / "new")
 
 
 def test_what_the_system_refuses_is_no_fault_of_ours(
@@ -164,7 +164,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(small: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     data = [("say a:", "aaaa"), ("say b:", "bbbb")] * 8
-    plan = Plan(0.05, rank=4, rate=1e-2, first_layer=1, threads=1)
+    plan = TrainingPlan(0.05, rank=4, rate=1e-2, first_layer=1, threads=1)
     points: list[Point] = []
     trainer = Trainer(small, tmp_path / "work", plan)
     trainer.train(data, data[:2], "digest", lambda point, done: points.append(point))
@@ -184,7 +184,7 @@ def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(small: Path,
     begun.take(begun.read(tmp_path / "adapter.safetensors"))
     assert all(torch.equal(value, tensors[name]) for name, value in begun.tensors().items())
     with pytest.raises(InvalidInput, match="--fresh"):
-        Trainer(small, tmp_path / "new", Plan(0.05, rank=2, first_layer=1, threads=1)).read(tmp_path / "adapter.safetensors")
+        Trainer(small, tmp_path / "new", TrainingPlan(0.05, rank=2, first_layer=1, threads=1)).read(tmp_path / "adapter.safetensors")
     assert not Trainer(small, tmp_path / "elsewhere", plan).resume("digest")
 
 
@@ -194,7 +194,7 @@ def test_what_was_learned_or_its_mean_with_what_was_before_is_kept_by_their_loss
     small: Path, tmp_path: Path, checked: str, mean: bool
 ) -> None:
     torch = pytest.importorskip("torch")
-    plan = Plan(1, rank=4, rate=3e-2, first_layer=1, threads=1, passes=30)
+    plan = TrainingPlan(1, rank=4, rate=3e-2, first_layer=1, threads=1, passes=30)
     before, trainer = Trainer(small, tmp_path / "before", plan), Trainer(small, tmp_path / "after", plan)
     before.train([("say:", "bbbb")] * 16, (), "digest", lambda point, done: None)
     trainer.train([("say:", "aaaa")] * 16, (), "digest", lambda point, done: None)

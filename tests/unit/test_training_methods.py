@@ -15,23 +15,23 @@ from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import ImageError, InvalidInput
-from batos.image.examples import Example
+from batos.image.taught_examples import Example
 from batos.objects import Intent
-from batos.training import export, methods
-from batos.training.base import alone
+from batos.training import methods, workspace
 from batos.training.dataset import digest_of, generate
-from batos.training.lora import Plan, Trainer
+from batos.training.lora import Trainer, TrainingPlan
+from batos.training.workspace import alone
 from tests.lora import stage
 from tests.unit.mind_support import FakeInference, mind
 from tests.unit.test_forge import give, sent
 from tests.unit.test_method_writer import DOUBLE, hire, teach, writing
 from tests.unit.test_training_export import tiny
 
-PLAN = Plan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=1)
+PLAN = TrainingPlan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=1)
 
 
 @pytest.fixture
-def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[TrainingPlan]:
     """The plans of the trainings there were."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     folder, seen = tiny(tmp_path / "base"), []
@@ -41,7 +41,7 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
         model.requires_grad_(False)
         return transformers.AutoTokenizer.from_pretrained(weights), model
 
-    def begun(self: Trainer, weights: Path, work: Path, plan: Plan) -> None:
+    def begun(self: Trainer, weights: Path, work: Path, plan: TrainingPlan) -> None:
         seen.append(plan)
         made(self, weights, work, plan)
 
@@ -79,7 +79,7 @@ class Played:
 
     learned: ClassVar[dict[Path, list[Any]]] = {}
 
-    def __init__(self, weights: Path, work: Path, plan: Plan) -> None:
+    def __init__(self, weights: Path, work: Path, plan: TrainingPlan) -> None:
         self.plan, self.work, self.curve, self.step, self.seconds = plan, work, [], 0, 0.0
 
     def read(self, file: Path) -> dict[str, Any]:
@@ -99,11 +99,11 @@ class Played:
 
 
 @pytest.fixture
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, export.Lineage]]:
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, workspace.TrainingLineage]]:
     """Trainings without torch: version and lineage of each that would have been staged."""
-    made: list[tuple[int, export.Lineage]] = []
+    made: list[tuple[int, workspace.TrainingLineage]] = []
 
-    def exported(trainer: Any, folder: Path, expert: Any, base: Any, lineage: export.Lineage, version: int) -> Path:
+    def exported(trainer: Any, folder: Path, expert: Any, base: Any, lineage: workspace.TrainingLineage, version: int) -> Path:
         made.append((version, lineage))
         return folder
 
@@ -118,7 +118,9 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, e
     return made
 
 
-def test_what_is_gone_on_with_is_what_the_image_had_when_it_was_begun(tmp_path: Path, played: list[tuple[int, export.Lineage]]) -> None:
+def test_what_is_gone_on_with_is_what_the_image_had_when_it_was_begun(
+    tmp_path: Path, played: list[tuple[int, workspace.TrainingLineage]]
+) -> None:
     settings = Settings(data=tmp_path / "data")
     image = asyncio.run(used(tmp_path / "image"))
     methods.train_methods(settings, PLAN, tmp_path / "staging", image=image)
@@ -140,7 +142,7 @@ def test_what_is_gone_on_with_is_what_the_image_had_when_it_was_begun(tmp_path: 
     assert [lineage.figures["from_image"] for _, lineage in played[-2:]] == [0, 0], "nor does one get what it was begun without"
 
 
-def test_what_is_made_is_a_version_that_the_image_never_had(tmp_path: Path, played: list[tuple[int, export.Lineage]]) -> None:
+def test_what_is_made_is_a_version_that_the_image_never_had(tmp_path: Path, played: list[tuple[int, workspace.TrainingLineage]]) -> None:
     async def hired() -> None:
         async with mind(tmp_path / "image", FakeInference()) as kernel:
             await hire(kernel)  # version 1, whose folder is gone
@@ -157,7 +159,7 @@ def test_what_is_made_is_a_version_that_the_image_never_had(tmp_path: Path, play
     assert any("which versions of method-writer there were cannot be seen" in line for line in lines)
 
 
-def test_what_is_in_its_way_is_said_before_anything_is_proved(tmp_path: Path, played: list[tuple[int, export.Lineage]]) -> None:
+def test_what_is_in_its_way_is_said_before_anything_is_proved(tmp_path: Path, played: list[tuple[int, workspace.TrainingLineage]]) -> None:
     settings, staging, lines = Settings(data=tmp_path / "data"), tmp_path / "staging", []
 
     def refused(words: str) -> None:
@@ -178,7 +180,7 @@ def test_what_is_in_its_way_is_said_before_anything_is_proved(tmp_path: Path, pl
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_it_goes_on_from_what_is_staged_and_learns_what_the_image_accepted(tmp_path: Path, plans: list[Plan]) -> None:
+def test_it_goes_on_from_what_is_staged_and_learns_what_the_image_accepted(tmp_path: Path, plans: list[TrainingPlan]) -> None:
     settings, lines = Settings(data=tmp_path / "data"), []
     staging = tmp_path / "staging"
     made = methods.train_methods(settings, PLAN, staging, tell=lines.append)
@@ -194,7 +196,7 @@ def test_it_goes_on_from_what_is_staged_and_learns_what_the_image_accepted(tmp_p
     assert [plan.rate for plan in plans] == [1e-2, 5e-3, 1e-2], "what was learned before is not trained over at the whole rate"
 
 
-def test_what_cannot_be_gone_on_with_is_said_at_once(tmp_path: Path, plans: list[Plan], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_gone_on_with_is_said_at_once(tmp_path: Path, plans: list[TrainingPlan], capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
     with pytest.raises(InvalidInput, match=r"holds no training that was interrupted; leave out --resume"):
         methods.train_methods(Settings(data=tmp_path / "data"), PLAN, tmp_path / "staging", resume=True, tell=lines.append)
@@ -204,7 +206,7 @@ def test_what_cannot_be_gone_on_with_is_said_at_once(tmp_path: Path, plans: list
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_it_is_gone_on_with_as_it_was_begun(tmp_path: Path, plans: list[Plan]) -> None:
+def test_it_is_gone_on_with_as_it_was_begun(tmp_path: Path, plans: list[TrainingPlan]) -> None:
     settings, staging = Settings(data=tmp_path / "data"), tmp_path / "staging"
     for words in ({}, {"fresh": True}, {}):
         methods.train_methods(settings, PLAN, staging, **words)

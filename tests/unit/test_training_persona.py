@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.experts import read_about
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatRequest
+from batos.bridge.lora.staging import read_about
 from batos.bridge.profiles import load_profile
-from batos.bridge.types import ChatRequest
 from batos.cli import main
 from batos.errors import ConfigError, ExpertRefused, InvalidInput, UnknownPersona
 from batos.image import ledger
-from batos.kernel import Kernel
-from batos.training.lora import Plan, Trainer
-from batos.training.missions import Liked, Said, liked, parted
-from batos.training.persona import Figures, train_voice, worse_than
-from batos.wire.schemas import UndoRequest
+from batos.training.lora import Trainer, TrainingPlan
+from batos.training.persona import Liked, Said, VoiceFigures, liked, parted, train_voice, worse_than
+from batos.wire.admin_schemas import UndoRequest
 from tests.unit.mind_support import FakeInference, answer, mind, settings, submit
 from tests.unit.test_training_export import tiny
 
@@ -126,10 +125,10 @@ def test_missions_are_parted_by_conversation_and_stay_where_they_are() -> None:
 
 
 def test_worse_is_said_in_words() -> None:
-    plain = Figures(10.0, 0.5, 1)
-    assert worse_than(plain, Figures(9.0, 0.46, 1), 0.05, "the plain model") == []
-    assert worse_than(Figures(10.0), Figures(9.0), 0.05, "the plain model") == []
-    assert worse_than(plain, Figures(10.0, 0.4, 2), 0.05, "the plain model") == [
+    plain = VoiceFigures(10.0, 0.5, 1)
+    assert worse_than(plain, VoiceFigures(9.0, 0.46, 1), 0.05, "the plain model") == []
+    assert worse_than(VoiceFigures(10.0), VoiceFigures(9.0), 0.05, "the plain model") == []
+    assert worse_than(plain, VoiceFigures(10.0, 0.4, 2), 0.05, "the plain model") == [
         "on what it did not learn its perplexity is 10.00, that of the plain model 10.00",
         "the entropy of its answers is 0.400, with the plain model 0.500 (setting training_entropy)",
         "the gate refuses 2 of its answers, 1 of those of the plain model",
@@ -184,7 +183,7 @@ def _matter(request: ChatRequest) -> str:
     return re.findall(r"matter number \d+", request.user)[-1]
 
 
-PLAN = Plan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=3)
+PLAN = TrainingPlan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=3)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -205,7 +204,7 @@ async def test_a_voice_is_trained_measured_and_staged_and_a_worse_one_is_not(
 ) -> None:
     image = await liked_by_a_user(tmp_path, 8)
     chosen = settings(tmp_path, training_consent="on", training_missions=8, training_entropy=1.0)
-    monkeypatch.setattr("batos.training.persona.gate.fault_of", lambda *_: None)  # a base of letters says nothing that passes
+    monkeypatch.setattr("batos.training.persona.answer_checks.fault_of", lambda *_: None)  # a base of letters says nothing that passes
     lines: list[str] = []
     made = train_voice(chosen, PLAN, tmp_path / "staging", "ROBIN", image=image, tell=lines.append)
     about = read_about(made / "expert.toml")

@@ -12,13 +12,11 @@ import pytest
 
 from batos.config import Settings
 from batos.errors import SandboxFailed
-from batos.image.examples import Example
-from batos.mind.handbook.families import BLIND, EVERYDAY, HOLE, Family, families, fill
-from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES, draw
-from batos.mind.handbook.nearest import handbook
-from batos.training import kinds
-from batos.training.dataset import answered, as_read, generate, pairs, tasks_of
-from batos.training.proof import Prover, proved
+from batos.image.taught_examples import Example
+from batos.synthesis.families import BLIND, EVERYDAY, HOLE, NEW_SLOT_NAMES, SLOT_NAMES, Family, draw, families, fill
+from batos.synthesis.handbook import handbook
+from batos.training import samplers
+from batos.training.dataset import Prover, answered, as_read, generate, pairs, proved, tasks_of
 from batos.training.tasks import _canonical, _case, make
 
 
@@ -28,7 +26,7 @@ def test_there_are_several_hundred_families_with_names_of_their_own() -> None:
     for family in found:
         assert family.selectors, family
         assert all(intent for intent in family.intents), family
-        assert set(family.kinds) <= set(kinds.KINDS), family
+        assert set(family.kinds) <= set(samplers.KINDS), family
     names = Counter((family.group, family.name) for family in found)
     assert [name for name, count in names.items() if count > 1] == []
 
@@ -142,7 +140,7 @@ async def test_answers_pass_guardian_sandbox_and_trials_and_wrong_ones_do_not() 
         assert broken.passed == 0
 
 
-@pytest.mark.parametrize("name", sorted(kinds.KINDS))
+@pytest.mark.parametrize("name", sorted(samplers.KINDS))
 def test_every_kind_can_be_drawn_and_is_plain(name: str) -> None:
     rng = random.Random(name)
     before = {
@@ -154,7 +152,7 @@ def test_every_kind_can_be_drawn_and_is_plain(name: str) -> None:
     if name in ("date_near", "date_later", "month_in"):
         before = ["2026-03-14"]
     for _ in range(5):
-        assert isinstance(kinds.sample(name, rng, before), str | int | float | list | dict | bool)
+        assert isinstance(samplers.sample(name, rng, before), str | int | float | list | dict | bool)
 
 
 async def test_a_worker_that_died_is_no_judgement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.memory.segments import QUESTION
-from batos.memory.traits import FIRST_PERSON, NUMBER, WHEN, traits
+from batos.memory.segments import FIRST_PERSON, NUMBER, QUESTION, WHEN, traits
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import home, ring, triggers, usage
-from batos.autotelic.alarms import Alarms, Spans
-from batos.autotelic.tallies import Tallies
-from batos.autotelic.triggers import Entropy, Limits, Measurement, Seen
-from batos.autotelic.usage import Use
+from batos.app.kernel import Kernel
+from batos.autotelic import schema, telemetry, triggers
+from batos.autotelic.telemetry import MethodUse, Tallies
+from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.autotelic.triggers import Entropy, Measurement, Seen, TriggerLimits
 from batos.errors import Busy, InferenceFailed
 from batos.image import ledger
-from batos.image.living import LivingImage
-from batos.kernel import Kernel
+from batos.image.living_image import LivingImage
 from tests.unit.mind_support import FakeInference, mind, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
 from tests.unit.test_heartbeat import opened
 
-LIMITS = Limits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01)
+LIMITS = TriggerLimits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01)
 NOW = 1_795_262_400.0
 NO_ENTROPY = Entropy(False, 0.0, None, None)
 MIB = 1024 * 1024
@@ -87,7 +86,7 @@ CASES: list[tuple[str, Make, float, float, float, str]] = [
     ("image_grows", lambda n: {"bytes_then": 100 * MIB, "bytes_now": n * 100 * MIB}, 1.5, 1.4, 1.25, "grown from"),
     (
         "method_unused",
-        lambda n: {"methods": [Use("oid:1 a_", 0, NOW - n * 86400, 3)]},
+        lambda n: {"methods": [MethodUse("oid:1 a_", 0, NOW - n * 86400, 3)]},
         14,
         10,
         7,
@@ -170,7 +169,7 @@ class World:
         assert new, "enqueued twice"
         self.briefs[id] = brief
 
-    async def since(self, at: float) -> list[ring.Bucket]:
+    async def since(self, at: float) -> list[telemetry.Bucket]:
         rows = {key: [times, times, 1] for key, times in self.failures.items()}
         return [{"begun": self.now - 60, "ended": self.now, "tallies": {"failures": rows}, "levels": {}}]
 
@@ -309,7 +308,7 @@ async def test_a_method_that_is_of_no_use_any_more(tmp_path: Path) -> None:
         await give(kernel)
         assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["state"] == "COMPLETE"
         assert await looked(kernel) == []
-        (use,) = kernel.image.read(usage.present)
+        (use,) = kernel.image.read(telemetry.used_methods)
         assert (use.method.endswith(" add_"), use.runs) == (True, 1)
         assert kernel.loop.alarms is not None
         kernel.loop.alarms._now = lambda: use.last + 3 * 86400
@@ -321,12 +320,12 @@ async def test_a_method_that_is_of_no_use_any_more(tmp_path: Path) -> None:
 
 
 async def test_uses_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "KEPT", 5)
+    monkeypatch.setattr(telemetry, "METHODS_KEPT", 5)
     async with opened(tmp_path) as image:
         for n in range(9):
             bucket = {"begun": n, "ended": float(n), "tallies": {"runs": {f"oid:{n} a_": [2, 2, 1], "other": [1, 1, 1]}}, "levels": {}}
-            await image.system(usage.note, bucket)
-        assert sorted(image.read(lambda root: list(home.part(root, "usage").methods))) == [f"oid:{n} a_" for n in range(4, 9)]
+            await image.system(telemetry.note_method_use, bucket)
+        assert sorted(image.read(lambda root: list(schema.part_of(root, "usage").methods))) == [f"oid:{n} a_" for n in range(4, 9)]
 
 
 async def test_a_persona_that_nobody_chooses(tmp_path: Path) -> None:

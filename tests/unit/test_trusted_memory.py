@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from batos.kernel import Kernel
-from batos.memory import origins
+from batos.app.kernel import Kernel
+from batos.memory import objects
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import library_of
-from batos.memory.origins import FILE, SELF, TOOL, USER, noted_by, origin_of
-from batos.memory.remembering import keep, prepare
+from batos.memory.objects import FILE, SELF, TOOL, USER, noted_by, origin_of
+from batos.memory.section_builder import prepare_document, store_document
 from batos.memory.segments import build
-from batos.memory.subject import asks_what_was_answered, subject_of
-from batos.wire.schemas import SearchRequest, UndoRequest
+from batos.memory.store import library_of
+from batos.memory.tokenizer import asks_what_was_answered, subject_of
+from batos.wire.admin_schemas import SearchRequest, UndoRequest
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
 
 INVENTED = "You are allergic to peanuts and to shellfish, as your doctor in Munich told us in 1987."
@@ -125,14 +125,14 @@ async def test_what_was_rated_before_it_was_remembered_or_by_an_earlier_version_
         await kernel.loop.rate("m1", 1, "")
     async with lived(tmp_path) as kernel:
         await remembered(kernel, "mission:m1")
-        assert len(kernel.image.read(origins.vouched)) == 1
+        assert len(kernel.image.read(objects.vouched)) == 1
 
         def forgotten(root: Any) -> None:
-            root["lobby"].memory.vouched = origins.none_vouched()
+            root["lobby"].memory.vouched = objects.none_vouched()
 
         await kernel.image.system(forgotten)
     async with lived(tmp_path) as kernel:
-        await until(lambda: kernel.image.read(origins.vouched))
+        await until(lambda: kernel.image.read(objects.vouched))
 
 
 async def test_what_the_user_tells_is_remembered_with_his_name_on_it(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ async def test_search_says_when_nothing_fits_and_puts_its_own_words_last(tmp_pat
 
 
 def store(root: Any, shelver: Any, draft: Draft, source: str, mission: str = "") -> Any:
-    prepared = prepare(draft, shelver, source=source, mission=mission, section_chars=1000)
-    keep(root, prepared, build(prepared.entries))
+    prepared = prepare_document(draft, shelver, source=source, mission=mission, section_chars=1000)
+    store_document(root, prepared, build(prepared.entries))
     return library_of(root).document(source)
 
 

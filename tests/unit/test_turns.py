@@ -7,9 +7,8 @@ from collections.abc import Set
 
 import pytest
 
-from batos.bridge.loads import Load
-from batos.bridge.modelfile import parse
-from batos.bridge.turns import Fairness, Gate, Ticket, session
+from batos.bridge.admission import AdmissionGate, Fairness, Load, Ticket, session
+from batos.bridge.modelfile import parse_modelfile
 
 A, B, C = (Load("base", (name,)) for name in "abc")
 OTHER = Load("other")
@@ -31,7 +30,7 @@ class Room:
         def within(loads: Set[Load]) -> bool:
             return len(loads) <= fits
 
-        self.gate = Gate(Fairness(count, seconds, self.clock), within)
+        self.gate = AdmissionGate(Fairness(count, seconds, self.clock), within)
         self.log: list[str] = []
 
 
@@ -144,10 +143,10 @@ async def test_nobody_is_overtaken_for_longer_than_the_bound() -> None:
 async def test_who_waits_at_one_memory_holds_nothing_at_another() -> None:
     """Two missions that have what the other waits for, each at another Ollama, would wait for ever."""
     fairness = Fairness(64, 3600)
-    here, there = Gate(fairness, lambda loads: True), Gate(fairness, lambda loads: True)
+    here, there = AdmissionGate(fairness, lambda loads: True), AdmissionGate(fairness, lambda loads: True)
     met = asyncio.Barrier(2)
 
-    async def mission(number: int, own: Gate, other: Gate, load: Load) -> None:
+    async def mission(number: int, own: AdmissionGate, other: AdmissionGate, load: Load) -> None:
         with session(Ticket((False, 0), number)):
             async with own.turn(load):
                 await met.wait()
@@ -301,12 +300,14 @@ def test_blocks_are_as_long_as_what_is_served_in_the_time() -> None:
 
 
 def test_what_is_loaded_for_a_model() -> None:
-    shown = parse("FROM /models/blobs/sha256-aa\nADAPTER /models/blobs/sha256-bb\nPARAMETER num_ctx 2048\nPARAMETER temperature 0.5\n")
+    shown = parse_modelfile(
+        "FROM /models/blobs/sha256-aa\nADAPTER /models/blobs/sha256-bb\nPARAMETER num_ctx 2048\nPARAMETER temperature 0.5\n"
+    )
     load = Load.of(shown, {"seed": 1, "num_predict": 5})
     assert load == Load("sha256-aa", ("sha256-bb",), (("num_ctx", 2048),))
     assert Load.of(shown, {"num_ctx": 1024}).options == (("num_ctx", 1024),)
-    plain = Load.of(parse("FROM /elsewhere/sha256-aa\nSYSTEM You are kind.\nPARAMETER num_ctx 2048"), {})
-    assert plain == Load.of(parse("FROM C:\\models\\sha256-aa\nPARAMETER num_ctx 2048"), {})
+    plain = Load.of(parse_modelfile("FROM /elsewhere/sha256-aa\nSYSTEM You are kind.\nPARAMETER num_ctx 2048"), {})
+    assert plain == Load.of(parse_modelfile("FROM C:\\models\\sha256-aa\nPARAMETER num_ctx 2048"), {})
     assert load.evicts(plain)
     assert not load.evicts(load)
     assert not load.evicts(Load("sha256-cc", ("sha256-bb",), (("num_ctx", 2048),)))

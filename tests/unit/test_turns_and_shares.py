@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from batos import concurrency
 from batos.concurrency import PASSES, Share, ShortFirst
-from batos.image import turns
-from batos.mind.queue import MissionQueue
+from batos.missions.mission_queue import MissionQueue
 
 
 async def served(*asked: tuple[str, bool]) -> list[str]:
@@ -122,12 +122,12 @@ def test_without_load_the_systems_own_come_after_those_of_users() -> None:
 async def test_a_question_waits_for_no_thread_of_the_work_in_the_background() -> None:
     """However much of that there is: it has threads of its own."""
     end = threading.Event()
-    background = [asyncio.create_task(turns.in_helper(end.wait, 30)) for _ in range(64)]
+    background = [asyncio.create_task(concurrency.in_helper(end.wait, 30)) for _ in range(64)]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(20):
-            assert await turns.answering(lambda: "answer") == "answer"
+            assert await concurrency.answering(lambda: "answer") == "answer"
     finally:
         end.set()
         await asyncio.gather(*background)
-    assert turns._answering == 0
+    assert concurrency._answering == 0

@@ -13,11 +13,11 @@ import pytest
 from BTrees.OOBTree import OOBTree
 from transaction.interfaces import TransientError
 
+from batos.api.queries import Queries
 from batos.errors import Busy, Conflicted, HistoryGone, ImageError, InvalidInput, UndoConflict, UnknownMission
-from batos.image import history, ledger, moments, packing, reversal
-from batos.image.integrity import Walk
+from batos.image import history, ledger, packing, transaction_undo
+from batos.image.scrubber import Walk
 from batos.image.upkeep import Upkeep
-from batos.looks import Looks
 from batos.objects import Method, UvmObject
 from tests.unit.undo_support import House, house
 
@@ -395,14 +395,14 @@ async def test_a_pack_in_the_middle_of_an_undo(at: House, tmp_path: Path, monkey
     """What was changed must not be taken for what was made, and so for what need not be put back."""
     await at.sets("m0", a=0)
     await at.sets("m1", a=1)
-    real = reversal._before
+    real = transaction_undo._before
 
     def packed_first(db: Any, oid: bytes, tid: bytes) -> bytes | None:
-        monkeypatch.setattr(reversal, "_before", real)
+        monkeypatch.setattr(transaction_undo, "_before", real)
         at.image.db.pack(time.time() + 1)
         return real(db, oid, tid)
 
-    monkeypatch.setattr(reversal, "_before", packed_first)
+    monkeypatch.setattr(transaction_undo, "_before", packed_first)
     with pytest.raises(HistoryGone):
         await at.undo("m1")
     assert at.slots() == {"a": 1}
@@ -416,7 +416,7 @@ async def test_what_was_brought_back_is_not_lost_to_a_pack_up_to_when_it_was_out
         await at.sets("m2", hand=None)
     else:
         await at.undo("m1")
-    meanwhile = moments.seconds_of(at.image.db.lastTransaction()) + 1e-6
+    meanwhile = history.seconds_of(at.image.db.lastTransaction()) + 1e-6
     await at.sets("m3", name="brick", b=1)
     await at.undo("m2" if how == "taken away, undone" else "m1", redo=how != "taken away, undone")
     packing.pack(at.image.db, tmp_path / "i.fs", meanwhile, threading.Event())
@@ -458,5 +458,5 @@ async def test_missions_say_that_they_are_undone(at: House) -> None:
     await at.sets("m1", a=1)
     await at.sets("m2", b=1)
     await at.undo("m1")
-    listed = Looks(at.image.db, at.image.snapshot).missions(None, 5)["missions"]
+    listed = Queries(at.image.db, at.image.snapshot).missions(None, 5)["missions"]
     assert [(one["id"], one.get("undone")) for one in listed] == [("m2", None), ("m1", True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batos.memory.library import library_of
+from batos.memory.store import library_of
 from tests.unit.test_archiving import put_away
 from tests.unit.test_undo_memory import LONG, NOTE, held
 

@@ -10,7 +10,7 @@ import pytest
 
 from batos.autotelic import changes
 from batos.errors import InvalidInput, UndoConflict, UnknownChange
-from batos.image import reversal
+from batos.image import transaction_undo
 from batos.objects import Intent, UvmObject
 from tests.unit.test_changes import EVIDENCE, Proposal
 from tests.unit.undo_support import House, house
@@ -110,4 +110,4 @@ async def test_an_object_that_it_made_is_out_of_reach_after(at: House) -> None:
     await at.undoing.undo_change(number, "")
     assert at.slots() == {}
     revision = at.image.db.history(at.image.read(lambda root: root["lobby"].robin._p_oid), 1)[0]
-    assert revision["user_name"] == reversal.UNDO + changes.name_of(number)
+    assert revision["user_name"] == transaction_undo.UNDO + changes.name_of(number)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from batos.app.kernel import Kernel
 from batos.errors import UndoConflict
 from batos.image import history, ledger
-from batos.kernel import Kernel
-from batos.memory.library import Library, library_of
-from batos.mind import remembering
-from batos.wire.schemas import UndoRequest
+from batos.memory.store import Library, library_of
+from batos.missions import memory_writer
+from batos.wire.admin_schemas import UndoRequest
 from tests.unit.memory_support import QUICK, CountsWords, Memory
 from tests.unit.mind_support import FakeInference, Listened, mind, submit
 
@@ -236,11 +236,11 @@ async def test_a_mission_that_is_undone_while_it_becomes_memory_does_not(tmp_pat
         for id in ("m1", "m2"):
             await (await submit(memory.kernel, id, f"Where is the marzipan of {id}?")).end()
         shelver = memory.recollection.shelver
-        work = remembering.Remembering(memory.image, shelver=shelver, stored=memory.recollection.stored, section_chars=8000, pause_s=0)
-        until, still_open, found = memory.image.read(remembering.ended)
+        work = memory_writer.Remembering(memory.image, shelver=shelver, stored=memory.recollection.stored, section_chars=8000, pause_s=0)
+        until, still_open, found = memory.image.read(memory_writer.missions_to_remember)
         prepared = work._prepared(found)
         await memory.undo("m1")
-        assert not await memory.image.system(remembering.store, prepared, None, (0, ()), until, still_open)
+        assert not await memory.image.system(memory_writer.store_remembered, prepared, None, (0, ()), until, still_open)
         commit = memory.image.committer.commit
 
         async def remembered_first(tm: Any) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from batos.api.queries import Queries
 from batos.image import history, ledger
-from batos.looks import Looks
 from tests.unit import test_undo
 from tests.unit.undo_support import House, house
 
@@ -103,7 +103,7 @@ async def at(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ho
 async def test_the_past_is_looked_at_as_in_a_file(at: House) -> None:
     await at.sets("m1", a=1)
     await at.sets("m2", a=2)
-    looks = Looks(at.image.db, at.image.snapshot)
+    looks = Queries(at.image.db, at.image.snapshot)
     revisions = looks.history("robin", 10)["revisions"]
     assert [one["mission"] for one in revisions][:2] == ["m2", "m1"]
     assert looks.show("robin", revisions[1]["tid"])["slots"]["a"] == 1

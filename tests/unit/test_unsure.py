@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import effect
-from batos.bridge.types import ChatRequest
+from batos.autotelic import rollback_monitor
+from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
-from batos.mind import relevance
+from batos.mind import answer_checks
 from tests.unit.mind_support import FakeInference, answer, mind, submit
 
 BRIEF = "How do I sharpen the iron of my wooden plane by hand?"
@@ -62,11 +62,11 @@ async def test_an_answer_that_has_nothing_to_do_with_the_brief_is_asked_for_once
     assert end["result"]["text"] == ON_IT
     assert "unsure" not in end["result"]
     first, second = inference.asked
-    assert relevance.FOREIGN not in first.user
-    assert f"refused because {relevance.FOREIGN}" in second.user
+    assert answer_checks.FOREIGN not in first.user
+    assert f"refused because {answer_checks.FOREIGN}" in second.user
     kinds = [event["type"] for event in events]
     (revised,) = [event for event in events if event["type"] == "revised"]
-    assert (revised["why"], revised["cycle"], revised["state"]) == (relevance.FOREIGN, "1", "SYNTHESIZING")
+    assert (revised["why"], revised["cycle"], revised["state"]) == (answer_checks.FOREIGN, "1", "SYNTHESIZING")
     at = kinds.index("revised")
     assert "token" in kinds[:at]
     assert "token" in kinds[at:], "what comes after it is the other answer"
@@ -74,12 +74,12 @@ async def test_an_answer_that_has_nothing_to_do_with_the_brief_is_asked_for_once
 
 async def test_where_both_are_foreign_the_last_one_is_kept_and_not_sure(tmp_path: Path) -> None:
     end, _ = await ended(tmp_path, saying(FOREIGN, OTHER))
-    assert (end["state"], end["result"]["text"], end["result"]["unsure"]) == ("COMPLETE", OTHER, relevance.FOREIGN)
+    assert (end["state"], end["result"]["text"], end["result"]["unsure"]) == ("COMPLETE", OTHER, answer_checks.FOREIGN)
 
 
 async def test_what_can_be_read_is_kept_rather_than_garbage(tmp_path: Path) -> None:
     end, _ = await ended(tmp_path, saying(FOREIGN, GARBAGE))
-    assert (end["result"]["text"], end["result"]["unsure"]) == (FOREIGN, relevance.FOREIGN)
+    assert (end["result"]["text"], end["result"]["unsure"]) == (FOREIGN, answer_checks.FOREIGN)
 
 
 async def test_of_garbage_nothing_is_kept(tmp_path: Path) -> None:
@@ -136,20 +136,20 @@ async def test_words_and_length_decide_before_an_embedder_is_asked() -> None:
         asked.append(others)
         return 0.0
 
-    assert not await relevance.is_foreign("Canberra.", ["What is the capital of Australia?"], nearness)
-    assert not await relevance.is_foreign(f"To sharpen a wooden plane: {ON_IT}", [BRIEF], nearness)
-    assert not await relevance.is_foreign(FOREIGN, ["Surprise me"], nearness)
-    assert not await relevance.is_foreign(" ".join(["- eggs\n- milk\n- bread\n"] * 10), [BRIEF], nearness)
+    assert not await answer_checks.is_foreign("Canberra.", ["What is the capital of Australia?"], nearness)
+    assert not await answer_checks.is_foreign(f"To sharpen a wooden plane: {ON_IT}", [BRIEF], nearness)
+    assert not await answer_checks.is_foreign(FOREIGN, ["Surprise me"], nearness)
+    assert not await answer_checks.is_foreign(" ".join(["- eggs\n- milk\n- bread\n"] * 10), [BRIEF], nearness)
     assert asked == []
     before = "User: What is a good stone for that?"
-    assert await relevance.is_foreign(FOREIGN, [BRIEF, before, "Go on"], nearness)
+    assert await answer_checks.is_foreign(FOREIGN, [BRIEF, before, "Go on"], nearness)
     assert asked == [[BRIEF, before]]
 
 
 def test_the_leash_counts_what_is_not_sure_as_it_counts_failures() -> None:
-    limits = effect.Limits(missions=3, failures=0.2, slower=2.0, fall=0.1)
-    good, unsure = effect.Sample("client brief", False, 1.0, 0.5), effect.Sample("client brief", True, 1.0, 0.5)
-    found = effect.compared([good] * 20, [unsure] * 4, limits)
+    limits = rollback_monitor.EffectLimits(missions=3, failures=0.2, slower=2.0, fall=0.1)
+    good, unsure = rollback_monitor.Sample("client brief", False, 1.0, 0.5), rollback_monitor.Sample("client brief", True, 1.0, 0.5)
+    found = rollback_monitor.effect_between([good] * 20, [unsure] * 4, limits)
     assert found.worse == ("client brief: 4 of 4 FAILED or unsure; before, 0 of 20",)
 
 

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 
 from batos.errors import Busy, ImageError
-from batos.image import LivingImage, backup, chain, costs, journal, ledger, packing, retention, storage, upkeep
-from batos.image.costs import Meter
-from batos.image.journal import Inference
+from batos.image import LivingImage, backup, journal, ledger, mission_index, packing, retention, storage, upkeep, usage_totals
+from batos.image.journal import InferenceRecord
 from batos.image.upkeep import Upkeep
+from batos.image.usage_totals import CostMeter
 from batos.objects import Method, UvmObject
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 30
 
 
-def keeper(image: LivingImage, folder: Path, meter: Meter | None = None, **more: Any) -> Upkeep:
+def keeper(image: LivingImage, folder: Path, meter: CostMeter | None = None, **more: Any) -> Upkeep:
     chosen = {"history_days": 0, "journal_days": 0, "interval_s": 1e6, "first_s": 1e6, **more}
-    return Upkeep(image, meter or Meter(image), backups=folder / "backups", **chosen)
+    return Upkeep(image, meter or CostMeter(image), backups=folder / "backups", **chosen)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ KILLED_BETWEEN_THE_RENAMES = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from batos.image import LivingImage
-from batos.image.costs import Meter
+from batos.image.usage_totals import CostMeter
 from batos.image.upkeep import Upkeep
 import ZODB.FileStorage.FileStorage as module
 
@@ -260,7 +260,7 @@ async def main():
     for number in range(20):
         await image.system(write, number)
     sys.modules["ZODB.FileStorage.FileStorage"].os = Killing()
-    await Upkeep(image, Meter(image), history_days=0, journal_days=0, backups=Path("."), interval_s=9, first_s=9).pack()
+    await Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=Path("."), interval_s=9, first_s=9).pack()
 
 asyncio.run(main())
 """
@@ -514,8 +514,8 @@ async def test_nothing_is_lost_while_100_commits_a_second_go_on(image: LivingIma
 # --- retention and costs
 
 
-def inference(model: str = "model", text: str = "a text") -> Inference:
-    return Inference(os.urandom(16), 0, text, model, "d", 10, 5, 0.5, 100.0, "stop", journal.now(), b"")
+def inference(model: str = "model", text: str = "a text") -> InferenceRecord:
+    return InferenceRecord(os.urandom(16), 0, text, model, "d", 10, 5, 0.5, 100.0, "stop", journal.now(), b"")
 
 
 async def ended(image: LivingImage, id: str, *models: str) -> None:
@@ -529,11 +529,15 @@ async def test_old_journals_lose_their_texts_and_keep_their_cost(image: LivingIm
     await ended(image, "m1", "a", "b", "a")
     await ended(image, "m2", "b")
     await ended(image, "m3")
-    before = image.read(costs.total)
+    before = image.read(usage_totals.total_spent)
     assert await retention.retain(image, 1) == {"missions": 0, "dropped": 0}
     found = await kept.retain()
     assert (found["missions"], found["dropped"]) == (3, 2)
-    assert image.read(costs.total) == before == [journal.Spent("a", 2, 20, 10, 200.0), journal.Spent("b", 2, 20, 10, 200.0)]
+    assert (
+        image.read(usage_totals.total_spent)
+        == before
+        == [journal.ModelCost("a", 2, 20, 10, 200.0), journal.ModelCost("b", 2, 20, 10, 200.0)]
+    )
     assert image.read(journal.load, "m1") == []
     assert (await kept.retain())["missions"] == 0
     assert b"secret" in (tmp_path / "i.fs").read_bytes()
@@ -600,7 +604,7 @@ async def test_an_image_of_an_earlier_version_gets_the_indexes_it_lacks(tmp_path
     await image.close()
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
     assert image.read(lambda root: list(root["ledger"].milestones)) == [256]
-    assert sum(row.inferences for row in image.read(costs.total)) == 300
+    assert sum(row.inferences for row in image.read(usage_totals.total_spent)) == 300
     await image.close()
 
 
@@ -609,7 +613,7 @@ async def test_retention_is_bounded_and_goes_on_where_it_stopped(image: LivingIm
     assert (await retention.retain(image, 0, limit=256))["missions"] == 256
     assert image.read(lambda root: root["ledger"].costs.retained) == 256
     assert (await retention.retain(image, 0))["dropped"] == 444
-    assert sum(row.inferences for row in image.read(costs.total)) == 700
+    assert sum(row.inferences for row in image.read(usage_totals.total_spent)) == 700
 
 
 async def test_retention_looks_once_at_those_it_has_passed_over(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -622,13 +626,13 @@ async def test_retention_looks_once_at_those_it_has_passed_over(image: LivingIma
     await image.system(put)
     assert (await retention.retain(image, 0))["missions"] == 0
     await many_missions(image, 600)
-    walks, numbered = list[int](), chain.numbered
+    walks, numbered = list[int](), mission_index.numbered
 
     def counted(root: Any, after: int, count: int) -> Any:
         walks.append(count)
         return numbered(root, after, count)
 
-    monkeypatch.setattr(chain, "numbered", counted)
+    monkeypatch.setattr(mission_index, "numbered", counted)
     await image.system(ledger.fail, "w300", {"code": "failed", "message": ""}, {}, True)
     assert await retention.retain(image, 0) == {"missions": 601, "dropped": 600}
     assert image.read(lambda root: root["ledger"].costs.passed_over) == tuple(n for n in range(1, 601) if n != 301)
@@ -638,7 +642,7 @@ async def test_retention_looks_once_at_those_it_has_passed_over(image: LivingIma
 async def test_costs_are_exact_over_folds_restarts_and_retention(tmp_path: Path) -> None:
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
     await many_missions(image, 300)
-    meter = Meter(image)
+    meter = CostMeter(image)
     meter.begin()
     meter.add(inference("model 0"))  # paid while the earlier ones are being read
     assert meter.facts()["counting"]
@@ -653,7 +657,7 @@ async def test_costs_are_exact_over_folds_restarts_and_retention(tmp_path: Path)
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
     assert image.read(lambda root: root["ledger"].costs.until) == 256
     await many_missions(image, 300)
-    meter = Meter(image)
+    meter = CostMeter(image)
     meter.begin()
     await meter.ready()
     assert meter.facts()["inferences"] == 600
@@ -665,7 +669,7 @@ async def test_costs_are_exact_over_folds_restarts_and_retention(tmp_path: Path)
 async def test_costs_are_folded_past_what_does_not_end(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mission may be paused for ever: no start shall read all journals after it."""
 
-    async def folded(meter: Meter) -> int:
+    async def folded(meter: CostMeter) -> int:
         moved = await meter.fold()
         await image.system(lambda root: None)
         return moved
@@ -673,23 +677,23 @@ async def test_costs_are_folded_past_what_does_not_end(image: LivingImage, monke
     await image.system(ledger.accept, "paused", "b", {}, False)
     await image.system(journal.add, "paused", inference("model 0"))
     await many_missions(image, 300)
-    meter = Meter(image)
+    meter = CostMeter(image)
     assert await folded(meter) == 256
     found = image.read(lambda root: (root["ledger"].costs.until, root["ledger"].costs.apart))
     assert found == (256, (1,))
     await image.system(journal.add, "paused", inference("model 0"))  # what it costs meanwhile is counted, too
-    assert sum(row.inferences for row in image.read(costs.total)) == 302
+    assert sum(row.inferences for row in image.read(usage_totals.total_spent)) == 302
     await image.system(lambda root: ledger.complete(ledger.mission_of(root, "paused"), {"text": ""}, None))
     await many_missions(image, 256)
     assert await folded(meter) == 512
     assert image.read(lambda root: root["ledger"].costs.apart) == ()
-    assert sum(row.inferences for row in image.read(costs.total)) == 558
-    monkeypatch.setattr(costs, "APART", 1)  # of more it waits until they have ended
+    assert sum(row.inferences for row in image.read(usage_totals.total_spent)) == 558
+    monkeypatch.setattr(usage_totals, "APART", 1)  # of more it waits until they have ended
     for id in ("p1", "p2"):
         await image.system(ledger.accept, id, "b", {}, False)
     await many_missions(image, 256)
     assert await folded(meter) == 0
-    assert sum(row.inferences for row in image.read(costs.total)) == 814
+    assert sum(row.inferences for row in image.read(usage_totals.total_spent)) == 814
 
 
 async def test_upkeep_runs_by_itself(image: LivingImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -741,14 +745,14 @@ async def test_upkeep_that_is_due_during_a_backup_waits_for_its_end(
 async def test_upkeep_outlives_a_full_disk(image: LivingImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "FOLD_S", 0.01)
     await ended(image, "m1", "a")
-    drop, full = retention.drop, [True]
+    drop, full = retention.drop_journals, [True]
 
     def dropped(root: Any, missions: Any) -> int:
         if full.pop() if full else False:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return drop(root, missions)
 
-    monkeypatch.setattr(retention, "drop", dropped)
+    monkeypatch.setattr(retention, "drop_journals", dropped)
     made = keeper(image, tmp_path, interval_s=0.05, first_s=0.05)
     running = asyncio.ensure_future(made.run())
     async with asyncio.timeout(WAIT_S):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from batos.bridge.types import ChatRequest
+from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatRequest
 from batos.errors import BatosError, InferenceFailed
-from batos.image import experts
-from batos.kernel import Kernel
+from batos.image import model_registry
 from tests.unit.mind_support import FakeInference, mind, submit
 
 BRIEF = "Look up the moon"  # BABS's
@@ -17,9 +17,9 @@ BRIEF = "Look up the moon"  # BABS's
 async def built(kernel: Kernel, name: str, version: int = 1) -> str:
     model = f"babs:{name}-v{version}"
     facts = {"model": model, "persona": "babs", "expert": name, "version": version, "base": "b", "content": name, "folder": name}
-    await kernel.image.system(experts.begin, {"babs": "b"})
-    await kernel.image.system(experts.intend, facts)
-    await kernel.image.system(experts.built, model, "d", "r", "adapter", "")
+    await kernel.image.system(model_registry.begin_experts, {"babs": "b"})
+    await kernel.image.system(model_registry.intend_expert, facts)
+    await kernel.image.system(model_registry.note_built, model, "d", "r", "adapter", "")
     return model
 
 
@@ -41,7 +41,7 @@ async def test_the_next_mission_speaks_with_the_expert(tmp_path: Path) -> None:
         await (await submit(kernel, "other", "I feel stuck")).end()
         assert set(models(inference)) == {"robin:embedded"}
         inference.asked.clear()
-        await kernel.image.system(experts.choose, "babs", "plain")
+        await kernel.image.system(model_registry.choose_voice, "babs", "plain")
         await (await submit(kernel, "back", BRIEF)).end()
         assert set(models(inference)) == {"babs:embedded"}
 
@@ -94,7 +94,7 @@ async def test_a_voice_that_went_away_is_replaced_in_the_next_attempt(tmp_path: 
         inference.hold()
         heard = await submit(kernel, "m", BRIEF)
         await inference.came(1)
-        await kernel.image.system(experts.fell, weaver, experts.MISSING, "gone")
+        await kernel.image.system(model_registry.note_unusable, weaver, model_registry.MISSING, "gone")
         inference.release()
         end = await heard.end()
         assert end["state"] == "COMPLETE"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, voices
-from batos.autotelic.proposals import Proposal
+from batos.app.kernel import Kernel
+from batos.autotelic import change_types, changes
+from batos.autotelic.changes import Proposal
 from batos.errors import ExpertRefused, InvalidInput, UnknownPersona
-from batos.image import experts
-from batos.kernel import Kernel
+from batos.image import model_registry
 from tests.unit.improving_support import BRIEFS, improving, listed, stepped, thought, varied
 from tests.unit.mind_support import FakeInference, mind
 from tests.unit.test_forge import sent
@@ -25,13 +25,13 @@ async def hire(kernel: Kernel, model: str = VOICE, version: int = 1, **more: Any
         "model": model, "persona": "robin", "expert": "voice", "version": version, "base": "smollm2:embedded", "content": model,
         "folder": "f", "on_choice": True, **more,
     }  # fmt: skip
-    await kernel.image.system(experts.begin, {"robin": "smollm2:embedded"})
-    await kernel.image.system(experts.intend, facts)
-    await kernel.image.system(experts.built, model, "d", "r", "adapter", "")
+    await kernel.image.system(model_registry.begin_experts, {"robin": "smollm2:embedded"})
+    await kernel.image.system(model_registry.intend_expert, facts)
+    await kernel.image.system(model_registry.note_built, model, "d", "r", "adapter", "")
 
 
 def voice(kernel: Kernel) -> dict[str, str]:
-    return kernel.image.read(experts.voices)["robin"]
+    return kernel.image.read(model_registry.voices)["robin"]
 
 
 def speaking() -> FakeInference:
@@ -51,9 +51,9 @@ async def test_a_voice_that_waits_for_a_choice_does_not_speak_unasked(tmp_path: 
         assert voice(kernel) == {"choice": "newest", "model": ""}
         await hire(kernel, "robin:plainly-v1", on_choice=False)
         assert voice(kernel)["model"] == "robin:plainly-v1"
-        await kernel.image.system(experts.choose, "robin", VOICE)
+        await kernel.image.system(model_registry.choose_voice, "robin", VOICE)
         assert voice(kernel) == {"choice": VOICE, "model": VOICE}
-        await kernel.image.system(experts.choose, "robin", "newest")
+        await kernel.image.system(model_registry.choose_voice, "robin", "newest")
         assert voice(kernel)["model"] == "robin:plainly-v1"
 
 
@@ -66,7 +66,7 @@ async def test_a_voice_is_rehearsed_speaks_where_it_is_better_and_goes_back(tmp_
         assert (await tried(kernel))["result"]["value"] == {"change": 1}
         assert voice(kernel)["model"] == "", "not yet"
         (change,) = await stepped(kernel)
-        assert (change["state"], change["kind"], change["source"]) == (changes.PROMOTED, "voice", voices.ASKED)
+        assert (change["state"], change["kind"], change["source"]) == (changes.PROMOTED, "voice", change_types.ASKED_BY_USER)
         told = change["comparison"]
         assert (told["missions"], told["unknown"]) == (4, 0)
         assert told["changed"]["cem"] > told["without"]["cem"]
@@ -96,12 +96,12 @@ async def test_what_cannot_be_tried_says_why(tmp_path: Path) -> None:
         await hire(kernel)
         assert (await tried(kernel, "m1", "robin:nobody-v1"))["error"]["code"] == ExpertRefused.code
         assert (await tried(kernel, "m2", persona="nobody"))["error"]["code"] == UnknownPersona.code
-        await kernel.image.system(experts.choose, "robin", VOICE)
+        await kernel.image.system(model_registry.choose_voice, "robin", VOICE)
         assert "speaks with robin:voice-v1 already" in (await tried(kernel, "m3"))["error"]["message"]
         assert listed(kernel) == []
-        await kernel.image.system(experts.choose, "robin", "plain")
+        await kernel.image.system(model_registry.choose_voice, "robin", "plain")
         with pytest.raises(InvalidInput, match="plain already"):
-            kernel.image.read(voices.check, Proposal("voice", "robin", "plain", "why"), None)
+            kernel.image.read(change_types.check_voice, Proposal("voice", "robin", "plain", "why"), None)
     async with mind(tmp_path / "off", FakeInference()) as kernel:
         await hire(kernel)
         error = (await tried(kernel))["error"]

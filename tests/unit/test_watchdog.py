@@ -8,11 +8,11 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from batos import watchdog
+from batos import supervision
 from batos.config import Settings
 from batos.errors import EXIT_IMAGE_FAILED, EXIT_STALLED, ConfigError
-from batos.watchdog import Watchdog
-from batos.watcher import Standing
+from batos.supervision import Watchdog
+from batos.watcher import StallDetector
 from tests.unit.mind_support import WAIT_S
 
 
@@ -31,7 +31,7 @@ class Looks:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.standing = Standing(30, self.clock)
+        self.standing = StallDetector(30, self.clock)
 
     def after(self, seconds: float, beats: int) -> bool:
         self.clock.now += seconds
@@ -70,7 +70,7 @@ def test_stopped_again_and_again_it_counts_each_look_once() -> None:
 
 
 def test_a_short_limit_is_looked_at_more_often() -> None:
-    assert Standing(1).look_s == pytest.approx(0.1)
+    assert StallDetector(1).look_s == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("value", [0, 0.9, 86401, "nan", "soon"])
@@ -85,8 +85,8 @@ def test_limits_of_the_setting(value: object) -> None:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the process beside it, which would end the tests if this machine is slow."""
-    monkeypatch.setattr(watchdog, "_exit_on_signal", lambda: None)
-    monkeypatch.setattr(watchdog, "_beside", lambda limit_s: None)
+    monkeypatch.setattr(supervision, "_exit_on_signal", lambda: None)
+    monkeypatch.setattr(supervision, "_beside", lambda limit_s: None)
 
 
 def _stands_here(until: threading.Event) -> None:
@@ -114,8 +114,8 @@ async def test_a_loop_that_stands_is_told_of_with_the_stacks_and_ends_the_proces
 @pytest.mark.usefixtures("alone")
 async def test_a_log_that_takes_nothing_does_not_keep_it_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     ended, open_again = threading.Event(), threading.Event()
-    monkeypatch.setattr(watchdog, "TELL_S", 0.05)
-    monkeypatch.setattr(watchdog, "_tell", lambda stood_s, stacks: open_again.wait(WAIT_S))
+    monkeypatch.setattr(supervision, "TELL_S", 0.05)
+    monkeypatch.setattr(supervision, "_tell", lambda stood_s, stacks: open_again.wait(WAIT_S))
     with Watchdog(0.1, lambda code: ended.set()).over(asyncio.get_running_loop()):
         _stands_here(ended)
     open_again.set()

@@ -10,31 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.autotelic import assessments, weights
-from batos.autotelic.assessments import Assessment
+from batos.app.kernel import Kernel
+from batos.autotelic import entropy_records
 from batos.autotelic.entropy import Parts
-from batos.autotelic.weights import Bounds
+from batos.autotelic.entropy_records import Assessment, WeightBounds
 from batos.errors import InvalidInput, UnknownMission
 from batos.image import ledger
-from batos.kernel import Kernel
-from batos.mind import record
-from batos.wire.schemas import UndoRequest
+from batos.missions import report
+from batos.wire.admin_schemas import UndoRequest
 from tests.unit.mind_support import FakeInference, mind, submit, written
 from tests.unit.test_assessor import ON, assessed, done
 from tests.unit.test_forge import sent
 from tests.unit.test_heartbeat import opened
 
-BOUNDS = Bounds(0.02, 0.1, 0.5)
+BOUNDS = WeightBounds(0.02, 0.1, 0.5)
 EVEN, USUAL = Parts(0.25, 0.25, 0.25, 0.25), Parts(0.5, 0.5, 0.5, 0.5)
 UNITS = st.floats(0, 1)
 
 
 def now(kernel: Kernel) -> Parts:
-    return kernel.image.read(assessments.weights_of)  # type: ignore[no-any-return]
+    return kernel.image.read(entropy_records.weights_of)  # type: ignore[no-any-return]
 
 
-def steps(kernel: Kernel) -> list[weights.Step]:
-    return kernel.image.read(weights.log_of)  # type: ignore[no-any-return]
+def steps(kernel: Kernel) -> list[entropy_records.WeightStep]:
+    return kernel.image.read(entropy_records.weight_log_of)  # type: ignore[no-any-return]
 
 
 # --- one step
@@ -42,31 +41,33 @@ def steps(kernel: Kernel) -> list[weights.Step]:
 
 def test_what_was_high_where_it_went_well_gains() -> None:
     novel = Parts(0.5, 0.5, 0.9, 0.5)
-    up = weights.stepped(EVEN, novel, USUAL, 1.0, BOUNDS)
+    up = entropy_records.stepped_weights(EVEN, novel, USUAL, 1.0, BOUNDS)
     assert up.novelty == pytest.approx(0.27)
     assert up.relevance == up.diversity == up.structure < 0.25
     assert sum(up) == pytest.approx(1)
-    assert weights.stepped(EVEN, novel, USUAL, -1.0, BOUNDS).novelty == pytest.approx(0.23)
-    assert weights.stepped(EVEN, USUAL, USUAL, 1.0, BOUNDS) == EVEN
+    assert entropy_records.stepped_weights(EVEN, novel, USUAL, -1.0, BOUNDS).novelty == pytest.approx(0.23)
+    assert entropy_records.stepped_weights(EVEN, USUAL, USUAL, 1.0, BOUNDS) == EVEN
 
 
 def test_a_weight_at_its_bound_stays_there_and_the_others_go_on() -> None:
     at_bound = Parts(0.5, 0.2, 0.2, 0.1)
-    after = weights.stepped(at_bound, Parts(1.0, 0.9, 0.5, 0.0), USUAL, 1.0, BOUNDS)
+    after = entropy_records.stepped_weights(at_bound, Parts(1.0, 0.9, 0.5, 0.0), USUAL, 1.0, BOUNDS)
     assert (after.relevance, after.structure) == (0.5, 0.1)
     assert after.diversity > 0.2 > after.novelty
     assert sum(after) == pytest.approx(1)
 
 
 def test_steps_of_nothing() -> None:
-    assert weights.stepped(EVEN, Parts(0.5, 0.5, 0.9, 0.5), USUAL, 1.0, Bounds(0.0, 0.1, 0.5)) == EVEN
+    assert entropy_records.stepped_weights(EVEN, Parts(0.5, 0.5, 0.9, 0.5), USUAL, 1.0, WeightBounds(0.0, 0.1, 0.5)) == EVEN
 
 
-@given(st.lists(st.tuples(UNITS, UNITS, UNITS, UNITS, st.sampled_from(list(weights.REWARDS.values()))), max_size=60), st.floats(0, 0.1))
+@given(
+    st.lists(st.tuples(UNITS, UNITS, UNITS, UNITS, st.sampled_from(list(entropy_records.REWARDS.values()))), max_size=60), st.floats(0, 0.1)
+)
 def test_whatever_comes_the_weights_keep_their_sum_and_bounds(outcomes: list[tuple[float, ...]], step: float) -> None:
     found = EVEN
     for *parts, reward in outcomes:
-        before, found = found, weights.stepped(found, Parts(*parts), USUAL, reward, Bounds(step, 0.1, 0.5))
+        before, found = found, entropy_records.stepped_weights(found, Parts(*parts), USUAL, reward, WeightBounds(step, 0.1, 0.5))
         assert sum(found) == pytest.approx(1)
         assert all(0.1 - 1e-9 <= weight <= 0.5 + 1e-9 for weight in found)
         assert all(abs(one - other) <= step + 1e-9 for one, other in zip(before, found, strict=True))
@@ -75,51 +76,56 @@ def test_whatever_comes_the_weights_keep_their_sum_and_bounds(outcomes: list[tup
 async def test_steps_are_logged_up_to_a_limit(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         for n in range(1, 5):
-            await image.system(assessments.keep, [Assessment(n, 0.5, 0.5, 0.5, n / 5, 0.5, "words")], {}, 100)
-        assert await image.system(weights.learn, image.read(assessments.of, 4), weights.UNDONE, BOUNDS)
-        (step,) = image.read(weights.log_of)
+            await image.system(entropy_records.keep_assessments, [Assessment(n, 0.5, 0.5, 0.5, n / 5, 0.5, "words")], {}, 100)
+        assert await image.system(
+            entropy_records.learn_weights, image.read(entropy_records.assessment_of, 4), entropy_records.UNDONE, BOUNDS
+        )
+        (step,) = image.read(entropy_records.weight_log_of)
         assert (step.number, step.outcome, step.before) == (4, "undone", EVEN)
-        assert step.after == image.read(assessments.weights_of)
+        assert step.after == image.read(entropy_records.weights_of)
         assert step.after.novelty < 0.25
-        for n in range(weights.LOGGED + 5):
+        for n in range(entropy_records.STEPS_LOGGED + 5):
             await image.system(
-                weights.learn, image.read(assessments.of, 1 + n % 4), weights.RATED_UP if n % 2 else weights.RATED_DOWN, BOUNDS
+                entropy_records.learn_weights,
+                image.read(entropy_records.assessment_of, 1 + n % 4),
+                entropy_records.RATED_UP if n % 2 else entropy_records.RATED_DOWN,
+                BOUNDS,
             )
-        assert len(image.read(weights.log_of)) <= weights.LOGGED
+        assert len(image.read(entropy_records.weight_log_of)) <= entropy_records.STEPS_LOGGED
 
 
 async def test_what_an_undo_moved_is_moved_back_once_it_is_done_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         for n in range(1, 5):
-            await image.system(assessments.keep, [Assessment(n, 0.5, 0.5, 0.5, n / 5, 0.5, "words")], {}, 100)
-        assert not await image.system(weights.unlearn, 4, BOUNDS)
-        await image.system(weights.learn, image.read(assessments.of, 4), weights.UNDONE, BOUNDS)
-        await image.system(weights.learn, image.read(assessments.of, 1), weights.RATED_UP, BOUNDS)
-        between = image.read(assessments.weights_of)
-        assert await image.system(weights.unlearn, 4, BOUNDS)
-        undone, _, redone = image.read(weights.log_of)
-        assert (redone.number, redone.outcome, redone.before) == (4, weights.REDONE, between)
-        back = image.read(assessments.weights_of)
+            await image.system(entropy_records.keep_assessments, [Assessment(n, 0.5, 0.5, 0.5, n / 5, 0.5, "words")], {}, 100)
+        assert not await image.system(entropy_records.unlearn_weights, 4, BOUNDS)
+        await image.system(entropy_records.learn_weights, image.read(entropy_records.assessment_of, 4), entropy_records.UNDONE, BOUNDS)
+        await image.system(entropy_records.learn_weights, image.read(entropy_records.assessment_of, 1), entropy_records.RATED_UP, BOUNDS)
+        between = image.read(entropy_records.weights_of)
+        assert await image.system(entropy_records.unlearn_weights, 4, BOUNDS)
+        undone, _, redone = image.read(entropy_records.weight_log_of)
+        assert (redone.number, redone.outcome, redone.before) == (4, entropy_records.REDONE, between)
+        back = image.read(entropy_records.weights_of)
         moved = [one + was - now for one, was, now in zip(between, undone.before, undone.after, strict=True)]
         assert list(back) == pytest.approx(moved)
         assert sum(back) == pytest.approx(1)
-        assert not await image.system(weights.unlearn, 4, BOUNDS)
-        await image.system(weights.learn, image.read(assessments.of, 4), weights.UNDONE, BOUNDS)
-        assert await image.system(weights.unlearn, 4, BOUNDS), "undone again, and done again"
-        assert list(image.read(assessments.weights_of)) == pytest.approx(list(back))
+        assert not await image.system(entropy_records.unlearn_weights, 4, BOUNDS)
+        await image.system(entropy_records.learn_weights, image.read(entropy_records.assessment_of, 4), entropy_records.UNDONE, BOUNDS)
+        assert await image.system(entropy_records.unlearn_weights, 4, BOUNDS), "undone again, and done again"
+        assert list(image.read(entropy_records.weights_of)) == pytest.approx(list(back))
 
 
 async def test_what_is_moved_back_stays_within_the_bounds(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
-        log = (1.0, 4, weights.UNDONE, tuple(EVEN), (0.27, 0.25, 0.23, 0.25))
+        log = (1.0, 4, entropy_records.UNDONE, tuple(EVEN), (0.27, 0.25, 0.23, 0.25))
 
         def set(root: Any) -> None:
             held = root["lobby"].autotelic.weights
             held.weights, held.log = (0.4, 0.11, 0.49, 0.0 + 0.0), (log,)
 
         await image.system(set)
-        await image.system(weights.unlearn, 4, BOUNDS)
-        after = image.read(assessments.weights_of)
+        await image.system(entropy_records.unlearn_weights, 4, BOUNDS)
+        after = image.read(entropy_records.weights_of)
         assert after.novelty == pytest.approx(0.5)
         assert sum(after) == pytest.approx(1)
 
@@ -139,7 +145,7 @@ async def test_a_rating_is_kept_with_the_mission_and_learned_from(tmp_path: Path
     async with mind(tmp_path, inference, **ON) as kernel:
         await two(kernel)
         await kernel.loop.rate("m1", 1, "made me think")
-        found = kernel.image.read(record.of, "m1")["rating"]
+        found = kernel.image.read(report.report_of, "m1")["rating"]
         assert (found["rating"], found["why"]) == (1, "made me think")
         (step,) = steps(kernel)
         assert (step.number, step.outcome) == (1, "rated +1")
@@ -148,12 +154,12 @@ async def test_a_rating_is_kept_with_the_mission_and_learned_from(tmp_path: Path
         await kernel.loop.rate("m1", 1, "made me think")
         await kernel.loop.rate("m1", 1, "still does")
         assert now(kernel) == rated_once, "the same rating again says nothing new"
-        assert kernel.image.read(record.of, "m1")["rating"]["why"] == "still does"
+        assert kernel.image.read(report.report_of, "m1")["rating"]["why"] == "still does"
         await kernel.loop.rate("m1", -1, "")
         assert [one.outcome for one in steps(kernel)] == ["rated +1", "rated -1"]
         assert now(kernel).novelty < rated_once.novelty
     async with mind(tmp_path, inference, **ON) as kernel:
-        assert kernel.image.read(record.of, "m1")["rating"]["rating"] == -1
+        assert kernel.image.read(report.report_of, "m1")["rating"]["rating"] == -1
         assert len(steps(kernel)) == 2
         assert kernel.info()["autotelic"]["cem"]["weights"] == now(kernel)._asdict()
 

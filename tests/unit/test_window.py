@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
-from batos.mind import window
-from batos.mind.evidence import Passage
+from batos.mind import prompts
+from batos.mind.evidence import RecalledPassage
 from tests.unit.mind_support import FakeInference, mind, submit, written
 
 LONG = " ".join(f"Item {n} of the list is here." for n in range(400)) + " Which items are there?"
@@ -132,18 +132,18 @@ async def test_a_mission_of_which_less_was_told_is_replayed_as_it_was(tmp_path: 
         assert len(inference.asked) == asked
 
 
-PASSAGES = st.lists(st.text(min_size=1, max_size=200).map(lambda text: Passage(1, "oid:1", "t", "s", text)), max_size=8)
+PASSAGES = st.lists(st.text(min_size=1, max_size=200).map(lambda text: RecalledPassage(1, "oid:1", "t", "s", text)), max_size=8)
 TURNS = st.lists(st.tuples(st.text(max_size=100), st.text(max_size=100)), max_size=8)
 LINES = st.lists(st.text(st.characters(exclude_characters="\n"), max_size=60), max_size=12).map(
     lambda lines: "\n".join(["Earlier:", *lines])
 )
 
 
-@given(brief=st.text(max_size=3000), before=LINES, turns=TURNS, passages=PASSAGES, room=st.integers(window.LEAST, 3000))
+@given(brief=st.text(max_size=3000), before=LINES, turns=TURNS, passages=PASSAGES, room=st.integers(prompts.LEAST, 3000))
 def test_what_is_told_has_room_and_is_the_end_of_what_was_said_and_the_best_of_what_memory_has(
-    brief: str, before: str, turns: list[tuple[str, str]], passages: list[Passage], room: int
+    brief: str, before: str, turns: list[tuple[str, str]], passages: list[RecalledPassage], room: int
 ) -> None:
-    told = window.fitted(brief, before, turns, passages, room)
+    told = prompts.fitted_to_window(brief, before, turns, passages, room)
     said = sum(map(len, (told.brief, told.before, *(text for turn in told.turns for text in turn), *(one.text for one in told.passages))))
     assert said <= room
     assert told.turns == tuple(turns[len(turns) - len(told.turns) :])
@@ -163,7 +163,7 @@ def test_what_is_told_has_room_and_is_the_end_of_what_was_said_and_the_best_of_w
 def test_each_refusal_takes_away_until_too_little_is_left(told: int) -> None:
     room: int | None = None
     for _ in range(40):
-        less = window.narrower(told, room)
+        less = prompts.narrower(told, room)
         if less is None:
             return
         assert less < (told if room is None else room)

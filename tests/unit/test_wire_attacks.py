@@ -21,7 +21,7 @@ from wire_support import ask, listening, raw
 from batos.errors import EndpointError
 from batos.wire import keys
 from batos.wire.endpoints import bind, check
-from batos.wire.inbox import Inbox
+from batos.wire.listener import Inbox
 
 COMMAND = json.dumps({"op": "missions", "limit": 1}).encode()
 NOBODY = 65534

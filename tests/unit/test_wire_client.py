@@ -30,9 +30,10 @@ from batos.errors import (
     from_wire,
 )
 from batos.wire import Client, SyncClient, connection
+from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
-from batos.wire.schemas import Request, ResultRequest, SendRequest, SubmitRequest, WatchRequest
+from batos.wire.schemas import ResultRequest, SendRequest, SubmitRequest, WatchRequest
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 
 from batos.config import Settings
 from batos.errors import ConfigError, DaemonUnavailable, EndpointError, ImageError, MissionPending, ModelfileError, OutputFailed, by_code
-from batos.wire.parsing import Limits, parse_request
+from batos.wire.payloads import PayloadLimits, parse_request
 from batos.wire.schemas import OPS
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ EXAMPLES = list(_examples())
 
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if "op" in e], ids=lambda e: e["op"])
 def test_every_request_on_the_page_is_one(example: dict[str, Any]) -> None:
-    request = parse_request(json.dumps(example).encode(), Limits.of(Settings()))
+    request = parse_request(json.dumps(example).encode(), PayloadLimits.of(Settings()))
     assert request.model_dump(by_alias=True, exclude_unset=True) == example
 
 

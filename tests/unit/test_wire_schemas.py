@@ -5,13 +5,13 @@ import pytest
 
 from batos.config import Settings
 from batos.wire.fields import WORDS
-from batos.wire.parsing import Limits, Refused, parse_request
+from batos.wire.payloads import PayloadLimits, RefusedPayload, parse_request
 from batos.wire.schemas import OPS, ResultRequest, SendRequest, SubmitRequest
 
 _ID = "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"
 _NAME = "a name is 1 to 128 of the letters A-Z a-z, the digits 0-9 and _, with no digit first"
 _MOMENT = "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"
-LIMITS = Limits.of(Settings())
+LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
     "curate",
@@ -39,12 +39,12 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 
 
-def parse(message: dict[str, Any], limits: Limits = LIMITS) -> Any:
+def parse(message: dict[str, Any], limits: PayloadLimits = LIMITS) -> Any:
     return parse_request(json.dumps(message).encode(), limits)
 
 
-def refusal(message: dict[str, Any], limits: Limits = LIMITS) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refusal(message: dict[str, Any], limits: PayloadLimits = LIMITS) -> RefusedPayload:
+    with pytest.raises(RefusedPayload) as caught:
         parse(message, limits)
     return caught.value
 
@@ -179,13 +179,13 @@ def test_the_message_at_its_limit_and_past_it() -> None:
     payload = json.dumps({"op": "info"}).encode()
     limits = LIMITS._replace(message_bytes=len(payload))
     assert parse_request(payload, limits).op == "info"
-    with pytest.raises(Refused, match="at most"):
+    with pytest.raises(RefusedPayload, match="at most"):
         parse_request(payload + b" ", limits)
 
 
 @pytest.mark.parametrize("body", ['"a": NaN', '"a": 1, "a": 2', '"a": "\\ud800"', '"a": ' + "[" * 40 + "]" * 40, '"a": 1e999'])
 def test_what_can_be_read_of_malformed_json_is_echoed(body: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedPayload) as caught:
         parse_request(b'{"ref": "r", "id": "m", ' + body.encode() + b"}", LIMITS)
     assert (caught.value.error.code, caught.value.ref, caught.value.mission) == ("malformed", "r", "m")
 

@@ -1,7 +1,7 @@
 import pytest
 
 from batos.errors import MalformedMessage
-from batos.wire import strict_json
+from batos.wire import payloads
 
 REFUSED = {
     b"": "no JSON",
@@ -33,7 +33,7 @@ REFUSED = {
 @pytest.mark.parametrize("payload", REFUSED, ids=lambda p: repr(p[:24]))
 def test_refused_with_its_reason(payload: bytes) -> None:
     with pytest.raises(MalformedMessage, match=REFUSED[payload]):
-        strict_json.decode(payload, depth=32)
+        payloads.decode(payload, depth=32)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_refused_with_its_reason(payload: bytes) -> None:
     ],
 )
 def test_taken(payload: bytes, value: object) -> None:
-    assert strict_json.decode(payload, depth=4) == value
+    assert payloads.decode(payload, depth=4) == value
 
 
 def _nested(levels: int) -> bytes:
@@ -58,25 +58,25 @@ def _nested(levels: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [2, 32, 512])
 def test_nesting_at_the_limit_and_past_it(depth: int) -> None:
-    strict_json.decode(_nested(depth), depth=depth)
+    payloads.decode(_nested(depth), depth=depth)
     with pytest.raises(MalformedMessage, match=f"deeper than {depth}"):
-        strict_json.decode(_nested(depth + 1), depth=depth)
+        payloads.decode(_nested(depth + 1), depth=depth)
 
 
 def test_many_brackets_side_by_side_are_not_deep() -> None:
     payload = b'{"a":[' + b",".join([b"[{}]"] * 5000) + b"]}"
-    assert len(strict_json.decode(payload, depth=4)["a"]) == 5000
+    assert len(payloads.decode(payload, depth=4)["a"]) == 5000
     with pytest.raises(MalformedMessage, match="deeper"):
-        strict_json.decode(payload, depth=3)
+        payloads.decode(payload, depth=3)
 
 
 def test_lenient_reading_never_fails() -> None:
-    assert strict_json.decode_leniently(b'{"ref": 7, "a": NaN, "a": 1e999, "n": ' + b"9" * 5000 + b"}")["ref"] == 7
+    assert payloads.decode_leniently(b'{"ref": 7, "a": NaN, "a": 1e999, "n": ' + b"9" * 5000 + b"}")["ref"] == 7
     for payload in (b"\xff", b"", b"[]", b"[" * 100_000):
-        assert strict_json.decode_leniently(payload) == {}
+        assert payloads.decode_leniently(payload) == {}
 
 
 def test_encode_never_loses_a_reply_for_one_character() -> None:
-    assert strict_json.encode({"text": "a\ud800b \u00e9"}) == '{"text":"a?b \u00e9"}'.encode()
+    assert payloads.encode({"text": "a\ud800b \u00e9"}) == '{"text":"a?b \u00e9"}'.encode()
     with pytest.raises(ValueError, match="not JSON compliant"):
-        strict_json.encode({"value": float("nan")})
+        payloads.encode({"value": float("nan")})

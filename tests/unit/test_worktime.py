@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from batos.autotelic.preparing import NotYet
-from batos.autotelic.worktime import WorkTime
+from batos.autotelic.prerequisites import NotYet
+from batos.autotelic.rehearsal_budget import WorkTime
 
 
 @pytest.fixture

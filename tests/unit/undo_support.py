@@ -7,26 +7,25 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from batos.autotelic import home
+from batos.app.undo import Undoing
+from batos.autotelic import schema
 from batos.config import Settings
 from batos.image import LivingImage, ledger
 from batos.memory import objects
-from batos.memory.chunking import Limits
-from batos.memory.library import epoch_of
-from batos.memory.naming import Names
-from batos.memory.numbers import Numbers
-from batos.memory.shelving import Shelver
-from batos.mind import memories
+from batos.memory.chunking import ChunkLimits
+from batos.memory.records import Numbers
+from batos.memory.section_builder import KnownNames, Shelver
+from batos.memory.store import epoch_of
+from batos.mind import memory_primitives
 from batos.objects import UvmObject
-from batos.undoing import Undoing
-from batos.wire.schemas import UndoRequest
+from batos.wire.admin_schemas import UndoRequest
 
 
 class FakeMemory:
     """What an undo needs of a `Recollection`; what searches would see is a list."""
 
     def __init__(self, image: LivingImage) -> None:
-        self.shelver = Shelver(Numbers(image.read(epoch_of)), Limits(), Names())
+        self.shelver = Shelver(Numbers(image.read(epoch_of)), ChunkLimits(), KnownNames())
         self.seen: list[Any] = []
 
     def moved(self, moved: Iterable[Any]) -> None:
@@ -84,7 +83,9 @@ def step(lobby: UvmObject) -> None:
 
 @contextlib.asynccontextmanager
 async def house(folder: Path, uri: str = "", **settings: Any) -> AsyncIterator[House]:
-    image = await LivingImage.open(uri or f"file://{folder / 'i.fs'}", steps=(step, objects.install, memories.install, home.install))
+    image = await LivingImage.open(
+        uri or f"file://{folder / 'i.fs'}", steps=(step, objects.install, memory_primitives.install_memory, schema.install)
+    )
     try:
         yield House(image, **settings)
     finally:

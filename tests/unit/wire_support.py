@@ -12,9 +12,9 @@ import zmq
 import zmq.asyncio
 
 from batos.config import Settings
+from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
-from batos.wire.schemas import Request
 
 Answer = Callable[[Request, ClientHandle], Awaitable[None]]
 

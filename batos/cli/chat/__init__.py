@@ -51,23 +51,21 @@ def chat(
 
 
 async def _chatted(address: str, persona: str | None, context: str | None, last: bool, may_ask: bool, output: Output) -> int:
-    from batos.cli.chat.bookmark import Bookmark
-    from batos.cli.chat.commands import Commands, known, names
-    from batos.cli.chat.dialogue import Dialogue
-    from batos.cli.chat.keyboard import Keyboard, Pipe, Seat
+    from batos.cli.chat.dialogue import Bookmark, Dialogue
+    from batos.cli.chat.keyboard import Keyboard, LineSource, Pipe
     from batos.cli.chat.screen import Screen
-    from batos.cli.chat.session import Session
+    from batos.cli.chat.session import ChatSession, Commands, known, names
 
     lively = sys.stdin.isatty() and sys.stdout.isatty() and not output.as_json
     folder = _folder()
     async with Client(address, TIMEOUT_S, keys=ClientKeys.of(config.load())) as client:
         personas = [str(name) for name in (await client.info())["personas"]]
-        seat: Seat = Keyboard(folder and folder / _HISTORY, names(personas)) if lively else Pipe()
+        seat: LineSource = Keyboard(folder and folder / _HISTORY, names(personas)) if lively else Pipe()
         screen = Screen(output, lively=lively)
         dialogue = Dialogue(client, seat, screen, Bookmark(folder, address), may_ask=may_ask)
         if persona is not None:
             dialogue.wishes.persona = known(persona, personas)
-        session = Session(dialogue, Commands(client, dialogue, seat, screen, personas), seat, screen, lively=lively)
+        session = ChatSession(dialogue, Commands(client, dialogue, seat, screen, personas), seat, screen, lively=lively)
         with session.listening():
             return await session.run(context, last=last)
 

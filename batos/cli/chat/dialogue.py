@@ -2,25 +2,70 @@
 
 A turn has its id from here, before the daemon is asked. So whatever is lost on the way, a message, the daemon or the chat itself, the
 same turn is given again and is the same mission; and what was thought meanwhile is not thought again.
+
+Where a chat is: the newest turn of the last conversation with a daemon, noted beside the history, so that `--last` finds it again.
+
+The note is written before the daemon is asked. So a turn is not lost when the chat is killed between the two: it has its id, and given
+again it is the same mission.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
+import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from batos.cli.app import check_reachable
-from batos.cli.chat.bookmark import Bookmark
-from batos.cli.chat.keyboard import Seat
+from batos.cli.chat.keyboard import LineSource
 from batos.cli.chat.screen import Screen
 from batos.errors import BatosError, Busy, DaemonUnavailable, InvalidInput, UnknownMission
 from batos.wire import Client
+
+_NAMED = 16  # characters of a digest that tell daemons apart
+
+
+class Bookmark:
+    """The note about one daemon."""
+
+    def __init__(self, folder: Path | None, endpoint: str) -> None:
+        """
+        :param folder: where it is kept; None: nowhere, it ends with the chat.
+        """
+        name = hashlib.sha256(endpoint.encode("utf-8", "surrogateescape")).hexdigest()[:_NAMED]
+        self._path = None if folder is None else folder / f"chat_last_{name}.json"
+
+    def read(self) -> dict[str, str] | None:
+        """The fields of the turn; None if there is none, or nothing that can be read."""
+        if self._path is None:
+            return None
+        try:
+            noted = json.loads(self._path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        fit = isinstance(noted, dict) and "id" in noted and all(isinstance(value, str) for value in noted.values())
+        return noted if fit else None
+
+    def keep(self, turn: Mapping[str, Any]) -> None:
+        """Note a turn in the place of the one before; without fields, none.
+
+        Where that cannot be, on a full disk say, the chat goes on, and `--last` will find the one before.
+        """
+        if self._path is None:
+            return
+        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):
+            with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(turn, file)
+            fresh.replace(self._path)
+
 
 T = TypeVar("T")
 DEPTHS = ("auto", "direct", "facets", "council")
@@ -47,7 +92,7 @@ class Wishes:
 class Dialogue:
     """One conversation after the other, with one daemon."""
 
-    def __init__(self, client: Client, seat: Seat, screen: Screen, bookmark: Bookmark, *, may_ask: bool) -> None:
+    def __init__(self, client: Client, seat: LineSource, screen: Screen, bookmark: Bookmark, *, may_ask: bool) -> None:
         """
         :param seat: where answers to a mission's questions come from.
         :param may_ask: whether missions may ask their user something.

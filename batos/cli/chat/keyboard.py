@@ -37,7 +37,7 @@ class Interrupted(Exception):
     """Somebody pressed Ctrl-C."""
 
 
-class Seat(Protocol):
+class LineSource(Protocol):
     """Where lines come from."""
 
     async def line(self, prompt: str, *, kept: bool = True) -> str:

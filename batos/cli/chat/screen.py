@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from batos.cli.mission_view import called, cost, doubts, inside, of_answer, sources
 from batos.cli.output import Output, PassingLine, clean, one_line
-from batos.cli.watching import called, cost, doubts, inside, of_answer, sources
 from batos.errors import BatosError
 
 _DOES = {"ACCEPTED": "waits", "IDLE": "begins", "DECOMPOSING": "plans", "DELEGATING": "thinks", "SYNTHESIZING": "writes"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from batos.guardian.allowlist import COPIES, MUTATORS, SCALARS
+from batos.guardian.effects.abstract_state import FOREIGN, SELF
 from batos.guardian.effects.calls import Calls
-from batos.guardian.effects.heap import FOREIGN, SELF
 from batos.guardian.rules import covenant
 from batos.guardian.rules.store import ID as STORE
 from batos.guardian.rules.store import OTHERS
 from batos.guardian.subject import is_covenant, is_flag
-from batos.guardian.vocabulary import COPIES, MUTATORS, SCALARS
 
 _IN_PLACE = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
 _CONTAINERS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from batos.guardian.effects.expressions import Expressions
-from batos.guardian.effects.frames import Activation, Function, all_parameters
-from batos.guardian.effects.heap import SELF
-from batos.guardian.effects.state import joined
-from batos.guardian.vocabulary import (
+from batos.guardian.allowlist import (
     COPIES,
     ELEMENTS,
     FLAT,
@@ -22,6 +18,8 @@ from batos.guardian.vocabulary import (
     VALUE_METHODS,
     VIEWS,
 )
+from batos.guardian.effects.abstract_state import SELF, Activation, Function, all_parameters, joined
+from batos.guardian.effects.expressions import Expressions
 
 
 @dataclass(slots=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable
 
-from batos.guardian.effects.base import Base
-from batos.guardian.effects.frames import Function
-from batos.guardian.effects.heap import FOREIGN, SELF
+from batos.guardian.allowlist import MUTATORS
+from batos.guardian.effects.abstract_state import FOREIGN, SELF, AnalysisBase, Function
 from batos.guardian.rules.store import ID as STORE
 from batos.guardian.rules.store import OTHERS
-from batos.guardian.vocabulary import MUTATORS
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-class Expressions(Base):
+class Expressions(AnalysisBase):
     """Names, attributes, displays, comprehensions, operators."""
 
     def name(self, node: ast.Name) -> int:
@@ -203,7 +201,7 @@ class Expressions(Base):
         return self.evaluate(node.value)
 
 
-Base.EVALUATORS.update(
+AnalysisBase.EVALUATORS.update(
     {
         ast.Name: Expressions.name,
         ast.Attribute: Expressions.attribute,

@@ -6,19 +6,28 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from batos.guardian.effects.abstract_state import (
+    DIRTY,
+    LATE,
+    SELF,
+    Activation,
+    Catcher,
+    FinallyFrame,
+    LoopFrame,
+    State,
+    TooManySteps,
+    all_parameters,
+    joined,
+)
 from batos.guardian.effects.assignments import Assignments
-from batos.guardian.effects.base import TooManySteps
-from batos.guardian.effects.frames import Activation, Catcher, Finally, Loop, all_parameters
-from batos.guardian.effects.heap import SELF
-from batos.guardian.effects.state import DIRTY, LATE, State, joined
 from batos.guardian.rules import covenant, loops, size
-from batos.guardian.subject import Subject, is_covenant
+from batos.guardian.subject import AuditSubject, is_covenant
 
 _FLAG = "self._p_changed = True"
 _QUIET = (ast.Pass, ast.Break, ast.Continue, ast.Nonlocal)
 
 
-def analyse(subject: Subject) -> None:
+def analyse(subject: AuditSubject) -> None:
     """Follow every path through the subject's method; findings and effects go into the subject."""
     assert subject.method is not None
     try:
@@ -121,10 +130,10 @@ class Statements(Assignments):
         if kind == "return":
             self._activation().exits += 1
         for frame in reversed(self.frames):
-            if isinstance(frame, Finally):
+            if isinstance(frame, FinallyFrame):
                 frame.hold(kind, node, state)
                 return False
-            if isinstance(frame, Loop) and kind != "return":
+            if isinstance(frame, LoopFrame) and kind != "return":
                 if kind == "break":
                     frame.breaks = joined(frame.breaks, state)
                 else:
@@ -227,9 +236,9 @@ class Statements(Assignments):
             self.subject.refuse(loops.ID, node, "the loop has no way out", loops.HINT)
         return self._go_on(frame.breaks)
 
-    def _repeat(self, head: State, node: ast.For | ast.While, enter: Callable[[], object]) -> tuple[State, Loop]:
+    def _repeat(self, head: State, node: ast.For | ast.While, enter: Callable[[], object]) -> tuple[State, LoopFrame]:
         """Run a loop's body until nothing new holds at its head."""
-        frame = Loop()
+        frame = LoopFrame()
         while True:
             version = self.heap.version
             self.state = head.copy()
@@ -262,7 +271,7 @@ class Statements(Assignments):
     def attempt(self, node: ast.Try) -> bool:
         if not node.finalbody:
             return self._go_on(self._guarded(node))
-        self.frames.append(frame := Finally())
+        self.frames.append(frame := FinallyFrame())
         self.catchers.append(catcher := Catcher())
         after = self._guarded(node)
         self.catchers.pop()

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import ast
 
+from batos.guardian.allowlist import MODULES, TYPES
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import FunctionNode, Subject
-from batos.guardian.vocabulary import MODULES, TYPES
+from batos.guardian.subject import AuditSubject, FunctionNode
 
 ID = "annotation"
 _KNOWN = TYPES | MODULES["typing"] | MODULES["collections"] | {"datetime", "date", "timedelta", "Decimal", "UvmObject"}
 
 
-def check_function(subject: Subject, node: FunctionNode) -> None:
+def check_function(subject: AuditSubject, node: FunctionNode) -> None:
     """What a definition says it returns."""
     if node.returns is not None:
         _check(subject, node.returns)
 
 
-def check_annotated(subject: Subject, node: ast.arg | ast.AnnAssign) -> None:
+def check_annotated(subject: AuditSubject, node: ast.arg | ast.AnnAssign) -> None:
     """What a parameter or a variable is said to be."""
     if node.annotation is not None:
         _check(subject, node.annotation)
 
 
-def _check(subject: Subject, node: ast.expr) -> None:
+def _check(subject: AuditSubject, node: ast.expr) -> None:
     pending: list[ast.AST] = [node]
     count = 0
     while pending:
@@ -41,7 +41,7 @@ def _check(subject: Subject, node: ast.expr) -> None:
             pending += (part.left, part.right)
 
 
-def _is_type(subject: Subject, node: ast.AST) -> bool:
+def _is_type(subject: AuditSubject, node: ast.AST) -> bool:
     if isinstance(node, ast.Name):
         return node.id in _KNOWN or node.id in subject.members
     if isinstance(node, ast.Attribute):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from batos.guardian.allowlist import KIND_METHODS
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject, is_covenant
-from batos.guardian.vocabulary import KIND_METHODS
+from batos.guardian.subject import AuditSubject, is_covenant
 
 ID = "attribute"
 # Frames, code objects, coroutines, classes: what leads from a value to the interpreter. The sandbox has none of it.
@@ -18,19 +18,19 @@ _SENT = ("_clone_persistent_",)
 _OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 
 
-def check_covenant(subject: Subject, node: ast.Assign) -> None:
+def check_covenant(subject: AuditSubject, node: ast.Assign) -> None:
     """The one store of an underscore name that there is: `self._p_changed = True`."""
     if is_covenant(node):
         subject.cleared.add(id(node.targets[0]))
 
 
-def check_call(subject: Subject, node: ast.Call) -> None:
+def check_call(subject: AuditSubject, node: ast.Call) -> None:
     """`self._clone_persistent_()` is the message by which an object is cloned."""
     if isinstance(node.func, ast.Attribute) and node.func.attr in _SENT:
         subject.cleared.add(id(node.func))
 
 
-def check_attribute(subject: Subject, node: ast.Attribute) -> None:
+def check_attribute(subject: AuditSubject, node: ast.Attribute) -> None:
     """Any attribute, however it is used."""
     name = node.attr
     if name[0] == "_":
@@ -48,7 +48,7 @@ def check_attribute(subject: Subject, node: ast.Attribute) -> None:
             subject.refuse(ID, node, f"{kind}.{name} is not available to methods", f"Call it on a value: value.{name}(...).")
 
 
-def _is_type_name(subject: Subject, node: ast.Attribute) -> bool:
+def _is_type_name(subject: AuditSubject, node: ast.Attribute) -> bool:
     """`type(value).__name__`: the only question to a type that does no harm."""
     call = node.value
     return (
@@ -60,7 +60,7 @@ def _is_type_name(subject: Subject, node: ast.Attribute) -> bool:
     )
 
 
-def _is_named_tuples(subject: Subject, node: ast.Attribute) -> bool:
+def _is_named_tuples(subject: AuditSubject, node: ast.Attribute) -> bool:
     """What named tuples call by an underscore to keep it apart from their fields."""
     has = subject.modules.values(), subject.members.values()
     known = "collections" in has[0] or ("collections", "namedtuple") in has[1]

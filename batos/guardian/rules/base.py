@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batos.guardian.subject import Subject
+    from batos.guardian.subject import AuditSubject
 
 NodeCheck = Callable[["AuditSubject", Any], None]
 SubjectCheck = Callable[["AuditSubject"], None]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from batos.guardian.allowlist import BANNED, BUILTINS, CAPABILITIES, MODULES, ONLY_CALLED
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import BANNED, BUILTINS, CAPABILITIES, MODULES, ONLY_CALLED
+from batos.guardian.subject import AuditSubject
 
 ID = "builtin"
 
 
-def check_store(subject: Subject, node: ast.Name) -> None:
+def check_store(subject: AuditSubject, node: ast.Name) -> None:
     """A banned builtin may not be hidden behind a local name either: readers would take one for the other."""
     if node.id in BANNED and not isinstance(node.ctx, ast.Load) and node.id not in ("id", "input", "dir", "vars", "help"):
         subject.refuse(ID, node, f"{node.id} may not be used as a name", "Choose another name.")
@@ -19,7 +19,7 @@ def check_store(subject: Subject, node: ast.Name) -> None:
         subject.refuse(ID, node, f"{node.id} may only be called", _CALLED[node.id])
 
 
-def check_known(subject: Subject) -> None:
+def check_known(subject: AuditSubject) -> None:
     """Names that are read and nowhere bound."""
     for name, node in subject.loads.items():
         if name in subject.bound or name in BUILTINS or name[0] == "_" or (name == "open" and "open" in CAPABILITIES["files"]):

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import ast
 
+from batos.guardian.allowlist import CAPABILITIES, SUPPLIED
 from batos.guardian.rules.base import NodeCheck, Rule
-from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import CAPABILITIES, SUPPLIED
+from batos.guardian.subject import AuditSubject
 
 
 def _checks(capability: str, hint: str) -> dict[type[ast.AST], NodeCheck]:
     """Checks that refuse what `capability` opens, unless the policy grants it."""
     words = CAPABILITIES[capability]
 
-    def refuse(subject: Subject, node: ast.AST, word: str) -> None:
+    def refuse(subject: AuditSubject, node: ast.AST, word: str) -> None:
         if word in SUPPLIED:
             return  # of these, the import rule lets pass what works in memory
         if word.partition(".")[0] in words and capability not in subject.policy.capabilities:
             subject.refuse(capability, node, f"{word} needs the capability {capability!r}, which was not granted", hint)
 
-    def check_import(subject: Subject, node: ast.Import) -> None:
+    def check_import(subject: AuditSubject, node: ast.Import) -> None:
         for alias in node.names:
             refuse(subject, node, alias.name)
 
-    def check_from(subject: Subject, node: ast.ImportFrom) -> None:
+    def check_from(subject: AuditSubject, node: ast.ImportFrom) -> None:
         module = node.module or ""
         if not node.level and not all(f"{module}.{alias.name}" in SUPPLIED for alias in node.names):
             refuse(subject, node, module)
 
-    def check_name(subject: Subject, node: ast.Name) -> None:
+    def check_name(subject: AuditSubject, node: ast.Name) -> None:
         if node.id == "open" and isinstance(node.ctx, ast.Load):
             refuse(subject, node, node.id)
 

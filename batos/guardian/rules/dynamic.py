@@ -7,12 +7,12 @@ import ast
 from batos.guardian.rules.attribute import RULE as ATTRIBUTE
 from batos.guardian.rules.attribute import check_attribute
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "dynamic"
 
 
-def check_call(subject: Subject, node: ast.Call) -> None:
+def check_call(subject: AuditSubject, node: ast.Call) -> None:
     """Calls of getattr, hasattr, type and super."""
     subject.called.add(id(node.func))
     function = node.func
@@ -30,7 +30,7 @@ def check_call(subject: Subject, node: ast.Call) -> None:
         subject.refuse(ID, node, "super is used other than super().selector(...)", "Write super().selector(arguments) as a whole.")
 
 
-def _check_name(subject: Subject, node: ast.Call) -> None:
+def _check_name(subject: AuditSubject, node: ast.Call) -> None:
     assert isinstance(node.func, ast.Name)
     name = node.args[1] if len(node.args) > 1 else None
     if not (isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier()) or node.keywords:
@@ -46,7 +46,7 @@ def _check_name(subject: Subject, node: ast.Call) -> None:
         subject.refuse(ID, node, f"{node.func.id} of a module", "Write module.member.")
 
 
-def check_getters(subject: Subject) -> None:
+def check_getters(subject: AuditSubject) -> None:
     """`attrgetter` is what things are sorted by, and its names are literals."""
     assert subject.method is not None
     if not any(module == "operator" for module in (*subject.modules.values(), *(module for module, _ in subject.members.values()))):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 
+from batos.guardian.allowlist import words
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import words
+from batos.guardian.subject import AuditSubject
 
 ID = "exception"
 _READABLE = words("args colno doc end errno lineno msg pos reason start strerror value")
 
 
-def check_handler(subject: Subject, node: ast.ExceptHandler) -> None:
+def check_handler(subject: AuditSubject, node: ast.ExceptHandler) -> None:
     """Which errors a handler catches, and what it reads from them."""
     kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
     for kind in kinds:
@@ -26,7 +26,7 @@ def check_handler(subject: Subject, node: ast.ExceptHandler) -> None:
         _check_reads(subject, node)
 
 
-def _check_reads(subject: Subject, handler: ast.ExceptHandler) -> None:
+def _check_reads(subject: AuditSubject, handler: ast.ExceptHandler) -> None:
     for statement in handler.body:
         for node in ast.walk(statement):
             if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == handler.name):
@@ -35,13 +35,13 @@ def _check_reads(subject: Subject, handler: ast.ExceptHandler) -> None:
                 subject.refuse(ID, node, f"{node.attr!r} of an error leads to objects", "Use str(error), or error.args.")
 
 
-def check_obj(subject: Subject, node: ast.Attribute) -> None:
+def check_obj(subject: AuditSubject, node: ast.Attribute) -> None:
     """`AttributeError.obj` hands out the object itself, under whatever name the error goes."""
     if node.attr == "obj" and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
         subject.refuse(ID, node, "'obj' of an error is the object itself", "Use str(error); call a slot otherwise than obj.")
 
 
-def check_raise(subject: Subject, node: ast.Raise) -> None:
+def check_raise(subject: AuditSubject, node: ast.Raise) -> None:
     """What is raised, for the contract; the sandbox carries one argument of an error."""
     raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
     if isinstance(raised, ast.Name) and (raised.id.endswith(("Error", "Exception")) or raised.id == "StopIteration"):

@@ -6,19 +6,19 @@ import ast
 import string
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "format"
 HINT = "Use an f-string."
 
 
-def check_attribute(subject: Subject, node: ast.Attribute) -> None:
+def check_attribute(subject: AuditSubject, node: ast.Attribute) -> None:
     """Any mention of a method called format."""
     if node.attr in ("format", "format_map") and isinstance(node.ctx, ast.Load):
         _check_format(subject, node)
 
 
-def _check_format(subject: Subject, node: ast.Attribute) -> None:
+def _check_format(subject: AuditSubject, node: ast.Attribute) -> None:
     if id(node) not in subject.called:
         subject.refuse(ID, node, "a bound format method is no value", HINT)
     elif isinstance(node.value, ast.Name) and node.value.id == "self":

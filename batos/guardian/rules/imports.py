@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from batos.guardian.allowlist import CAPABILITIES, MODULES, SUPPLIED, import_hint
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import CAPABILITIES, MODULES, SUPPLIED, import_hint
+from batos.guardian.subject import AuditSubject
 
 ID = "import"
 
 
-def check_import(subject: Subject, node: ast.Import) -> None:
+def check_import(subject: AuditSubject, node: ast.Import) -> None:
     """`import a, b as c`."""
     for alias in node.names:
         name = alias.asname or alias.name.partition(".")[0]
@@ -24,7 +24,7 @@ def check_import(subject: Subject, node: ast.Import) -> None:
             subject.modules[name] = alias.name
 
 
-def _shorten(subject: Subject, module: str) -> None:
+def _shorten(subject: AuditSubject, module: str) -> None:
     """After `import a.b` write `a.b.c` as `a.c` in the tree, once: one name then stands for the module, as everywhere else."""
     name, _, inner = module.partition(".")
     if name in subject.modules:
@@ -36,7 +36,7 @@ def _shorten(subject: Subject, module: str) -> None:
             node.value = held.value  # type: ignore[attr-defined]
 
 
-def check_from(subject: Subject, node: ast.ImportFrom) -> None:
+def check_from(subject: AuditSubject, node: ast.ImportFrom) -> None:
     """`from a import b as c`."""
     module = node.module or ""
     if not node.level and all(f"{module}.{alias.name}" in SUPPLIED for alias in node.names):  # `from urllib import parse`
@@ -56,7 +56,7 @@ def check_from(subject: Subject, node: ast.ImportFrom) -> None:
             subject.members[name] = (module, alias.name)
 
 
-def check_attribute(subject: Subject, node: ast.Attribute) -> None:
+def check_attribute(subject: AuditSubject, node: ast.Attribute) -> None:
     """What is read from a name. Whether that is a module is known when all imports were seen."""
     if isinstance(node.value, ast.Name):
         subject.cleared.add(id(node.value))
@@ -64,13 +64,13 @@ def check_attribute(subject: Subject, node: ast.Attribute) -> None:
             subject.dotted.append(node)
 
 
-def check_name(subject: Subject, node: ast.Name) -> None:
+def check_name(subject: AuditSubject, node: ast.Name) -> None:
     """A name that is read as a whole."""
     if id(node) not in subject.cleared and isinstance(node.ctx, ast.Load):
         subject.wholes.setdefault(node.id, node)
 
 
-def check_members(subject: Subject) -> None:
+def check_members(subject: AuditSubject) -> None:
     """What is read from an imported module: `json.dumps`, and not `json.codecs`."""
     for node in subject.dotted:
         assert isinstance(node.value, ast.Name)
@@ -83,14 +83,14 @@ def check_members(subject: Subject) -> None:
             subject.refuse(ID, subject.wholes[name], reason, f"Write {name}.member where it is needed.")
 
 
-def check_member(subject: Subject, node: ast.AST, module: str, member: str) -> None:
+def check_member(subject: AuditSubject, node: ast.AST, module: str, member: str) -> None:
     """Refuse what a module has beside what it is imported for."""
     members = MODULES.get(module)
     if members is not None and member not in members and member != "sleep":
         subject.refuse(ID, node, f"{module}.{member} is not available to methods", f"{module} offers {', '.join(sorted(members))}.")
 
 
-def _may(subject: Subject, node: ast.AST, module: str) -> bool:
+def _may(subject: AuditSubject, node: ast.AST, module: str) -> bool:
     policy = subject.policy
     if module in MODULES:
         if not policy.imports:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from batos.guardian.allowlist import COPIES, ENDLESS, MUTATORS
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import COPIES, ENDLESS, MUTATORS
+from batos.guardian.subject import AuditSubject
 
 ID = "loop"
 HINT = "Give the loop a condition that changes in its body, or a `break` or `return` that can be reached."
@@ -16,7 +16,7 @@ _OUT = (ast.Return, ast.Raise)
 _COLLECTORS = (COPIES | {"sum", "max", "min", "any", "all"}) - {"iter", "enumerate", "zip"}
 
 
-def check_while(subject: Subject, node: ast.While) -> None:
+def check_while(subject: AuditSubject, node: ast.While) -> None:
     """A condition on things that the body leaves alone."""
     names: set[str] = set()
     for part in ast.walk(node.test):
@@ -36,7 +36,7 @@ def check_while(subject: Subject, node: ast.While) -> None:
     subject.refuse(ID, node, "the loop's condition never changes", HINT)
 
 
-def check_for(subject: Subject, node: ast.For) -> None:
+def check_for(subject: AuditSubject, node: ast.For) -> None:
     """Endless iterators, and lists that grow while they are walked."""
     if _has_exit(node.body):
         return
@@ -49,13 +49,13 @@ def check_for(subject: Subject, node: ast.For) -> None:
             subject.refuse(ID, node, "the list grows as fast as it is walked", "Walk over a copy: for item in list(items).")
 
 
-def check_comprehension(subject: Subject, node: ast.comprehension) -> None:
+def check_comprehension(subject: AuditSubject, node: ast.comprehension) -> None:
     """A comprehension has no way out but the end of its iterator."""
     if is_endless(subject, node.iter):
         subject.refuse(ID, node.iter, "a comprehension runs over an iterator without end", "Use range(n), or itertools.islice.")
 
 
-def check_call(subject: Subject, node: ast.Call) -> None:
+def check_call(subject: AuditSubject, node: ast.Call) -> None:
     """list(count())."""
     function = node.func
     if not isinstance(function, ast.Name) or function.id not in _COLLECTORS or function.id in subject.bound:
@@ -64,7 +64,7 @@ def check_call(subject: Subject, node: ast.Call) -> None:
         subject.refuse(ID, node, "an iterator without end is collected", "Use range(n), or itertools.islice.")
 
 
-def is_endless(subject: Subject, node: ast.expr) -> bool:
+def is_endless(subject: AuditSubject, node: ast.expr) -> bool:
     """Whether an expression is an iterator that never ends: count(), cycle(items), repeat(x), also enumerated."""
     if not isinstance(node, ast.Call):
         return False

@@ -7,13 +7,13 @@ import io
 import tokenize
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "name"
 _THROWAWAY = ("_", "__")
 
 
-def check_text(subject: Subject) -> None:
+def check_text(subject: AuditSubject) -> None:
     """Names outside ASCII. The parser folds them (NFKC), so they must be found in the text."""
     if subject.source.isascii():
         return
@@ -26,7 +26,7 @@ def check_text(subject: Subject) -> None:
         return  # the parser says it better
 
 
-def check_name(subject: Subject, node: ast.Name) -> None:
+def check_name(subject: AuditSubject, node: ast.Name) -> None:
     """A name that is read or bound."""
     name = node.id
     if isinstance(node.ctx, ast.Load):
@@ -36,7 +36,7 @@ def check_name(subject: Subject, node: ast.Name) -> None:
     check_word(subject, node, name)
 
 
-def check_word(subject: Subject, node: ast.AST, name: str | None) -> None:
+def check_word(subject: AuditSubject, node: ast.AST, name: str | None) -> None:
     """Any word that a method makes up."""
     if not name:
         return
@@ -48,41 +48,41 @@ def check_word(subject: Subject, node: ast.AST, name: str | None) -> None:
         subject.refuse("size", node, f"a name has {len(name)} characters; at most {subject.limits.name} are allowed", "Use a shorter name.")
 
 
-def check_function(subject: Subject, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+def check_function(subject: AuditSubject, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     """The name of a definition; the method's own is the selector's affair."""
     if node is not subject.method:
         check_word(subject, node, node.name)
 
 
-def check_parameter(subject: Subject, node: ast.arg) -> None:
+def check_parameter(subject: AuditSubject, node: ast.arg) -> None:
     """The name of a parameter."""
     check_word(subject, node, node.arg)
 
 
-def check_keyword(subject: Subject, node: ast.keyword) -> None:
+def check_keyword(subject: AuditSubject, node: ast.keyword) -> None:
     """The name of an argument."""
     check_word(subject, node.value, node.arg)
 
 
-def check_handler(subject: Subject, node: ast.ExceptHandler) -> None:
+def check_handler(subject: AuditSubject, node: ast.ExceptHandler) -> None:
     """`except … as name`."""
     subject.bind(node.name)
     check_word(subject, node, node.name)
 
 
-def check_capture(subject: Subject, node: ast.MatchAs | ast.MatchStar) -> None:
+def check_capture(subject: AuditSubject, node: ast.MatchAs | ast.MatchStar) -> None:
     """`case name`."""
     subject.bind(node.name)
     check_word(subject, node, node.name)
 
 
-def check_rest(subject: Subject, node: ast.MatchMapping) -> None:
+def check_rest(subject: AuditSubject, node: ast.MatchMapping) -> None:
     """`case {**rest}`."""
     subject.bind(node.rest)
     check_word(subject, node, node.rest)
 
 
-def check_import(subject: Subject, node: ast.Import | ast.ImportFrom) -> None:
+def check_import(subject: AuditSubject, node: ast.Import | ast.ImportFrom) -> None:
     """`import … as name`, and members with an underscore."""
     for alias in node.names:
         check_word(subject, node, alias.asname)
@@ -90,7 +90,7 @@ def check_import(subject: Subject, node: ast.Import | ast.ImportFrom) -> None:
             check_word(subject, node, alias.name)
 
 
-def check_nonlocal(subject: Subject, node: ast.Nonlocal) -> None:
+def check_nonlocal(subject: AuditSubject, node: ast.Nonlocal) -> None:
     """`nonlocal name`."""
     for name in node.names:
         check_word(subject, node, name)

@@ -6,13 +6,13 @@ import ast
 import warnings
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "parse"
 _FAILURES = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
 
 
-def parse(subject: Subject) -> None:
+def parse(subject: AuditSubject) -> None:
     """Parse and compile the text. Some sources parse and do not compile: `break` outside a loop, `nonlocal x` without an x."""
     try:
         with warnings.catch_warnings():
@@ -25,7 +25,7 @@ def parse(subject: Subject) -> None:
         subject.tree = tree
 
 
-def _report(subject: Subject, error: BaseException) -> None:
+def _report(subject: AuditSubject, error: BaseException) -> None:
     line = getattr(error, "lineno", None) or 0
     if isinstance(error, SyntaxError):
         what = error.msg

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 
+from batos.guardian.allowlist import words
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import words
+from batos.guardian.subject import AuditSubject
 
 ID = "pattern"
 _KINDS = words("bool bytes dict float frozenset int list set str tuple")
 
 
-def check_class(subject: Subject, node: ast.MatchClass) -> None:
+def check_class(subject: AuditSubject, node: ast.MatchClass) -> None:
     """`case kind(...)`."""
     known = isinstance(node.cls, ast.Name) and node.cls.id in _KINDS
     if not known or node.kwd_attrs or len(node.patterns) > 1:

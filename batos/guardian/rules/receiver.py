@@ -5,24 +5,24 @@ from __future__ import annotations
 import ast
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import FunctionNode, Subject
+from batos.guardian.subject import AuditSubject, FunctionNode
 
 ID = "self"
 HINT = "Use another name."
 
 
-def _refuse(subject: Subject, node: ast.AST, name: str | None) -> None:
+def _refuse(subject: AuditSubject, node: ast.AST, name: str | None) -> None:
     if name == "self":
         subject.refuse(ID, node, "self is bound anew", HINT)
 
 
-def check_name(subject: Subject, node: ast.Name) -> None:
+def check_name(subject: AuditSubject, node: ast.Name) -> None:
     """Any binding or deletion of the name."""
     if not isinstance(node.ctx, ast.Load):
         _refuse(subject, node, node.id)
 
 
-def check_parameter(subject: Subject, node: ast.arg) -> None:
+def check_parameter(subject: AuditSubject, node: ast.arg) -> None:
     """A parameter called self, beside the method's first."""
     assert subject.method is not None
     arguments = subject.method.args
@@ -30,35 +30,35 @@ def check_parameter(subject: Subject, node: ast.arg) -> None:
         _refuse(subject, node, node.arg)
 
 
-def check_function(subject: Subject, node: FunctionNode) -> None:
+def check_function(subject: AuditSubject, node: FunctionNode) -> None:
     """An inner function called self."""
     if node is not subject.method:
         _refuse(subject, node, node.name)
 
 
-def check_bound(subject: Subject, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
+def check_bound(subject: AuditSubject, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
     """`except … as self`, `case self`."""
     _refuse(subject, node, node.name)
 
 
-def check_rest(subject: Subject, node: ast.MatchMapping) -> None:
+def check_rest(subject: AuditSubject, node: ast.MatchMapping) -> None:
     """`case {**self}`."""
     _refuse(subject, node, node.rest)
 
 
-def check_nonlocal(subject: Subject, node: ast.Nonlocal) -> None:
+def check_nonlocal(subject: AuditSubject, node: ast.Nonlocal) -> None:
     """`nonlocal self`."""
     for name in node.names:
         _refuse(subject, node, name)
 
 
-def check_import(subject: Subject, node: ast.Import | ast.ImportFrom) -> None:
+def check_import(subject: AuditSubject, node: ast.Import | ast.ImportFrom) -> None:
     """`import … as self`."""
     for alias in node.names:
         _refuse(subject, node, alias.asname or alias.name)
 
 
-def check_subscript(subject: Subject, node: ast.Subscript) -> None:
+def check_subscript(subject: AuditSubject, node: ast.Subscript) -> None:
     """An object of the image is no mapping."""
     if isinstance(node.value, ast.Name) and node.value.id == "self":
         subject.refuse(ID, node, "self has no items", "Name the slot: self.name.")

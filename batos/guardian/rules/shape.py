@@ -6,13 +6,13 @@ import ast
 import keyword
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import FunctionNode, Subject
+from batos.guardian.subject import AuditSubject, FunctionNode
 
 ID = "shape"
 A_SELECTOR = "A selector is a public ASCII name: letters, digits and _, none of them _ first."
 
 
-def find_method(subject: Subject) -> None:
+def find_method(subject: AuditSubject) -> None:
     """Find the one definition, or refuse; and check its name against the selector."""
     assert subject.tree is not None
     body = subject.tree.body
@@ -37,7 +37,7 @@ def is_selector(name: str) -> bool:
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
-def _check_name(subject: Subject, method: FunctionNode) -> None:
+def _check_name(subject: AuditSubject, method: FunctionNode) -> None:
     selector = subject.selector
     if not is_selector(selector):
         subject.refuse(ID, 0, f"{selector!r} is no selector", A_SELECTOR)

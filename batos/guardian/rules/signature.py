@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import FunctionNode, Subject
+from batos.guardian.subject import AuditSubject, FunctionNode
 
 ID = "signature"
 
 
-def check_function(subject: Subject, node: FunctionNode) -> None:
+def check_function(subject: AuditSubject, node: FunctionNode) -> None:
     """Type parameters of any definition; receiver and defaults of the method's own."""
     subject.bind(node.name)
     if getattr(node, "type_params", None):
@@ -19,7 +19,7 @@ def check_function(subject: Subject, node: FunctionNode) -> None:
         _check_own(subject, node)
 
 
-def _check_own(subject: Subject, node: FunctionNode) -> None:
+def _check_own(subject: AuditSubject, node: FunctionNode) -> None:
     arguments = node.args
     first = (arguments.posonlyargs + arguments.args)[:1]
     if not first or first[0].arg != "self":
@@ -31,7 +31,7 @@ def _check_own(subject: Subject, node: FunctionNode) -> None:
             subject.refuse(ID, default, "a default is not a literal", "Use None as the default and compute the value in the body.")
 
 
-def check_decorators(subject: Subject) -> None:
+def check_decorators(subject: AuditSubject) -> None:
     """Decorators of any definition; an inner function's results may be kept."""
     assert subject.method is not None
     for node in ast.walk(subject.method):
@@ -41,7 +41,7 @@ def check_decorators(subject: Subject) -> None:
                     subject.refuse(ID, decorator, "decorators are not allowed", "Remove it; call the function where it is needed.")
 
 
-def _keeps_results(subject: Subject, decorator: ast.expr) -> bool:
+def _keeps_results(subject: AuditSubject, decorator: ast.expr) -> bool:
     """`cache` or `lru_cache` of functools, by itself or called with constants."""
     if isinstance(decorator, ast.Call):
         given = [*decorator.args, *(keyword.value for keyword in decorator.keywords)]
@@ -49,7 +49,7 @@ def _keeps_results(subject: Subject, decorator: ast.expr) -> bool:
     return subject.function_of(decorator) in (("functools", "cache"), ("functools", "lru_cache"))
 
 
-def check_parameter(subject: Subject, node: ast.arg) -> None:
+def check_parameter(subject: AuditSubject, node: ast.arg) -> None:
     """A parameter binds its name."""
     subject.bind(node.arg)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "size"
 HINT = "Split the work: move parts of it into methods of their own and send them."
 
 
-def check(subject: Subject) -> None:
+def check(subject: AuditSubject) -> None:
     """Refuse a text of too many bytes, before anything else reads it. Nodes, depth and names are counted in the walk."""
     size = len(subject.source.encode("utf-8", "surrogatepass"))
     if size > subject.limits.bytes:

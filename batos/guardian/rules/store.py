@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "store"
 OTHERS = "Send it a message that does it: the other object writes its own slots."
 
 
-def _check_target(subject: Subject, target: ast.AST | None) -> None:
+def _check_target(subject: AuditSubject, target: ast.AST | None) -> None:
     pending = [target]
     while pending:
         part = pending.pop()
@@ -23,12 +23,12 @@ def _check_target(subject: Subject, target: ast.AST | None) -> None:
             pending.append(part.value)
 
 
-def check_target(subject: Subject, node: ast.For | ast.comprehension) -> None:
+def check_target(subject: AuditSubject, node: ast.For | ast.comprehension) -> None:
     """`for self.x in …`."""
     _check_target(subject, node.target)
 
 
-def check_with(subject: Subject, node: ast.withitem) -> None:
+def check_with(subject: AuditSubject, node: ast.withitem) -> None:
     """`with … as self.x`."""
     _check_target(subject, node.optional_vars)
 

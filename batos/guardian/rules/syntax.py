@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "syntax"
 
@@ -97,18 +97,18 @@ _NAMES = {"ClassDef": "a class", "Global": "global", "AsyncFor": "async for",
           "AsyncWith": "async with", "TryStar": "except*", "TypeAlias": "a type alias"}  # fmt: skip
 
 
-def refuse_node(subject: Subject, node: ast.AST) -> None:
+def refuse_node(subject: AuditSubject, node: ast.AST) -> None:
     """A node that is not on the list."""
     name = type(node).__name__
     subject.refuse(ID, node, f"{_NAMES.get(name, name)} is not supported in methods", _HINTS.get(name, "Write it with simpler statements."))
 
 
-def check_statement(subject: Subject, node: ast.Expr) -> None:
+def check_statement(subject: AuditSubject, node: ast.Expr) -> None:
     """`yield` may stand as a statement."""
     subject.cleared.add(id(node.value))
 
 
-def check_yield(subject: Subject, node: ast.Yield | ast.YieldFrom) -> None:
+def check_yield(subject: AuditSubject, node: ast.Yield | ast.YieldFrom) -> None:
     """`yield`, in whatever function."""
     if id(node) not in subject.cleared:
         subject.refuse(
@@ -116,7 +116,7 @@ def check_yield(subject: Subject, node: ast.Yield | ast.YieldFrom) -> None:
         )
 
 
-def check_whole(subject: Subject) -> None:
+def check_whole(subject: AuditSubject) -> None:
     """The method itself is no generator: its answer could not leave the sandbox, nor be part of a transaction."""
     assert subject.method is not None
     pending: list[ast.AST] = list(subject.method.body)
@@ -128,20 +128,20 @@ def check_whole(subject: Subject) -> None:
             pending += ast.iter_child_nodes(node)
 
 
-def check_operator(subject: Subject, node: ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.AugAssign) -> None:
+def check_operator(subject: AuditSubject, node: ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.AugAssign) -> None:
     """An operator that is not on the list: `@`, or one of a later Python."""
     if type(node.op) not in OPERATORS:
         subject.refuse(ID, node, f"the operator {type(node.op).__name__} is not supported in methods", "Call a function, or use a loop.")
 
 
-def check_comparison(subject: Subject, node: ast.Compare) -> None:
+def check_comparison(subject: AuditSubject, node: ast.Compare) -> None:
     """A comparison that is not on the list."""
     for operator in node.ops:
         if type(operator) not in OPERATORS:
             subject.refuse(ID, node, f"the operator {type(operator).__name__} is not supported in methods", "Use another comparison.")
 
 
-def check_comprehension(subject: Subject, node: ast.comprehension) -> None:
+def check_comprehension(subject: AuditSubject, node: ast.comprehension) -> None:
     """No `async for` in a comprehension."""
     if node.is_async:
         subject.refuse(ID, node.iter, "an async comprehension is not supported in methods", "Use a plain for loop.")

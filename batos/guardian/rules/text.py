@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "text"
 _CONTROL = re.compile(
@@ -14,7 +14,7 @@ _CONTROL = re.compile(
 _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 
 
-def check(subject: Subject) -> None:
+def check(subject: AuditSubject) -> None:
     """Refuse characters that hide or reorder code, lone surrogates, and comments that ask for another encoding."""
     found = _CONTROL.search(subject.source)
     if found:

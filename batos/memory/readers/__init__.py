@@ -1,6 +1,6 @@
 """Readers: from the bytes of a file to a draft of a document. What a file is, its content says, then its name.
 
-They run in a child process with limits (`batos.memory.reading`), which asks `serve`. A reader raises `Unreadable` with what is wrong and
+They run in a child process with limits (`batos.memory.ingest`), which asks `serve`. A reader raises `Unreadable` with what is wrong and
 what to do, whatever the bytes are.
 """
 
@@ -47,14 +47,14 @@ SUFFIXES = frozenset((*_SUFFIXES, *_TEXTS))
 _OLD = {".doc": "docx", ".ppt": "pptx", ".pps": "pptx", ".msg": "eml", ".wpd": "odt", ".pages": "docx", ".key": "pptx", ".numbers": "xlsx"}
 """Documents of programs that are not read, and as what they can be saved."""
 _MODULES = {
-    "read_text": "batos.memory.readers.text",
-    "read_code": "batos.memory.readers.code",
-    "read_conversation": "batos.memory.readers.conversation",
-    "read_markdown": "batos.memory.readers.markdown",
-    "read_tables": "batos.memory.readers.tables",
-    "read_sheets": "batos.memory.readers.packed",
-    "read_packed": "batos.memory.readers.packed",
-    "read_structured": "batos.memory.readers.structured",
+    "read_text": "batos.memory.readers.plain_text",
+    "read_code": "batos.memory.readers.plain_text",
+    "read_conversation": "batos.memory.readers.plain_text",
+    "read_markdown": "batos.memory.readers.plain_text",
+    "read_tables": "batos.memory.readers.plain_text",
+    "read_sheets": "batos.memory.readers.office",
+    "read_packed": "batos.memory.readers.office",
+    "read_structured": "batos.memory.readers.office",
     "read_html": "batos.memory.readers.html",
     "read_mail": "batos.memory.readers.mail",
     "read_pdf": "batos.memory.readers.pdf",

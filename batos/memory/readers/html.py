@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from batos.errors import Unreadable
-from batos.memory.drafts import Draft
-from batos.memory.readers import dates
-from batos.memory.readers.outline import Outline
+from batos.memory import drafts
+from batos.memory.drafts import Draft, Outline
 
 DEEPEST = 5000
 """Elements inside one another: the parser's time grows with the square of it, and no page that somebody wrote comes near."""
@@ -66,7 +65,7 @@ def read_html(path: pathlib.PurePath, text: str) -> Draft:
         parts = page.done()
     told = (f"{page.hidden} characters that the page hides from who looks at it were left out",) if page.hidden else ()
     name = title or page.outline.first or path.stem
-    return Draft("html", name, parts, day=dates.found(when) or dates.in_name(path.stem), told=told)
+    return Draft("html", name, parts, day=drafts.day_in(when) or drafts.day_in_name(path.stem), told=told)
 
 
 def text_of(markup: str) -> str:

@@ -13,8 +13,8 @@ from pypdf import PdfReader
 from pypdf.errors import DependencyError, PyPdfError
 
 from batos.errors import Unreadable
+from batos.memory import drafts
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.readers import dates
 
 _LOCKED = "it is encrypted with a password; save it without one, for example with `qpdf --decrypt`"
 _CRYPTO = "it is encrypted, and reading it needs the package 'cryptography': pip install 'batos[documents]'"
@@ -65,7 +65,7 @@ def _draft(path: pathlib.PurePath, data: bytes) -> Draft:
     named = " ".join(str(title or "").replace("\x00", "").strip("() ").split())
     told = (f"{_pages(bare)} of {len(parts)} have no text, only pictures: run it through OCR, for example `ocrmypdf`",) if bare else ()
     name = path.stem if not named or _NO_TITLE.match(named) else named
-    return Draft("pdf", name, parts, day=dates.in_name(str(when or "").removeprefix("D:")[:8]), told=told)
+    return Draft("pdf", name, parts, day=drafts.day_in_name(str(when or "").removeprefix("D:")[:8]), told=told)
 
 
 def _text(text: str) -> str:

@@ -1,0 +1,187 @@
+"""Looks into an image that change nothing: what the desk of a daemon answers, and the command line on a file when no daemon runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import ZODB
+from persistent import Persistent
+
+from batos.autotelic import changes, telemetry
+from batos.config import MIB
+from batos.errors import UnknownTarget
+from batos.forge import versions
+from batos.image import history, ledger
+from batos.image.history import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
+from batos.methods import inventory
+from batos.missions import report
+from batos.objects import UvmObject
+
+Reply = dict[str, Any]
+_OF_ONE = ("content", "comparison", "effect", "digest", "missions")
+"""What a list of changes leaves out."""
+_IN_LIST = ("origin", "accepted", "finished", "undone", "context")
+_LIST_BYTES = 4 * MIB  # of failures, which have sources of methods in them; a thousand of them would hold up whoever else is answered
+
+
+class Queries:
+    """One method an op; any thread. Replies are those of the wire."""
+
+    def __init__(
+        self,
+        db: ZODB.DB,
+        snapshot: Snapshot,
+        state: Callable[[str, str], str] = lambda id, recorded: recorded,
+        assessed: Callable[[Any, int], Reply | None] = lambda root, number: None,
+    ) -> None:
+        """
+        :param state: of the mission of an id, given the state on record.
+        :param assessed: the entropy of the mission of a number, if it was measured.
+        """
+        self._db, self._snapshot, self._state, self._assessed = db, snapshot, state, assessed
+
+    def show(self, target: str, at: Moment | None = None) -> Reply:
+        """An object; for a mission, its record too, with the state that it is in: in its slots is what is on record."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            if (left := report.folded_report(root, target)) is not None:
+                return {"type": "show", "oid": None, "slots": {}, "tid": None, "record": left}
+            found = history.resolve(root, target)
+            if not report.is_mission(found):
+                return {"type": "show", **history.show(found)}
+            entropy = self._assessed(root, found.number)
+            told = {**report.report_of(root, found.id), **({"entropy": entropy} if entropy else {})}
+            if at is None:
+                told["state"] = self._state(found.id, told["state"])
+            return {"type": "show", **history.show(found), "record": told}
+
+    def ls(self, target: str | None, at: Moment | None = None) -> Reply:
+        """What an object holds."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            found = history.resolve(root, target or "lobby")
+            return {"type": "ls", "target": target or "lobby", "oid": history.oid_of(found), "entries": history.entries(found)}
+
+    def history(self, target: str, limit: int) -> Reply:
+        """The revisions of an object, the newest first."""
+        with self._snapshot() as root:
+            oid = history.resolve(root, target)._p_oid
+        return {"type": "history", "target": target, "revisions": history.revisions(self._db, oid, limit)}
+
+    def diff(self, target: str, a: Moment, b: Moment | None) -> Reply:
+        """What is another in an object at one moment than at another; one that was not there then had no slots.
+
+        :raises UnknownTarget: where there is no such object now, nor at either moment.
+        """
+        require_history(self._db)
+        moments = [a, self._db.lastTransaction().hex() if b is None else b]
+        oid = self._oid(target, [None, *moments])
+        with looking_at(self._db, self._snapshot, moments[0]) as was, looking_at(self._db, self._snapshot, moments[1]) as now:
+            sides = [_there(root, oid) for root in (was, now)]
+            told = [{"at": seconds_of(tid_of(self._db, m)), **self._revision(one)} for m, one in zip(moments, sides, strict=True)]
+            return {"type": "diff", "target": target, "oid": oid, "a": told[0], "b": told[1], "changes": history.changes(*sides)}
+
+    def missions(
+        self, state: str | None, limit: int, at: Moment | None = None, before: str | None = None, words: str = "", system: bool = True
+    ) -> Reply:
+        """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then.
+
+        :param before: only those that were accepted before the mission of that id.
+        :param words: only those whose brief has all of these, or whose id begins so.
+        :param system: whether the system's own are listed, too.
+        :raises UnknownMission: for a `before` that there is not.
+        """
+        with looking_at(self._db, self._snapshot, at) as root:
+            missions = ledger.listed(root, state) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            if before is not None:
+                number = (ledger.line_of(root, before) or ledger.mission_of(root, before)).number
+                missions = (m for m in missions if m.number < number)
+            if not system:
+                missions = (m for m in missions if m.origin != "system")
+            if wanted := words.casefold().split():
+                missions = (m for m in missions if _has(m, wanted))
+            rows = ((m, self._state(m.id, m.state) if at is None else m.state) for m in missions)
+            chosen = (row for row in rows if state is None or row[1] == state)
+            listed = [_listed(*row) for row in itertools.islice(chosen, limit)]
+        return {"type": "missions", "missions": listed}
+
+    def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
+        """The failed attempts that fit, the newest first, as far as they have room; see `batos.image.ledger.failures`."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            found = ledger.failures(root, id=id, code=code, selector=selector, limit=limit)
+        sizes = itertools.accumulate(len(json.dumps(one)) for one in found)
+        told = found[: max(1, sum(size <= _LIST_BYTES for size in sizes))]
+        return {"type": "failures", "failures": told, **({"more": True} if len(told) < len(found) else {})}
+
+    def changes(self, number: int | None, state: str | None, limit: int) -> Reply:
+        """The changes that the loop proposed and made, the newest first, all or those in a state; or the one of a number, whole.
+
+        :raises UnknownChange: if there is none of that number.
+        """
+        with self._snapshot() as root:
+            told = changes.listed(root, limit, state) if number is None else [changes.of(root, number)]
+        left_out = () if number is not None else _OF_ONE
+        return {"type": "changes", "changes": [{name: value for name, value in one.items() if name not in left_out} for one in told]}
+
+    def method(self, target: str, selector: str, at: Moment | None = None) -> Reply:
+        """What an object holds under a selector; see `batos.forge.versions.describe`."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            return {"type": "method", "target": target, **versions.describe(root, history.resolve(root, target), selector)}
+
+    def methods(self, target: str | None = None, at: Moment | None = None) -> Reply:
+        """The generated methods of the image, or those that one object holds itself; see `batos.methods.inventory.methods_held`."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            if target is not None:
+                return {"type": "methods", "methods": inventory.methods_held([(target, history.resolve(root, target))], {})}
+            uses = _uses(root)
+            return {"type": "methods", "methods": inventory.methods_held(inventory.holders(root, uses), uses)}
+
+    def _oid(self, target: str, moments: list[Moment | None]) -> str:
+        """The id of an object, by a path that leads to it at one of the moments."""
+        refusal: UnknownTarget | None = None
+        for moment in moments:
+            with looking_at(self._db, self._snapshot, moment) as root:
+                try:
+                    return history.oid_of(history.resolve(root, target)) or ""
+                except UnknownTarget as e:
+                    refusal = refusal or e
+        assert refusal is not None
+        raise refusal
+
+    def _revision(self, one: Persistent | None) -> Reply:
+        return {"tid": None} if one is None else history.revision(self._db, one)
+
+
+def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
+    """A row of the list of missions."""
+    folded = isinstance(mission, ledger.Line)
+    facts = ledger.described(mission) if isinstance(mission, ledger.Line) else {n: getattr(mission, n) for n in _IN_LIST}
+    return {
+        "id": mission.id,
+        "state": state,
+        "brief": history.in_list(mission.brief),
+        **{name: facts[name] for name in ("origin", "accepted", "finished")},
+        **({"undone": True} if facts["undone"] else {}),
+        **({"context": facts["context"]} if facts["context"] else {}),
+        **({"folded": True} if folded else {}),
+    }
+
+
+def _uses(root: Any) -> dict[str, telemetry.MethodUse]:
+    """What was noted of methods; nothing in an image from before anything noted it."""
+    home = root["lobby"]._slots.get("autotelic")
+    return {use.method: use for use in telemetry.used_methods(root)} if home is not None and "usage" in home._slots else {}
+
+
+def _there(root: Any, oid: str) -> Any:
+    try:
+        return history.resolve(root, oid)
+    except UnknownTarget:
+        return None
+
+
+def _has(mission: UvmObject | ledger.Line, wanted: list[str]) -> bool:
+    """Whether a mission is the one that somebody looks for by these words."""
+    brief = str(mission.brief).casefold()
+    return all(word in brief for word in wanted) or (len(wanted) == 1 and str(mission.id).casefold().startswith(wanted[0]))

@@ -1,0 +1,117 @@
+"""Who watches which mission: how its events come to the clients that asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from batos.errors import BatosError, Busy
+from batos.mind.events import Event, Events
+from batos.wire.outbox import Recipient
+
+_QUIET_S = 600.0  # in which nothing was said to a watch, until it is seen whether its client is there
+_SEEN_AT_A_TIME = 8
+
+
+class Subscriptions:
+    """The open watches. On the loop's thread."""
+
+    def __init__(self, events: Events, per_client: int, status: Callable[[str], dict[str, Any]]) -> None:
+        """
+        :param per_client: most watches that one client may have.
+        :param status: where the mission of an id stands, as a reply.
+        """
+        self._events, self._limit, self._status = events, per_client, status
+        self._open: dict[tuple[str, Recipient], Subscription] = {}
+        self._count: collections.Counter[bytes] = collections.Counter()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, watched: tuple[str, Recipient]) -> bool:
+        return watched in self._open
+
+    def open(self, id: str, client: Recipient) -> Subscription:
+        """The client's watch of a mission; asked for twice, it stays one.
+
+        :raises Busy: past `watches_per_client`.
+        """
+        found = self._open.get((id, client))
+        if found is not None:
+            return found
+        self._look_after()
+        if self._count[client.key] >= self._limit:
+            raise Busy(f"this client watches {self._limit} missions already (setting watches_per_client); let one end first")
+        self._count[client.key] += 1
+        watch = self._open[id, client] = Subscription(client, self._events, id, closed=lambda: self._closed(id, client))
+        return watch
+
+    def forget(self, client: Recipient) -> None:
+        """The client is gone: its watches end, also those of missions in which nothing happens."""
+        for watch in [watch for (_, watcher), watch in self._open.items() if watcher is client]:
+            watch.stop()
+
+    def _closed(self, id: str, client: Recipient) -> None:
+        if self._open.pop((id, client), None) is not None:
+            self._count[client.key] -= 1
+            if not self._count[client.key]:
+                del self._count[client.key]
+
+    def _look_after(self) -> None:
+        """See whether some of the clients are there still, each in its turn.
+
+        That one is gone is found out only by sending to it, and of a mission that is paused or asks its user there is nothing to send:
+        those who watched it and left would be kept, and counted as clients, for as long as it waits.
+        """
+        now = asyncio.get_running_loop().time()
+        for (id, client), watch in list(itertools.islice(self._open.items(), _SEEN_AT_A_TIME)):
+            if client.closed:
+                watch.stop()
+                continue
+            self._open[id, client] = self._open.pop((id, client))
+            if now - watch.told >= _QUIET_S:
+                with contextlib.suppress(BatosError):  # nothing that is wrong with that mission is for whoever opens another watch
+                    watch.tell(self._status(id))
+
+
+class Subscription:
+    """One client hearing the events of one mission. Holds them back until `release`; ends with the result."""
+
+    def __init__(self, client: Recipient, events: Events, id: str, closed: Callable[[], object]) -> None:
+        self._client, self._closed = client, closed
+        self._held: list[Event] | None = []
+        self._unwatch = events.watch(id, self._hear)
+        self._loop = asyncio.get_running_loop()
+        self.told = self._loop.time()
+
+    def release(self) -> None:
+        """Pass on what came so far, and from now on at once."""
+        held, self._held = self._held or [], None
+        for event in held:
+            self._hear(event)
+
+    def tell(self, event: Event) -> None:
+        """Send what need not arrive."""
+        self.told = self._loop.time()
+        self._client.send(event, event=True)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._unwatch()
+        self._closed()
+
+    def _hear(self, event: Event) -> None:
+        if self._held is not None:
+            self._held.append(event)
+            return
+        final = event["type"] == "result"
+        if final or self._client.closed:
+            self.stop()
+        if final:
+            self._client.send(event)
+        else:
+            self.tell(event)

@@ -1,0 +1,147 @@
+"""Uploads: images of briefs come in, part by part, and are in the living image when they are whole."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import json
+import time
+from typing import Any
+
+from batos.bridge.inference import picture_look as look_at_picture
+from batos.config import MIB, Settings
+from batos.errors import Busy, InvalidInput, MessageTooLarge
+from batos.image import blobs
+from batos.image.living_image import LivingImage
+from batos.wire import schemas
+
+Reply = dict[str, Any]
+_BESIDE_DATA = 512  # bytes of a message beside its data, of which base64 makes four bytes of three
+AT_ONCE = 256
+"""Images that come in at a time: one of few bytes takes memory for its record, too."""
+_IDLE_S = 60.0  # after which an upload that goes on no more makes room for others
+
+
+class _Part:
+    """What has come of an image."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.data, self.at = size, bytearray(), time.monotonic()
+        self.keeping: asyncio.Task[None] | None = None
+
+
+class Uploads:
+    """Takes parts in order, in memory, and keeps what is whole. A part that is lost is asked for: `have` says how much has come.
+
+    Whoever stops in the middle, or dies, costs memory within `uploads_bytes` and nothing else; the same image from two clients is one.
+    """
+
+    def __init__(self, image: LivingImage, settings: Settings) -> None:
+        self._image, self._settings = image, settings
+        self._parts: dict[str, _Part] = {}
+
+    async def take(self, request: schemas.UploadRequest) -> Reply:
+        """Take a part of an image; how much of it is there, and what it is once it is whole and durable.
+
+        :raises MessageTooLarge: for an image of more bytes or pixels than the settings allow.
+        :raises InvalidInput: for what is no image that models take, or not of its digest.
+        :raises Busy: while others take the room.
+        """
+        if (known := await self._known(request.digest)) is not None:
+            return known
+        self._check_size(request.bytes)
+        part = self._parts.get(request.digest)
+        if part is not None and part.size != request.bytes and part.keeping is None and time.monotonic() - part.at > _IDLE_S:
+            del self._parts[request.digest]  # who said so went away
+            part = None
+        if part is not None and part.size != request.bytes:
+            raise InvalidInput(f"upload: this image was said to be of {part.size} bytes before, and now of {request.bytes}")
+        if request.data:
+            data = _decoded(request.data)
+            if part is None and request.offset == 0:
+                part = self._parts[request.digest] = self._begin(request.bytes)
+            if part is not None and part.keeping is None and request.offset == len(part.data):  # any other came before, or too early
+                part.data += data
+                part.at = time.monotonic()
+                if len(part.data) > part.size:
+                    del self._parts[request.digest]
+                    raise InvalidInput(f"upload: more than the {part.size} bytes came that were announced; begin it again")
+        have = 0 if part is None else len(part.data)
+        if part is None or have < part.size:
+            told = {"type": "upload", "digest": request.digest, "bytes": request.bytes, "have": have, "whole": False}
+            return {**told, "part": max(3, (self._settings.message_bytes - _BESIDE_DATA) * 3 // 4)}
+        if part.keeping is None:
+            part.keeping = asyncio.create_task(self._keep(request.digest, part))
+            part.keeping.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be left to hear of it
+        await asyncio.shield(part.keeping)  # whoever asked may go
+        found = await self._known(request.digest)
+        assert found is not None, "it is kept for hours"
+        return found
+
+    def named(self, images: list[schemas.Image]) -> str | None:
+        """The images of a brief as the ledger has them; None where there are none.
+
+        :raises InvalidInput: for more than the settings allow, or one that is named twice.
+        """
+        if len(images) > (limit := self._settings.brief_images):
+            raise InvalidInput(f"submit: {len(images)} images; at most {limit} are taken (setting brief_images)")
+        if len({one.digest for one in images}) < len(images):
+            raise InvalidInput("submit: an image is named twice; name each once")
+        rows = [{"digest": one.digest, "name": one.name} for one in images]
+        return json.dumps(rows, ensure_ascii=False, separators=(",", ":")) if rows else None
+
+    async def _known(self, digest: str) -> Reply | None:
+        """What is said of an image that is whole, and durable; None where it is not there."""
+        if self._image.read(blobs.about_picture, digest) is None:
+            return None
+        about = await self._image.system(blobs.bring_picture_again, digest)
+        if about is None:  # it went meanwhile
+            return None
+        return {"type": "upload", "digest": digest, "bytes": about["bytes"], "have": about["bytes"], "whole": True, "image": about}
+
+    def _check_size(self, size: int) -> None:
+        if size > (limit := self._settings.brief_image_bytes):
+            raise MessageTooLarge(
+                f"an image of {size / MIB:.1f} MiB; at most {limit / MIB:g} are taken (setting brief_image_bytes): save it smaller"
+            )
+
+    def _begin(self, size: int) -> _Part:
+        """Make room for an image."""
+        room, now = self._settings.uploads_bytes, time.monotonic()
+        taken = sum(part.size for part in self._parts.values())
+        for digest, part in sorted(self._parts.items(), key=lambda one: one[1].at):
+            full = taken + size > room or len(self._parts) >= AT_ONCE
+            if full and part.keeping is None and now - part.at > _IDLE_S:
+                taken -= self._parts.pop(digest).size
+        if taken + size > room:
+            if not self._parts:
+                raise MessageTooLarge(f"an image of {size} bytes; {room} are there for all that come in (setting uploads_bytes)")
+            raise Busy(f"other images come in, of {taken} bytes; {room} are there for all (setting uploads_bytes); try again later")
+        if len(self._parts) >= AT_ONCE:
+            raise Busy(f"{len(self._parts)} images come in, and no more do at a time; try again later")
+        return _Part(size)
+
+    async def _keep(self, digest: str, part: _Part) -> None:
+        data = bytes(part.data)
+        try:
+            if (found := await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())) != digest:
+                raise InvalidInput(f"upload: what came is {found[:16]}…, and {digest[:16]}… was announced; begin it again")
+            look = look_at_picture(data)
+            if look.width * look.height > (limit := self._settings.brief_image_pixels):
+                raise MessageTooLarge(
+                    f"an image of {look.width} × {look.height} pixels; at most {limit} in all are taken (setting brief_image_pixels): "
+                    "save it smaller"
+                )
+            about = {**look._asdict(), "bytes": len(data)}
+            await self._image.system(blobs.add_picture, digest, data, about, self._settings.uploads_disk_bytes)
+        finally:
+            self._parts.pop(digest, None)
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as e:
+        raise InvalidInput(f"upload: `data` is no base64: {e}") from None

@@ -1,0 +1,416 @@
+"""The part of the composition root that puts the autotelic loop together: what the system does of its own accord.
+
+The part of the composition root by which the loop changes what it is: proposals, their rehearsal on stages of their own, promotion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from batos.app.inference import Substrate
+from batos.autotelic import entropy_records, prerequisites, rollback_monitor, telemetry, triggers, writer_evaluation
+from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
+from batos.autotelic.budget import Budget, DaySpending
+from batos.autotelic.change_types import Ground
+from batos.autotelic.entropy_worker import Assessor, AssessorLimits
+from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic.improver import Improver
+from batos.autotelic.prerequisites import ModelPreparation, Preparation
+from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
+from batos.autotelic.rollback_monitor import ChangeReversal, Leash
+from batos.autotelic.telemetry import Levels, Senses, tallies_in_words
+from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.bridge.inference import Inference
+from batos.bridge.lora.staging import staging_folder
+from batos.concurrency import Share, in_helper
+from batos.config import Settings
+from batos.errors import BatosError
+from batos.forge import machine
+from batos.image import ledger
+from batos.image.living_image import LivingImage
+from batos.image.scrubber import Walk
+from batos.image.usage_totals import CostMeter
+from batos.memory import objects
+from batos.memory.embedders import normalised
+from batos.methods.runtime import MethodRuntime
+from batos.mind import incarnation
+from batos.mind.codex import Codex
+from batos.mind.events import Event, Events, Propose, Ruled, nothing_proposed, nothing_ruled
+from batos.mind.messages import deliver
+from batos.mind.router import Likeness, Router
+from batos.missions import execution
+from batos.missions.scheduler import Scheduler
+from batos.synthesis.handbook import handbook
+
+log = structlog.get_logger("batos")
+Record = dict[str, Any]
+Measure = Callable[[], Awaitable[Record]]
+
+
+class Autonomy:
+    """The heartbeat, and all that it goes by. With `autotelic = "off"` it does nothing."""
+
+    def __init__(
+        self, settings: Settings, image: LivingImage, events: Events, residency: Callable[[], Record], *, stack: contextlib.AsyncExitStack
+    ) -> None:
+        """
+        :param residency: what there is to say of the models in memory; empty where that is not known.
+        :param stack: what was begun here ends with it.
+        """
+        self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
+        self.budget = Budget(image, DaySpending(*(getattr(settings, f"loop_{name}") for name in DaySpending._fields)))
+        self.leash: Leash | None = None
+        self.heartbeat: Heartbeat | None = None
+        self.assessor: Assessor | None = None
+        self.alarms: Alarms | None = None
+        self._ticked = asyncio.Event()
+        self.senses: Senses | None = None
+        if settings.autotelic == "off":
+            return
+        self.senses = Senses(image, events, length=settings.senses_intervals, keys=settings.senses_keys, levels=self._levels)
+        stack.push_async_callback(self.senses.flush)
+
+    def hearers(self, what: str) -> list[Callable[..., None]]:
+        """Who of the loop is to be told of `paid`, `verdict`, `ran` or `retrieved` (see `Senses`); nobody where it is off."""
+        return [getattr(self.senses, what)] if self.senses is not None else []
+
+    def _levels(self) -> Levels:
+        image, models = self._image.facts(), self._residency()
+        counters = {"transactions": {name: image[name] for name in ("conflicts", "units", "aborts")}}
+        levels = {"image_bytes": image["bytes"], "image_objects": image["objects"]}
+        if models:
+            counters["models"] = {name: models[name] for name in ("loads", "unloads", "preloads")}
+            levels["models_bytes"] = models["bytes"]
+        return Levels(counters, levels)
+
+    async def hold(self, undo: ChangeReversal) -> None:
+        """Put it on its leash. To be called before any mission goes on: what a daemon dies of is taken back first."""
+        if self.senses is None:
+            return
+        settings = self._settings
+        limits = rollback_monitor.EffectLimits(*(getattr(settings, f"leash_{name}") for name in rollback_monitor.EffectLimits._fields))
+        self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
+        await self.leash.begin()
+        self._stack.push_async_callback(self.leash.end)
+
+    def begin(
+        self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, background: Callable[[Any, str], None]
+    ) -> None:
+        """Let it beat.
+
+        :param embedder: the model that embeds what missions ask and answer.
+        :param measure: the facts that an audit's brief names.
+        :param background: runs something until the daemon ends.
+        """
+        if self.senses is None:
+            return
+        settings = self._settings
+
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            plain = [normalised(text) for text in texts]
+            return await inference.embed(embedder, plain, deadline_s=settings.inference_deadline_s)
+
+        async def submit(id: str, brief: str) -> None:
+            await scheduler.submit(id, brief, {"origin": "system"})
+
+        def ready() -> Callable[[], Awaitable[None]]:
+            share = Share(scheduler.quiet, settings.background_wait_s)
+
+            async def wait() -> None:
+                await self.budget.ready()
+                await share.turn()
+
+            return wait
+
+        async def sensed() -> Record:
+            return {**await measure(), "sensed": await self._sensed()}
+
+        assessor = self.assessor = Assessor(self._image, self._events, embed, _limits(settings))
+        self._stack.callback(assessor.flush)
+        background(assessor.run(), "assessor")
+        heartbeat = self.heartbeat = Heartbeat(
+            self._image,
+            interval_s=settings.heartbeat_s,
+            jitter=settings.heartbeat_jitter,
+            first_s=settings.heartbeat_first_s,
+            submit=submit,
+            measure=sensed,
+            quiet=ready(),
+        )
+        background(heartbeat.run(), "heartbeat")
+        self.alarms = Alarms(
+            self._image,
+            _trigger_limits(settings),
+            Spans(settings.trigger_recent_s, settings.trigger_window_s, settings.senses_keys),
+            submit=submit,
+            since=self.senses.since,
+            entropy=lambda: _standing(assessor),
+        )
+        background(self._watching(self.alarms, ready()), "triggers")
+        background(self._ticking(), "senses")
+
+    async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
+        """Look at the triggers after each interval, when nobody else needs the system and the loop may spend something."""
+        while True:
+            await self._ticked.wait()
+            self._ticked.clear()
+            try:
+                await ready()
+                await alarms.look()
+            except (BatosError, OSError) as e:
+                log.warning("triggers_not_looked_at", error=str(e))
+
+    async def _ticking(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.senses_s)
+            try:
+                await self.tick()
+            except (BatosError, OSError) as e:
+                log.warning("senses_not_kept", error=str(e))
+
+    async def tick(self) -> None:
+        """End an interval: what was noted and measured in it is kept."""
+        if self.senses is not None and self.assessor is not None:
+            self.assessor.flush()
+            bucket = await self.senses.flush()
+            if bucket is not None and telemetry.concerns_methods(bucket):
+                self._image.later(telemetry.note_method_use, bucket)
+            self._ticked.set()
+        if self.leash is not None:
+            await self.leash.look()
+
+    async def _sensed(self) -> str:
+        """What the senses noted lately, and how it stands with entropy, in words."""
+        assert self.senses is not None
+        assert self.assessor is not None
+        buckets = await self.senses.since(time.time() - self._settings.audit_window_s)
+        words = [
+            tallies_in_words(telemetry.summed_buckets(buckets, self._settings.senses_keys), self._settings.audit_keys),
+            self.assessor.told(),
+        ]
+        return " ".join(filter(None, words))
+
+    def assessed(self, root: Any, number: int) -> Record | None:
+        """What the entropy metric said of the mission of that number, for its record."""
+        found = entropy_records.assessment_of(root, number) if self.assessor is None else self.assessor.of(root, number)
+        return None if found is None else found.to_wire()
+
+    async def rate(self, id: str, rating: int, why: str) -> None:
+        """Keep what a user thinks of a mission, and learn from it, in one transaction.
+
+        :raises UnknownMission: if there is none of that id.
+        :raises InvalidInput: if it has not ended.
+        """
+        bounds = None
+        if self.assessor is not None:
+            bounds = _bounds(self._settings)
+            self.assessor.flush()  # what was said of the mission is in the image before the rating is
+        await self._image.system(_rate, id, rating, why, bounds, mission=id)
+        log.info("rated", mission=id, rating=rating)
+
+    async def settled(self) -> None:
+        """Return when what was measured so far is in the image."""
+        if self.assessor is not None:
+            self.assessor.flush()
+            await self._image.system(lambda root: None)  # in order with what was just handed over
+
+    def undone(self, root: Any, number: int, redo: bool) -> None:
+        """Part of the transaction that undoes the mission of that number, or does it again: learn from that."""
+        if self.assessor is None:
+            return
+        if redo:
+            entropy_records.unlearn_weights(root, number, _bounds(self._settings))
+        elif (found := entropy_records.assessment_of(root, number)) is not None:  # else it is learned from when the mission is measured
+            entropy_records.learn_weights(root, found, entropy_records.UNDONE, _bounds(self._settings))
+
+    def facts(self) -> Record:
+        """What `info` says of it."""
+        facts: Record = {"state": self._settings.autotelic}
+        if self.leash is not None:
+            facts |= {"budget": self.budget.facts(), "leash": self.leash.facts()}
+        if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
+            facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts(), "triggers": self.alarms.facts()}
+        return facts
+
+
+def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.WeightBounds | None) -> None:
+    if not ledger.rate(root, id, rating, why):
+        return
+    objects.vouch(root, id, rating)
+    execution.keep_rated(ledger.mission_of(root, id), rating)
+    if bounds is None:
+        return
+    found = entropy_records.assessment_of(root, ledger.mission_of(root, id).number)
+    if found is not None:  # else it is learned from when the mission is measured
+        entropy_records.learn_weights(root, found, entropy_records.RATED_UP if rating > 0 else entropy_records.RATED_DOWN, bounds)
+
+
+def _limits(settings: Settings) -> AssessorLimits:
+    return AssessorLimits(
+        window=settings.cem_window,
+        baseline=settings.cem_baseline,
+        queue=settings.cem_queue,
+        kept=settings.cem_missions,
+        chars=settings.routing_chars,
+        pause_s=settings.routing_pause_s,
+        bounds=_bounds(settings),
+    )
+
+
+def _trigger_limits(settings: Settings) -> triggers.TriggerLimits:
+    limits = triggers.TriggerLimits(*(getattr(settings, f"trigger_{name}") for name in triggers.TriggerLimits._fields))
+    return limits._replace(syntheses=0) if prerequisites.why_no_training(settings) else limits
+
+
+def _standing(assessor: Assessor) -> triggers.Entropy:
+    rolling = None if assessor.usual is None else assessor.rolling
+    return triggers.Entropy(assessor.watch.fallen, assessor.usual or 0.0, rolling, assessor.spread)
+
+
+def _bounds(settings: Settings) -> entropy_records.WeightBounds:
+    return entropy_records.WeightBounds(settings.weights_step, settings.weights_least, settings.weights_most)
+
+
+def each(*hearers: Callable[..., None]) -> Callable[..., None]:
+    """What tells all of them."""
+
+    def tell(*args: Any) -> None:
+        for hear in hearers:
+            hear(*args)
+
+    return tell
+
+
+def measured(
+    settings: Settings, image: LivingImage, scheduler: Scheduler, costs: CostMeter, walk: Walk, uptime_s: Callable[[], float]
+) -> Measure:
+    """What an audit measures: a stretch of the image is checked for damage, the rest was counted before."""
+
+    async def measure() -> Record:
+        for damage in await in_helper(walk.step, settings.audit_records, settings.audit_bytes):
+            log.error("image_damaged", record=damage.record, what=damage.what)
+        missions = scheduler.facts()
+        counted = {"complete": missions["COMPLETE"], "failed": missions["FAILED"], "checked": walk.checked, "damaged": len(walk.damaged)}
+        return {"uptime_s": uptime_s(), **counted, **costs.facts(), **image.facts()}
+
+    return measure
+
+
+TASKS_SEED = 1
+Host = Callable[[LivingImage, MethodRuntime, Router], dict[str, Any]]
+"""What every attempt is given (see `Thinking`), for one that is thought in that image."""
+Curate = Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+class Improving:
+    """Proposals and what they come to. With `autotelic = "off"` there are none."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        image: LivingImage,
+        inference: Inference,
+        embedder: str,
+        codex: Codex,
+        *,
+        host: Host,
+        audit: Callable[[str, str], Any],
+        substrate: Substrate,
+        curate: Curate | None = None,
+    ) -> None:
+        """
+        :param embedder: the model by which briefs are routed.
+        :param audit: the guardian's verdict of a source and its selector.
+        :param substrate: knows the models.
+        :param curate: runs the memory's curator.
+        """
+        self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
+        self._host, self._curate, self._substrate = host, curate, substrate
+        self._ground = Ground(
+            settings,
+            audit,
+            lambda: substrate.models.there(),
+            curates=curate is not None,
+            trains=lambda: prerequisites.why_no_training(settings, substrate.profile),
+        )
+        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autotelic == "off"
+        self.propose: Propose = nothing_proposed if off else self._audits.propose
+        self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
+        self.improver: Improver | None = None
+
+    def begin(self, scheduler: Scheduler, events: Events, leash: Budget, background: Callable[[Any, str], None]) -> None:
+        """Look after proposals until the daemon ends.
+
+        :param background: runs something until then.
+        """
+        if self._settings.autotelic == "off":
+            return
+        settings, image = self._settings, self._image
+        rehearsals = Rehearsals(image, self._inference, settings, self._stage, self._ground, self._tasks)
+        staging = staging_folder(settings.lora_staging, settings.data)
+        preparations: dict[str, Preparation] = {
+            "model": ModelPreparation(image, self._substrate.models, leash),
+            writer_evaluation.KIND: prerequisites.TrainingPreparation(image, settings, leash, lambda: self._substrate.factory, staging),
+        }
+        improver = self.improver = Improver(
+            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate,
+            preparations=preparations,
+        )  # fmt: skip
+
+        def hear(event: Event) -> None:
+            if event["id"].startswith((AUDIT, IMPROVEMENT)):
+                improver.look()
+
+        events.listen("result", hear)
+        background(improver.run(), "improver")
+
+    @contextlib.asynccontextmanager
+    async def _tasks(self, count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
+        """Tasks of families that no training sees, spread over them."""
+        from batos.training.dataset import (
+            Prover,
+            generate,  # late: they are many, and only who trains needs them
+        )
+
+        found = await asyncio.to_thread(generate, "validation", TASKS_SEED, each=1)
+        async with Prover(self._settings) as prover:
+
+            def right(task: Any) -> Callable[[str], Awaitable[bool]]:
+                async def is_right(source: str) -> bool:
+                    return (await prover.judge(task, source)).right
+
+                return is_right
+
+            chosen = found[:: max(1, len(found) // count)][:count]
+            book = await asyncio.to_thread(handbook)
+            yield [writer_evaluation.WritingTask(task.selector, task.prompt(example=True, book=book), right(task)) for task in chosen]
+
+    @contextlib.asynccontextmanager
+    async def _stage(self, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
+        """What it takes to think in a mirror: methods, a router and a sandbox of its own.
+
+        :param names: knows the digests of models.
+        """
+        settings, limit_s = self._settings, self._settings.inference_deadline_s
+        likeness = Likeness(image, self._inference, self._embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
+        methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
+
+        def examples(root: Any) -> dict[str, incarnation.Exemplars]:
+            return {name: incarnation.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
+
+        router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
+
+        def thinking(mission: dict[str, Any]) -> Rehearsing:
+            return Rehearsing(mission, inference=names, events=Events(), **self._host(image, methods, router))
+
+        try:
+            yield Stage(image, methods, thinking)
+        finally:
+            await likeness.stop()
+            await methods.close()

@@ -1,0 +1,363 @@
+"""The part of the composition root that puts the memory together: the library in the image, and what searches see of it in RAM.
+
+files ─ ingest (queue, readers, sections) ─┐                       ┌─ collection ─ search
+watcher (folders) ─────────────────────────┴─ library ─ vectors ───┘
+                                     (system transactions)  (the embedding worker)
+
+What a transaction committed is put into the collection by the loop, in order; a search never waits for a transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from batos.bridge.inference import Inference
+from batos.concurrency import answering, in_helper
+from batos.config import Settings
+from batos.errors import Unreadable
+from batos.image.living_image import LivingImage
+from batos.mind.events import Events
+from batos.wire.admin_schemas import SearchRequest
+
+if TYPE_CHECKING:
+    from batos.memory.archiver import MemoryChange, UndoneMemory
+    from batos.memory.curator import Curator, Gist
+    from batos.memory.embedders.selection import Readers
+    from batos.memory.embedding_worker import EmbeddingWorker
+    from batos.memory.folder_watcher import FolderWatcher
+    from batos.memory.ingest import Ingest
+    from batos.memory.records import Numbers
+    from batos.memory.retrieval import Retrieval
+    from batos.memory.search_index import Collection
+    from batos.memory.section_builder import Shelver
+    from batos.memory.segments import Segment
+
+log = structlog.get_logger("batos.memory")
+Reply = dict[str, Any]
+
+
+class Recollection:
+    """The memory of a running daemon. Made by `open`; all methods are called on the loop's thread."""
+
+    collection: Collection
+    numbers: Numbers
+    shelver: Shelver
+    readers: Readers
+    ingest: Ingest
+    watcher: FolderWatcher
+    retrieval: Retrieval
+    vectors: EmbeddingWorker
+    curator: Curator
+
+    def __init__(self, image: LivingImage, settings: Settings, on_recalled: Callable[[int], object] = lambda hits: None) -> None:
+        """
+        :param on_recalled: hears of each time that a mission asked, with how many passages it was answered.
+        """
+        self._image, self._settings, self._on_recalled = image, settings, on_recalled
+        self._look_back: Callable[[], object] = lambda: None
+        self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
+
+    async def open(
+        self,
+        inference: Inference,
+        model: str,
+        *,
+        asked_only: Inference | None = None,
+        stack: contextlib.AsyncExitStack,
+        background: Callable[[Any, str], None],
+    ) -> None:
+        """Load what searches see, and begin with what was left to do.
+
+        :param model: the profile's embedder.
+        :param asked_only: the same inference, which fetches no model that is not there; that one if left out.
+        :param stack: what was begun here ends with it.
+        :param background: runs something until the stack ends.
+        """
+        await in_helper(importlib.import_module, "batos.memory.embedding_worker")  # numpy, zope.index: not on the loop's time
+        from batos.memory.chunking import ChunkLimits
+        from batos.memory.curator import Curator
+        from batos.memory.embedders.selection import Readers
+        from batos.memory.embedding_worker import EmbeddingWorker, load_collection
+        from batos.memory.folder_watcher import FolderWatcher
+        from batos.memory.ingest import Ingest
+        from batos.memory.records import Numbers
+        from batos.memory.retrieval import Retrieval
+        from batos.memory.section_builder import KnownNames, Shelver, known_names
+        from batos.memory.store import epoch_of
+
+        settings, image = self._settings, self._image
+        self.numbers, self._load = Numbers(image.read(epoch_of)), load_collection
+        self.collection = await in_helper(image.read, load_collection)
+        limits = ChunkLimits(settings.chunk_smallest, settings.chunk_largest)
+        self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: KnownNames(image.read(known_names), self._holds)))
+        self.readers = readers = Readers(settings, inference, asked_only or inference, model)
+        stack.push_async_callback(readers.close)
+        self.vectors = EmbeddingWorker(image, readers, shelver, limits, settings, self)
+        self.curator = Curator(image, settings, shelver, lambda: readers.present, self)
+        self.retrieval = Retrieval(
+            image,
+            lambda: self.collection,
+            readers.of,
+            limit_s=settings.search_s,
+            pause_s=settings.embed_retry_s,
+            alike=settings.evidence_alike,
+            on_read=self.curator.reads.add,
+        )
+        self.ingest = Ingest(image, settings, shelver, self.stored)
+        self.watcher = FolderWatcher(image, self.ingest, settings)
+        background(self.ingest.run(), "ingest")
+        background(self.watcher.run(), "watched folders")
+        stack.callback(self.ingest.stop)
+        background(self.vectors.run(), "vectors")
+        stack.push_async_callback(self.curator.stop)
+        self._background = background
+
+    def remember(self, events: Events) -> None:
+        """From now on, missions that have ended become memory, and those that have ended before."""
+        from batos.missions.memory_writer import Remembering  # late, as all that brings numpy
+
+        settings = self._settings
+        if settings.remember == "on":
+            work = Remembering(
+                self._image,
+                shelver=self.shelver,
+                stored=self.stored,
+                section_chars=settings.ingest_section_chars,
+                pause_s=settings.remember_pause_s,
+            )
+            self._look_back = work.wake
+            self._background(work.run(events), "remembering")
+
+    def curate(
+        self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
+    ) -> None:
+        """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`."""
+        self.curator.use(quiet, gist)
+        self._background(self.curator.run(), "curator")
+
+    # --- for missions
+
+    async def recall(self, question: str) -> list[int]:
+        """The chunks that speak to a question, the best first."""
+        from batos.memory.retrieval import recall_passages
+
+        settings = self._settings
+        found = await recall_passages(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
+        self._on_recalled(len(found))
+        self.curator.reads.add(found)
+        return found
+
+    # --- what the collection hears of
+
+    def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None:
+        """New chunks, and such as are gone, of a transaction that is durable."""
+        if segment is not None:
+            self._apply(lambda collection: collection.append(segment))
+        if gone := list(dropped):
+            self._apply(lambda collection: collection.drop(gone))
+        self.vectors.wake()
+
+    def relinked(self, segment: Segment) -> None:
+        """Other entries of chunks that are what they were, of a transaction that is durable."""
+        self._apply(lambda collection: collection.replace(segment))
+
+    def moved(self, moved: Iterable[UndoneMemory]) -> None:
+        """Documents that an undo, which is durable, took out or brought back."""
+        for one in moved:
+            self.stored(None, one.dropped)  # first: a chunk that an earlier one took out can come back
+            self.stored(one.segment, ())
+        self._look_back()  # a mission that is done again is remembered again
+
+    def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
+        """Vectors of chunks by that embedder, of a transaction that is durable; searches have those of one only."""
+        self._apply(lambda collection: collection.vectors(_array(ids), rows) if collection.maker.identity == identity else None)
+
+    def brought_back(self, change: MemoryChange) -> None:
+        """What an archive held, of a transaction that is durable."""
+        self.stored(change.segment, change.dropped)
+        if change.vectors is not None:
+            self.embedded(change.embedder, list(change.ids), change.vectors)
+
+    def _apply(self, change: Callable[[Collection], object]) -> None:
+        change(self.collection)
+        if self._since is not None:
+            self._since.append(change)
+
+    async def reload(self) -> None:
+        """Read the collection anew from the image: after a change of embedder, or to let go of the rows of chunks that are gone."""
+        self._since = []
+        try:
+            fresh = await in_helper(self._image.read, self._load)
+            for change in self._since:  # what the snapshot had already does nothing
+                change(fresh)
+            self.collection = fresh
+        finally:
+            self._since = None
+
+    def _holds(self, document: int) -> bool:
+        return bool(self._image.read(_has_document, document))
+
+    def count(self) -> int:
+        """Chunks that have a vector."""
+        view = self.collection.view()
+        return int((view.has & ~view.gone).sum())
+
+    # --- what clients ask for
+
+    async def search(self, request: SearchRequest) -> Reply:
+        """The passages that answer a question.
+
+        :raises InvalidInput: for one without words, or a kind that no document can have.
+        """
+        from batos.memory.retrieval import SearchRequest
+
+        since, until = (date.fromisoformat(day) if day else None for day in (request.since, request.until))
+        wanted = SearchRequest(request.question, request.k, request.kind, request.source, request.speaker, since, until)
+        return await self.retrieval.search(wanted, explain=request.explain)
+
+    async def ask(self, paths: list[str], follow: list[str], exclude: Sequence[str] = ()) -> RequestedFiles:
+        """Have files read; folders to follow are watched from now on, and read at once. What cannot be taken is told of beside the others.
+
+        :param exclude: patterns of what is left out of the folders, also when they are looked through later.
+        :raises Unreadable: where nothing is there.
+        """
+        away: list[Reply] = []
+        for folder in follow:
+            try:
+                await self.watcher.add(folder, exclude)
+            except Unreadable as e:
+                away.append({"path": folder, **e.to_wire()})
+        failed = {one["path"] for one in away}
+        from batos.memory.files import LeftOut
+
+        left = LeftOut()
+        found, refused = await self.ingest.ask([*paths, *(folder for folder in follow if folder not in failed)], exclude, left)
+        refused += away
+        if {one["path"] for one in refused} == {*paths, *follow}:
+            more = f" ({len(refused) - 1} more)" if len(refused) > 1 else ""
+            raise Unreadable(f"{refused[0]['path']}: {refused[0]['message']}{more}")
+        # What is told of them from now on is told of this asking: nothing of it can have been committed before the queue was.
+        return RequestedFiles(self.ingest, found, refused, left.facts())
+
+    async def tell(
+        self,
+        documents: int | None = None,
+        *,
+        forget: str | None = None,
+        unfollow: str | None = None,
+        archives: int | None = None,
+        restore: str | None = None,
+        pin: str | None = None,
+        unpin: str | None = None,
+    ) -> Reply:
+        """What the memory holds, after something was forgotten, brought back or pinned, or a folder left alone.
+
+        :param documents: how many of them to list, the newest first; `archives` likewise.
+        :raises UnknownSource: if there is nothing to forget, to bring back or to pin.
+        """
+        told: Reply = {}
+        if restore is not None:
+            told["restored"] = await self.curator.restore(restore)
+        if (source := pin or unpin) is not None:
+            told["pin"] = await self.curator.pin(source, stays=pin is not None)
+        if archives is not None:
+            told["archived"] = await answering(self._image.read, _archived, archives)
+        if unfollow is not None:
+            await self.watcher.remove(unfollow)
+        if forget is not None:
+            told["forgotten"] = await self.ingest.forget(forget)
+            await self.vectors.purge()
+        held = await answering(self._image.read, _described, documents, self.watcher.away, self.watcher.left_out)
+        await self._image.told()  # what the image has can be read before the collection hears of it
+        return {**held, **self._live(), **told}
+
+    def facts(self) -> Reply:
+        """What `info` says of the memory."""
+        return {"chunks": self.collection.size - self.collection.dropped, **self._live(), "curator": self.curator.facts()}
+
+    def _live(self) -> Reply:
+        return {"under_way": self.ingest.under_way or None, "trouble": self.ingest.trouble, "embedder": self.vectors.facts()}
+
+
+class RequestedFiles:
+    """Files that somebody asked to have read; to be waited for, or closed."""
+
+    def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
+        """
+        :param refused: what was named and cannot be taken: `path`, `code` and `message`.
+        :param left_out: what folders have that is not read; empty for nothing.
+        """
+        self.files, self.refused, self.left_out = files, refused, left_out
+        self._begun = time.monotonic()
+        self._heard: asyncio.Queue[Reply] = asyncio.Queue()
+        self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)
+
+    async def done(self, tell: Callable[[Reply], object]) -> Reply:
+        """Wait until each file is read or refused; the figures.
+
+        :param tell: hears of each as it comes.
+        """
+        left = set(self.files)
+        counts = dict.fromkeys(("added", "updated", "unchanged", "forgotten"), 0)
+        refused = list(self.refused)
+        chunks = 0
+        for one in refused:
+            tell({**one, "state": "refused", "chunks": 0})
+        try:
+            while left:
+                event = await self._heard.get()
+                if event["path"] not in left:
+                    continue
+                tell(event)
+                if event["state"] in ("reading", "waiting"):
+                    continue
+                left.discard(event["path"])
+                chunks += event["chunks"]
+                if event["state"] == "refused":
+                    refused.append({name: event[name] for name in ("path", "code", "message")})
+                else:
+                    counts[event["state"]] += 1
+        finally:
+            self.close()
+        took = round(time.monotonic() - self._begun, 3)
+        told: Reply = {"queued": len(self.files), **counts, "chunks": chunks, "refused": refused, "took_s": took}
+        return {**told, **({"left_out": self.left_out} if self.left_out else {})}
+
+    def close(self) -> None:
+        """Hear of them no more."""
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+
+def _has_document(root: Any, number: int) -> bool:
+    from batos.memory.store import library_of
+
+    document = library_of(root).documents.get(number)
+    return document is not None and bool(document.sections or not document.archives)  # not one that is archived whole
+
+
+def _described(root: Any, documents: int | None, away: dict[str, str], left: dict[str, Reply]) -> Reply:
+    from batos.memory.objects import memory_contents
+
+    return memory_contents(root, documents, away, left)
+
+
+def _archived(root: Any, most: int) -> Reply:
+    from batos.memory.curation import list_archives
+
+    return list_archives(root, most)
+
+
+def _array(ids: list[int]) -> Any:
+    import numpy as np
+
+    return np.array(ids, np.int64)

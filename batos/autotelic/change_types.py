@@ -1,0 +1,432 @@
+"""The kinds of changes that the loop may make of itself: what each is for, whether a proposal of it makes sense, and how it is done.
+
+A change is done in the caller's transaction, by changes of slots and of trees in slots: so its history names it, and an undo can take
+it back.
+
+The voice of a persona as a change that is rehearsed before it is made: an expert that is built, or the plain model again.
+
+A voice that was trained here (`batos train persona`) speaks only once it is chosen: by its user (`batos experts --voice`), or by a change
+that a user asks to be tried (`try_voice_`), which recorded missions are thought through again with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from string import Template
+from typing import Any, NamedTuple
+
+from batos.autotelic import changes, writer_evaluation
+from batos.autotelic.changes import Proposal
+from batos.bridge.modelfile import tagged
+from batos.config import Settings
+from batos.errors import BatosError, InvalidInput, UnknownTarget
+from batos.guardian import Verdict
+from batos.image import history, model_registry, taught_examples
+from batos.image.living_image import add_missing
+from batos.methods.runtime import parameters_in
+from batos.mind import incarnation, psm
+from batos.mind.attempt_context import current
+from batos.mind.incarnation import facets
+from batos.objects import Intent, Method, Primitive, UvmObject, find
+
+VOICE = "voice"
+ASKED_BY_USER = "user"
+"""Where such a proposal comes from."""
+
+
+def check_voice(root: Any, proposal: Proposal, ground: object) -> None:
+    """See that the persona can speak with that voice, and does not already.
+
+    :raises BatosError: saying why not.
+    """
+    persona, choice = proposal.target.lower(), str(proposal.content)
+    model_registry.check_choice(root, persona, choice)
+    if choice in model_registry.voices(root)[persona].values():
+        raise InvalidInput(f"{persona} speaks with {choice} already")
+
+
+def apply_voice(root: Any, proposal: Proposal, ground: object, name: str) -> None:
+    """Let the persona speak with it."""
+    model_registry.choose_voice(root, proposal.target.lower(), str(proposal.content))
+
+
+def standing_voice(root: Any, proposal: Proposal) -> Any:
+    """Who speaks now, and who decides about it."""
+    return model_registry.voices(root).get(proposal.target.lower())
+
+
+@Primitive.register("autotelic.try_voice_", reaches="the voice of a persona")
+async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any]:
+    """Have a voice rehearsed on recorded missions; it speaks if nothing gets worse and something better. A message to `autotelic.changes`.
+
+    :param model: of an expert that is built.
+    :raises InvalidInput: where the loop is off, or the voice speaks already.
+    :raises ExpertRefused: for an expert that cannot speak for this persona.
+    """
+    attempt, root = current(), held._p_jar.root()
+    if attempt.settings.autotelic == "off":
+        raise InvalidInput('nobody rehearses anything here: autotelic = "off"; `batos experts --voice PERSONA=MODEL` lets a voice speak')
+    proposal = Proposal(VOICE, str(persona).lower(), str(model), "its user asks for it to be tried")
+    check_voice(root, proposal, None)
+    number = changes.propose(root, proposal, {"words": proposal.why}, attempt.id, source=ASKED_BY_USER, limit=attempt.settings.changes_kept)
+    return {"change": number}
+
+
+def install_voices(lobby: UvmObject) -> None:
+    """The step of genesis by which the record of changes understands `try_voice_`."""
+    add_missing(lobby.autotelic.changes, try_voice_=Primitive.of(try_voice_))
+
+
+_FACET = re.compile(r"[a-z][a-z0-9_]{0,60}_facet_")
+LEAST_CHARS = 10  # of a facet's intent: less guides nobody
+EXEMPLARS = 8  # of one proposal
+EXEMPLAR_CHARS = 2000
+STANDING = "standing"
+"""In a comparison: what stood at the target when the change was tried (`standing`)."""
+
+
+class Ground(NamedTuple):
+    """What a proposal is held against besides the image."""
+
+    settings: Settings
+    audit: Callable[[str, str], Verdict]
+    """The guardian's verdict of a source and its selector."""
+    models: Callable[[], Collection[str]] = tuple
+    """Names of the models that are there."""
+    curates: bool = False
+    """Whether there is a curator to be run."""
+    trains: Callable[[], str] = lambda: "there is nothing here that trains"
+    """Why no expert can be trained now, in words; empty where one can."""
+
+    def known(self) -> set[str]:
+        """Names of the models that a persona may be given: those that are there, and those that may be pulled."""
+        return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
+
+
+class Kind(NamedTuple):
+    """One kind of change."""
+
+    says: str
+    """What it is, to a model that may propose it."""
+    check: Callable[[Any, Proposal, Ground], None]
+    """Raises InvalidInput (or another BatosError) where a proposal makes no sense in the image of that root."""
+    apply: Callable[[Any, Proposal, Ground, str], None]
+    """Does it; the last argument names the change, for provenance."""
+    standing: Callable[[Any, Proposal], Any]
+    """What is there now, as a JSON value: a change is made only where it still is what it was rehearsed against."""
+    rehearsed: bool = True
+    """Whether it changes how missions are thought through, so that missions can tell what it does."""
+
+
+def check(root: Any, proposal: Proposal, ground: Ground) -> None:
+    """See that a proposal makes sense.
+
+    :raises BatosError: saying why it does not.
+    """
+    if proposal.kind not in KINDS:
+        raise InvalidInput(f"there is no kind of change {proposal.kind!r}; there are: {', '.join(KINDS)}")
+    limit = ground.settings.proposal_chars
+    if (size := len(json.dumps(proposal.content, ensure_ascii=False))) > limit:
+        raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken (setting proposal_chars)")
+    KINDS[proposal.kind].check(root, proposal, ground)
+
+
+def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    """Do what a proposal says, as part of a transaction.
+
+    :param name: of the change, for provenance.
+    :raises BatosError: where it makes no sense any more; the transaction is to be aborted then.
+    """
+    check(root, proposal, ground)
+    KINDS[proposal.kind].apply(root, proposal, ground, name)
+
+
+def standing(root: Any, proposal: Proposal) -> str:
+    """A digest of what is there now that a proposal would change."""
+    found = KINDS[proposal.kind].standing(root, proposal)
+    return hashlib.sha256(json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+# --- facets
+
+
+def _check_facet(root: Any, proposal: Proposal, ground: Ground) -> None:
+    persona, selector = _of_persona(root, proposal.target)
+    if not _FACET.fullmatch(selector):
+        raise InvalidInput(f"{selector!r} is no name of a facet: lower-case words joined by '_' that end in '_facet_'")
+    intent = _text(proposal, LEAST_CHARS)
+    names = [name for name, _ in facets(persona)]
+    if selector in names and dict(facets(persona))[selector] == intent:
+        raise InvalidInput(f"the facet {proposal.target!r} says just that already")
+    most = ground.settings.facets_limit
+    if selector not in names and sum(name in persona._slots for name in names) >= most:
+        raise InvalidInput(f"{persona.name} has {most} facets of its own already (setting facets_limit): another would never be asked")
+
+
+def _apply_facet(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    persona, selector = _of_persona(root, proposal.target)
+    persona._slots[selector] = Intent(_text(proposal, LEAST_CHARS))
+
+
+# --- meta-prompts
+
+
+def _check_meta_prompt(root: Any, proposal: Proposal, ground: Ground) -> None:
+    state, name = _state(root, proposal.target)
+    new = _text(proposal, LEAST_CHARS)
+    if new == state.meta_prompt:
+        raise InvalidInput(f"the meta-prompt of {name} is just that already")
+    template = Template(new)
+    if not template.is_valid():
+        raise InvalidInput("the meta-prompt has a `$` that begins no name; write `$$` for the sign itself")
+    needed, named = set(Template(psm.STATES[name]["meta_prompt"]).get_identifiers()), set(template.get_identifiers())
+    if needed != named:
+        told = ", ".join(f"${one}" for one in sorted(needed))
+        raise InvalidInput(f"the meta-prompt of {name} must name {told}, each at least once, and no others")
+
+
+def _apply_meta_prompt(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    state, _ = _state(root, proposal.target)
+    state.meta_prompt = _text(proposal, LEAST_CHARS)
+
+
+# --- exemplars
+
+
+def exemplars_of(proposal: Proposal) -> list[str]:
+    """The briefs of a proposal: a list, or the lines of a text."""
+    lines = proposal.content.splitlines() if isinstance(proposal.content, str) else proposal.content
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise InvalidInput("exemplars are briefs: one in each line, or a list of texts")
+    return list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+
+
+def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
+    persona, new = _persona(root, proposal.target), exemplars_of(proposal)
+    if not 1 <= len(new) <= EXEMPLARS or max(map(len, new)) > EXEMPLAR_CHARS:
+        raise InvalidInput(f"exemplars are 1 to {EXEMPLARS} briefs of at most {EXEMPLAR_CHARS} characters")
+    known = incarnation.exemplars_of(persona).texts
+    if all(text in known for text in new):
+        raise InvalidInput(f"{persona.name} has these exemplars already")
+    if (most := ground.settings.learned_exemplars) < len(new):
+        raise InvalidInput(f"a persona learns {most} exemplars (setting learned_exemplars)")
+
+
+def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
+    """Those of the briefs that the persona has already; others that it learns meanwhile are no matter."""
+    known = incarnation.exemplars_of(_persona(root, proposal.target)).texts
+    return [text for text in exemplars_of(proposal) if text in known]
+
+
+def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    personas = _personas(root)
+    for text in exemplars_of(proposal):
+        incarnation.learn(personas, proposal.target.lower(), text, name, ground.settings.learned_exemplars)
+
+
+# --- methods
+
+
+def method_at(root: Any, target: str) -> tuple[UvmObject, str, Method]:
+    """The object that holds a method itself, the selector, the method.
+
+    :raises InvalidInput: where it holds none.
+    """
+    holder, selector = _parted(root, target)
+    held = holder._slots.get(selector)
+    if not isinstance(held, Method):
+        raise InvalidInput(f"{target!r} is no method that this object holds itself")
+    return holder, selector, held
+
+
+def _check_method(root: Any, proposal: Proposal, ground: Ground) -> None:
+    _, selector, held = method_at(root, proposal.target)
+    source = _text(proposal, 1)
+    if source.strip() == held.source.strip():
+        raise InvalidInput(f"the method {proposal.target!r} is just that already")
+    ground.audit(source, selector).check()
+
+
+def _apply_method(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    holder, selector, held = method_at(root, proposal.target)
+    source = str(proposal.content)
+    verdict = ground.audit(source, selector)
+    verdict.check()
+    earlier = next((one for one in held.versions() if one.source == source), None)
+    provenance = {"intent": dict(held.provenance).get("intent", ""), "policy": verdict.policy, "mission": name}
+    if earlier is not None:
+        provenance |= {**dict(earlier.provenance), "mission": name, "reverted_to": earlier.version}
+    holder._slots[selector] = Method(
+        selector, source, parameters=tuple(parameters_in(source)), contract=verdict.contract, provenance=provenance, previous=held
+    )
+
+
+def _check_intent(root: Any, proposal: Proposal, ground: Ground) -> None:
+    holder, selector = _parted(root, proposal.target)
+    text = _text(proposal, LEAST_CHARS)
+    found = find(holder, selector)
+    if selector.endswith("_facet_") or (found is not None and not isinstance(found[1], Intent)):
+        raise InvalidInput(f"{proposal.target!r} is understood already: an intent is for a message that no method answers")
+    if found is not None and found[1].text == text:
+        raise InvalidInput(f"the intent of {proposal.target!r} is just that already")
+    if taught_examples.examples_of(root, holder, selector)[1]:
+        raise InvalidInput(f"a user has said what {proposal.target!r} is for, and that goes first")
+
+
+def _apply_intent(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    holder, selector = _parted(root, proposal.target)
+    holder._slots[selector] = Intent(_text(proposal, LEAST_CHARS))
+
+
+def _check_retire(root: Any, proposal: Proposal, ground: Ground) -> None:
+    holder, selector = _parted(root, proposal.target)
+    held = holder._slots.get(selector)
+    if isinstance(held, Intent) and holder in _personas(root).values() and selector.endswith("_facet_"):
+        if sum(1 for _ in facets(holder)) < 2:
+            raise InvalidInput(f"{proposal.target!r} is the only way in which {holder.name} thinks")
+        return
+    method_at(root, proposal.target)
+
+
+def _apply_retire(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    holder, selector = _parted(root, proposal.target)
+    held = holder._slots[selector]
+    intent = dict(held.provenance).get("intent", "") if isinstance(held, Method) else ""
+    if intent:
+        holder._slots[selector] = Intent(intent)  # it is written anew when it is needed
+    else:
+        del holder._slots[selector]
+
+
+# --- the rest
+
+
+def _check_curate(root: Any, proposal: Proposal, ground: Ground) -> None:
+    if not ground.curates:
+        raise InvalidInput("there is no curator of the memory here")
+
+
+def _nothing(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    """What is done outside the transaction: see `batos.autotelic.improver`."""
+
+
+def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
+    persona, model = _persona(root, proposal.target), _text(proposal, 1)
+    if model == persona.model:
+        raise InvalidInput(f"{persona.name} speaks with {model} already")
+    if voice := getattr(persona, "voice", ""):
+        raise InvalidInput(
+            f"{persona.name} speaks with the expert {voice}, whatever its model is; `batos experts` says how that is changed"
+        )
+    if tagged(model) not in (known := ground.known()):
+        allowed = "and may not be pulled (setting autotelic_models)"
+        raise InvalidInput(f"the model {model!r} is not there, {allowed}; there are: {', '.join(sorted(known)) or 'none'}")
+
+
+def _apply_model(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    _persona(root, proposal.target).model = str(proposal.content).strip()
+
+
+# --- what they share
+
+
+def _personas(root: Any) -> Mapping[str, UvmObject]:
+    lobby = root["lobby"]
+    return {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
+
+
+def _persona(root: Any, name: str) -> UvmObject:
+    there = _personas(root)
+    if name.lower() not in there:
+        raise InvalidInput(f"there is no persona {name!r}; there are: {', '.join(there)}")
+    return there[name.lower()]
+
+
+def _parted(root: Any, target: str) -> tuple[UvmObject, str]:
+    path, _, selector = target.rpartition(".")
+    if not path or not selector.isidentifier():
+        raise InvalidInput(f"{target!r} names no object and its slot, such as robin.sage_facet_")
+    try:
+        return history.resolve(root, path), selector
+    except UnknownTarget as e:
+        raise InvalidInput(e.message) from None
+
+
+def _of_persona(root: Any, target: str) -> tuple[UvmObject, str]:
+    name, _, selector = target.rpartition(".")
+    return _persona(root, name), selector
+
+
+def _state(root: Any, target: str) -> tuple[UvmObject, str]:
+    name = target.removeprefix("psm.").removesuffix(".meta_prompt")
+    if "meta_prompt" not in psm.STATES.get(name, ()):
+        raise InvalidInput(f"{target!r} is no state with a meta-prompt; there are: {', '.join(prompted())}")
+    return root["lobby"].psm._slots[name], name
+
+
+def prompted() -> list[str]:
+    """The states that have a meta-prompt."""
+    return [name for name, slots in psm.STATES.items() if "meta_prompt" in slots]
+
+
+def _text(proposal: Proposal, least: int) -> str:
+    if not isinstance(proposal.content, str) or len(text := proposal.content.strip()) < least:
+        raise InvalidInput(f"the content of a change of the kind {proposal.kind} is a text of at least {least} characters")
+    return text
+
+
+def _slot(root: Any, proposal: Proposal) -> Any:
+    """What stands under an object's selector, in words."""
+    try:
+        holder, selector = _parted(root, proposal.target)
+    except BatosError:
+        return None
+    held = holder._slots.get(selector)
+    return held.text if isinstance(held, Intent) else held.source if isinstance(held, Method) else held and str(held)
+
+
+KINDS: dict[str, Kind] = {
+    "facet": Kind(
+        "a new or changed way of thinking of a persona; target: PERSONA.NAME_facet_, content: the guidance in one or two sentences",
+        _check_facet, _apply_facet, _slot,
+    ),
+    "meta_prompt": Kind(
+        "another meta-prompt of a state of thought; target: psm.STATE, content: the whole prompt with the same $names",
+        _check_meta_prompt, _apply_meta_prompt, lambda root, proposal: _state(root, proposal.target)[0].meta_prompt,
+    ),
+    "exemplar": Kind(
+        "briefs that shall go to a persona; target: PERSONA, content: one brief in each line",
+        _check_exemplar, _apply_exemplar, _known_exemplars,
+    ),
+    "method": Kind(
+        "a generated method rewritten; target: OBJECT.SELECTOR, content: the whole Python source",
+        _check_method, _apply_method, _slot,
+    ),
+    "intent": Kind(
+        "what a message is for that nobody could write a method for; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
+        _check_intent, _apply_intent, _slot,
+    ),
+    "retire": Kind(
+        "a generated method or a facet taken away; target: OBJECT.SELECTOR, content: empty",
+        _check_retire, _apply_retire, _slot,
+    ),
+    "curate": Kind("a run of the memory's curator; target: memory, content: empty", _check_curate, _nothing, lambda *_: None, False),
+    "model": Kind(
+        "another model for a persona, one that is there or may be pulled; target: PERSONA, content: the model's name",
+        _check_model, _apply_model, lambda root, proposal: _persona(root, proposal.target).model,
+    ),
+    writer_evaluation.KIND: Kind(
+        "a training of the expert that writes methods; target: methods, content: the minutes that it may take",
+        lambda root, proposal, ground: writer_evaluation.check(root, proposal, ground.trains()),
+        lambda root, proposal, ground, name: writer_evaluation.apply(root, proposal),
+        lambda root, proposal: model_registry.speaks_methods(root),
+    ),
+    VOICE: Kind(
+        "a persona's voice: an expert that is built; target: PERSONA, content: the expert's model, or plain",
+        check_voice, apply_voice, standing_voice,
+    ),
+}  # fmt: skip
+"""All of them, by name."""

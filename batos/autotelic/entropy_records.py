@@ -1,0 +1,281 @@
+"""What weighs how much in the entropy metric, and how it learns that from what becomes of missions.
+
+A part that was above its usual value where something went well gains weight, one that was below it loses some, and the other way
+round where it went badly: exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most `weights_step`, within bounds.
+Each step is logged with what it was before, and can be taken back.
+
+What the entropy metric reads of a mission in the image, as plain values.
+
+What the entropy metric said of each of the last missions, in the image: by the mission's number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from batos.autotelic import entropy, schema
+from batos.autotelic.entropy import Kinds, Parts
+from batos.errors import InvalidInput
+from batos.image import ledger
+from batos.image.living_image import add_missing
+from batos.mind.incarnation import facets
+from batos.objects import Method, Primitive, UvmObject, find
+
+
+class MissionMaterial(NamedTuple):
+    """A completed mission of a user's, asked in words."""
+
+    number: int
+    id: str
+    brief: str
+    answer: str
+    personas: tuple[str, ...]
+    facets: tuple[str, ...]
+    described: int
+    context: str | None
+    """The mission that it follows."""
+    rating: int
+    """Of its user; 0 where there is none yet."""
+    undone: bool
+
+
+def material_of(root: Any, mission: UvmObject) -> MissionMaterial | None:
+    """What there is to measure of a mission; None for one that did not complete, is a message, or the system's own."""
+    told = ledger.describe(mission)
+    cycle = mission.thought
+    if told["state"] != ledger.COMPLETE or told["origin"] == "system" or told["message"] or cycle is None or told["result"] is None:
+        return None
+    personas, spoke, described = shape_of(cycle)
+    return MissionMaterial(
+        number=told["number"],
+        id=told["id"],
+        brief=told["brief"],
+        answer=str(told["result"].get("text", "")),
+        personas=personas,
+        facets=spoke,
+        described=described,
+        context=told["context"],
+        rating=told["rating"]["rating"] if told["rating"] else 0,
+        undone=told["undone"] is not None,
+    )
+
+
+def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Which personas and facets took part in a cycle and those inside it, and how many bytes its structure takes to describe."""
+    cycles = list(_cycles(cycle))
+    personas = tuple(str(one.persona.name).lower() for one in cycles if not one._slots.get("cycles"))
+    spoke = tuple(f"{str(one.persona.name).lower()} {name}" for one in cycles for name in _spoke(one))
+    return personas, spoke, entropy.description_length(line for one in cycles for line in _described(one))
+
+
+def recent_material(root: Any, count: int, looked_at: int) -> list[MissionMaterial]:
+    """The material of the last `count` missions that have any, oldest first; of at most `looked_at` missions."""
+    rows = (material_of(root, mission) for mission in itertools.islice(ledger.newest_first(root), looked_at))
+    return list(itertools.islice((row for row in rows if row is not None), count))[::-1]
+
+
+def persona_kinds(root: Any) -> Kinds:
+    """How many personas there are to choose from, and how many facets they have."""
+    lobby = root["lobby"]
+    personas = [found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)]
+    return Kinds(len(personas), sum(1 for persona in personas for _ in facets(persona)))
+
+
+def _cycles(cycle: UvmObject) -> Iterator[UvmObject]:
+    """A cycle and those inside it."""
+    yield cycle
+    for inner in cycle._slots.get("cycles", ()):
+        yield from _cycles(inner)
+
+
+def _spoke(cycle: UvmObject) -> list[str]:
+    """The facets of a cycle that had something to say; other personas that it was shared out to are no facets."""
+    return [name for name, _ in cycle._slots.get("voices", ()) if name.endswith("_facet_")]
+
+
+def _described(cycle: UvmObject) -> Iterator[str]:
+    """The structure of a cycle in words: who, which parts, what became of them, which sentence is whose, and the methods among them."""
+    slots = cycle._slots
+    yield f"{cycle.number} {cycle.persona.name} {slots.get('plan_source', '')}"
+    silent = dict(slots.get("silent", ()))
+    for name, _ in slots.get("plan", ()):
+        yield f"{name} silent" if name in silent else name
+        held = find(cycle.persona, name)
+        if held is not None and isinstance(held[1], Method):
+            yield held[1].source
+    yield " ".join(name or "-" for name in slots.get("woven", ()))
+
+
+class Assessment(NamedTuple):
+    """Of one mission. Stored as a plain tuple."""
+
+    number: int
+    cem: float
+    relevance: float
+    diversity: float
+    novelty: float
+    structure: float
+    source: str
+    """What texts were compared by: `embedding`, or `words` where there was no embedder."""
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(self.relevance, self.diversity, self.novelty, self.structure)
+
+    def to_wire(self) -> dict[str, Any]:
+        """As a JSON object of a mission's record."""
+        return {name: value for name, value in self._asdict().items() if name != "number"}
+
+
+def keep_assessments(root: Any, new: Sequence[Assessment], state: dict[str, Any], limit: int) -> None:
+    """System transaction: keep new ones and the state of the watch over them; those of more than `limit` missions ago go."""
+    held = schema.part_of(root, "entropy")
+    for one in new:
+        held.missions[one.number] = tuple(one)
+    for old in list(held.missions.keys(None, held.missions.maxKey() - limit)) if held.missions else ():
+        del held.missions[old]
+    held.watch = tuple(sorted(state.items()))
+
+
+def assessment_of(root: Any, number: int) -> Assessment | None:
+    """What was said of the mission of that number."""
+    found = schema.part_of(root, "entropy").missions.get(number)
+    return None if found is None else Assessment(*found)
+
+
+def last_assessments(root: Any, count: int) -> list[Assessment]:
+    """The last ones by number, oldest first."""
+    missions = schema.part_of(root, "entropy").missions
+    newest = missions.maxKey() if missions else 0
+    found: list[Assessment] = []
+    bound, step = newest, count
+    while missions and len(found) < count and bound >= missions.minKey():
+        rows = [Assessment(*row) for row in missions.values(bound - step + 1, bound)]
+        found = [*rows, *found]
+        bound, step = bound - step, 2 * step
+    return found[-count:]
+
+
+def weights_of(root: Any) -> Parts:
+    """The weights in force."""
+    return Parts(*schema.part_of(root, "weights").weights)
+
+
+def watch_of(root: Any) -> dict[str, Any]:
+    """The state of the watch over the metric, as `keep` was given it."""
+    return dict(schema.part_of(root, "entropy").watch)
+
+
+RATED_UP, RATED_DOWN, UNDONE, REUSED = "rated +1", "rated -1", "undone", "reused"
+REDONE = "done again"
+REWARDS = {RATED_UP: 1.0, RATED_DOWN: -1.0, UNDONE: -1.0, REUSED: 0.5}
+"""By outcome. One that was only accepted says nothing about its parts: most are, whatever they are like."""
+USUAL_WEIGHTS = 64  # missions whose mean is what is usual
+STEPS_LOGGED = 64  # steps that are remembered
+_TOLERANCE = 1e-9
+
+
+class WeightBounds(NamedTuple):
+    """Settings `weights_step`, `weights_least`, `weights_most`."""
+
+    step: float
+    least: float
+    most: float
+
+
+class WeightStep(NamedTuple):
+    """One step of learning. Stored as a plain tuple, weights as plain tuples in it."""
+
+    at: float
+    number: int
+    """Of the mission."""
+    outcome: str
+    before: Parts
+    after: Parts
+
+
+def learn_weights(root: Any, found: Assessment, outcome: str, bounds: WeightBounds) -> bool:
+    """Part of a system transaction: one step from what became of a mission; whether anything moved."""
+    usual = last_assessments(root, USUAL_WEIGHTS)
+    if not usual:
+        return False
+    before = weights_of(root)
+    means = Parts(*(sum(one.parts[n] for one in usual) / len(usual) for n in range(len(Parts._fields))))
+    after = stepped_weights(before, found.parts, means, REWARDS[outcome], bounds)
+    return after != before and _step(root, found.number, outcome, before, after)
+
+
+def unlearn_weights(root: Any, number: int, bounds: WeightBounds) -> bool:
+    """Part of a transaction: what the undo of a mission moved is moved back, because it is done again; whether anything moved."""
+    outcomes = (step for step in reversed(weight_log_of(root)) if step.number == number and step.outcome in (UNDONE, REDONE))
+    step = next(outcomes, None)
+    if step is None or step.outcome == REDONE:
+        return False
+    before = weights_of(root)
+    back = _within(before, [was - now for was, now in zip(step.before, step.after, strict=True)], bounds)
+    return _step(root, number, REDONE, before, back)
+
+
+def _step(root: Any, number: int, outcome: str, before: Parts, after: Parts) -> bool:
+    weights = schema.part_of(root, "weights")
+    weights.weights = tuple(after)
+    weights.log = (*weights.log, (round(time.time(), 3), number, outcome, tuple(before), tuple(after)))[-STEPS_LOGGED:]
+    return True
+
+
+def stepped_weights(weights: Parts, parts: Parts, usual: Parts, reward: float, bounds: WeightBounds) -> Parts:
+    """The weights after a step; their sum stays as it is, and they stay within the bounds if they were."""
+    grown = [weight * math.exp(reward * (part - mean)) for weight, part, mean in zip(weights, parts, usual, strict=True)]
+    total, before = sum(grown), sum(weights)
+    moves = _free([value / total * before - weight for value, weight in zip(grown, weights, strict=True)], weights, bounds)
+    return _within(weights, moves, bounds) if max(map(abs, moves)) >= _TOLERANCE else weights
+
+
+def _within(weights: Parts, moves: list[float], bounds: WeightBounds) -> Parts:
+    """The weights moved so, or less far in the same direction."""
+    most = max(map(abs, moves))
+    room = [((bounds.most if move > 0 else bounds.least) - weight) / move for move, weight in zip(moves, weights, strict=True) if move]
+    scale = min(1.0, bounds.step / most if most else 1.0, *(max(0.0, share) for share in room))
+    return Parts(*(weight + scale * move for weight, move in zip(weights, moves, strict=True)))
+
+
+def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[float]:
+    """The moves without those that a bound stops; the others share what those leave, so that the sum stays 0."""
+    free = set(range(len(moves)))
+    least, most = bounds.least + _TOLERANCE, bounds.most - _TOLERANCE
+    while free:
+        mean = sum(moves[n] for n in free) / len(free)
+        found = {n: moves[n] - mean for n in free}
+        stopped = {n for n, move in found.items() if (move > 0 and weights[n] > most) or (move < 0 and weights[n] < least)}
+        if not stopped:
+            return [found.get(n, 0.0) for n in range(len(moves))]
+        free -= stopped
+    return [0.0] * len(moves)
+
+
+def weight_log_of(root: Any) -> list[WeightStep]:
+    """The steps that are remembered, oldest first."""
+    log = schema.part_of(root, "weights").log
+    return [WeightStep(at, number, outcome, Parts(*before), Parts(*after)) for at, number, outcome, before, after in log]
+
+
+@Primitive.register("autotelic.weights_back_", reaches="by what the loop judges")
+async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
+    """Take back the last steps of learning: the weights are what they were before them. A message to `autotelic.weights`.
+
+    :raises InvalidInput: where fewer steps are remembered.
+    """
+    log = weights.log
+    if not (isinstance(steps, int) and 1 <= steps <= len(log)):
+        raise InvalidInput(f"{len(log)} steps of learning are remembered; take back 1 to so many")
+    weights.weights, weights.log = log[-steps][3], log[:-steps]
+    return {"weights": list(weights.weights), "remembered": len(weights.log)}
+
+
+def install_weights(lobby: UvmObject) -> None:
+    """The step of genesis by which the weights understand `weights_back_`."""
+    add_missing(lobby.autotelic.weights, weights_back_=Primitive.of(weights_back_))

@@ -1,0 +1,413 @@
+"""Trainings of the expert for methods: by a child of the daemon that computes when nobody else wants to.
+
+counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or done away with
+
+What it makes is an expert that writes only once it is chosen, of a version and in a folder of its own: the one that writes now is not
+touched. Killed anywhere, the next daemon finds the folder, or trains anew; the child ends with its daemon.
+
+What must be there before a change can be tried: a model that is to be pulled. Where the change is refused, it goes again.
+
+What is brought about is noted in the change's record before anything is done, so that a kill leaves nothing behind that nobody knows of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from batos import private_files
+from batos.autotelic import changes
+from batos.autotelic.changes import Proposal
+from batos.bridge import launcher
+from batos.bridge.downloads import TOO_LARGE
+from batos.bridge.lora.adapters import Unfit
+from batos.bridge.lora.staging import ABOUT, ExpertManifest, read_about
+from batos.bridge.model_status import ModelStatus
+from batos.bridge.profiles import Profile
+from batos.bridge.selection import configured_profile
+from batos.bridge.service import ProcessNote
+from batos.concurrency import in_helper
+from batos.config import Settings
+from batos.errors import ExpertRefused, ProvisioningFailed
+from batos.image import model_registry
+from batos.image.living_image import LivingImage
+from batos.objects import UvmObject
+
+log = structlog.get_logger("batos.autotelic")
+
+Facts = dict[str, Any]
+Keep = Callable[[Facts], Awaitable[Any]]
+
+
+class NotYet(Exception):
+    """A change cannot be tried now, and may be later: why."""
+
+
+class Preparation(Protocol):
+    """Brings about what changes of one kind need to be tried."""
+
+    async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
+        """What was brought about for a change, as facts of its record.
+
+        :param number: of the change.
+        :param held: those that were kept before, by an attempt that a restart interrupted.
+        :param keep: makes facts durable.
+        :raises NotYet: where it may be had later.
+        :raises BatosError: where it cannot be had; the change is refused then.
+        """
+
+    def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
+        """The proposal as it is to be tried and made, with what was brought about."""
+
+    async def clear(self, held: Mapping[str, Any]) -> None:
+        """Do away with what was brought about for a change that was refused; may be repeated.
+
+        :raises BatosError: where that cannot be done now.
+        """
+
+
+class Pulls(Protocol):
+    """`budget.Budget`, as a pull needs it."""
+
+    @property
+    def pull_limit(self) -> int:
+        """Bytes that may be pulled in 24 hours."""
+
+    async def may_pull(self) -> int:
+        """Bytes that may be pulled now."""
+
+    async def pulled(self, size: int) -> None:
+        """Count what was pulled."""
+
+    def came(self, size: int) -> None:
+        """The same in the middle of a pull, without waiting for it to be durable."""
+
+
+class Store(Protocol):
+    """`bridge.models.Models`, as a pull needs it."""
+
+    async def has(self, name: str) -> bool:
+        """Whether a model is there."""
+
+    async def fetch(self, name: str, most: int, whole: Callable[[int], object]) -> tuple[ModelStatus, int]:
+        """Pull a model of at most so many bytes; how it stands with it then, and how many bytes came.
+
+        :param whole: hears at once of the bytes of each layer that has come.
+        """
+
+    async def discard(self, name: str) -> None:
+        """Delete a model."""
+
+
+class ModelPreparation:
+    """Models that a persona may be given. Facts: the `model` that was not there before, the `bytes` that came, whether it is `there`."""
+
+    def __init__(self, image: LivingImage, models: Store, pulls: Pulls) -> None:
+        self._image, self._models, self._pulls = image, models, pulls
+
+    async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
+        """See `Preparation`."""
+        name = str(proposal.content).strip()
+        if held.get("there") or (not held and await self._models.has(name)):
+            return held
+        most = await self._pulls.may_pull()
+        if not most:
+            raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting loop_pull_bytes)")
+        held = {"model": name, "bytes": held.get("bytes", 0), "there": False}
+        await keep(held)
+        counted = 0
+
+        def whole(size: int) -> None:  # at once: a stop or a kill may cut the pull off, and the next one finds the layer there
+            nonlocal counted
+            counted += size
+            self._pulls.came(size)
+
+        status, came = await self._models.fetch(name, most, whole)
+        await self._pulls.pulled(came - counted)
+        held = {**held, "bytes": held["bytes"] + came, "there": status.ready}
+        await keep(held)
+        log.info("model_fetched", change=number, model=name, bytes=came, there=status.ready, why=status.detail)
+        if status.ready:
+            return held
+        if status.state != "failed" or (status.cause == TOO_LARGE and most < self._pulls.pull_limit):
+            raise NotYet(status.detail)
+        raise ProvisioningFailed(
+            f"the model {name} could not be had: {status.detail}",
+            cause=status.cause, model=name, detail=status.detail, remedy=status.remedy,
+        )  # fmt: skip
+
+    def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
+        """See `Preparation`."""
+        return proposal
+
+    async def clear(self, held: Mapping[str, Any]) -> None:
+        """See `Preparation`."""
+        name = held.get("model")
+        if name and not self._image.read(_is_spoken, name):
+            await self._models.discard(name)
+            log.info("model_discarded", model=name)
+
+
+def _is_spoken(root: Any, model: str) -> bool:
+    """Whether a persona speaks with a model."""
+    lobby = root["lobby"]
+    return any(isinstance(one := lobby._slots.get(name), UvmObject) and one.model == model for name in lobby.personas)
+
+
+TRAINING_MODULES = ("torch", "transformers", "accelerate", "safetensors", "gguf")
+"""What the extra `training` brings."""
+EXPERT_NAME = "method-writer"
+LOOK_S = 1.0  # between two looks whether the training is still wanted
+_TAIL = 300  # characters of what a training that failed said last
+
+
+class TrainingBudget(Protocol):
+    """`budget.Budget`, as a training needs it."""
+
+    async def may_train(self) -> float:
+        """Minutes for which it may be trained now."""
+
+    async def trains(self, minutes: float) -> None:
+        """Count minutes that are about to be spent."""
+
+
+class ExpertFactory(Protocol):
+    """`bridge.factory.LoraFactory`, as a training needs it."""
+
+    async def scan_settled(self) -> None:
+        """Build what is staged."""
+
+    async def discard(self, model: str, why: str) -> None:
+        """Delete the model of an expert whose folder was taken away."""
+
+    def report(self) -> dict[str, Any]:
+        """How it stands with experts and folders."""
+
+
+TrainingCommand = Callable[[Settings, str, Path, float], Sequence[str]]
+"""What is run: from settings, the image's URI, a data folder of its own, and the minutes that it may take."""
+
+
+def training_command(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
+    """`batos train methods --from-image`, with a data folder and a staging folder of its own."""
+    given = {"image": image, "lora_staging": work / "lora_staging", "training_threads": settings.training_threads}
+    words = [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", f"{minutes:g}"]
+    words += ["--data", str(work), "--profile", settings.profile]
+    return words + [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+
+
+def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
+    """Why no expert can be trained here, in words; empty where one can.
+
+    :param profile: the one in force; what the settings say of it where it is left out.
+    """
+    if not settings.loop_training_minutes:
+        return "trainings are off (loop_training_minutes is 0)"
+    if settings.synthesis_model != "expert":
+        return f"no expert writes methods here (synthesis_model is {settings.synthesis_model!r})"
+    profile = profile or configured_profile(settings)
+    if not profile.models[0].package:
+        return f"the base of the profile {profile.name!r} is no file that could be trained on"
+    if lacking := [name for name in TRAINING_MODULES if importlib.util.find_spec(name) is None]:
+        return f"the extra `training` is not installed: {', '.join(lacking)} missing (pip install 'batos[training]')"
+    return ""
+
+
+class TrainingPreparation:
+    """Trains, stages and has built. Facts: the `minutes` that were counted, the `folder`, and, once it is there, the `model`."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        settings: Settings,
+        budget: TrainingBudget,
+        factory: Callable[[], ExpertFactory | None],
+        staging: Path,
+        *,
+        command: TrainingCommand = training_command,
+    ) -> None:
+        """
+        :param factory: builds experts; None where there is no Ollama.
+        :param staging: the folder into which an expert is put.
+        """
+        self._image, self._settings, self._budget, self._factory, self._staging = image, settings, budget, factory, staging
+        self._command, self._work = command, settings.data / "training" / "loop"
+
+    async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
+        """See `Preparation`.
+
+        :raises ExpertRefused: for a training that failed, or whose expert cannot be built.
+        """
+        if (factory := self._factory()) is None:
+            raise NotYet("there is no Ollama that could build an expert")
+        if not held.get("model"):
+            folder = self._staging / f"{EXPERT_NAME}-change-{number}"
+            if not folder.exists():
+                minutes = min(training_minutes_of(proposal), await self._budget.may_train())
+                if not minutes:
+                    raise NotYet("the loop has trained for as long as it may in 24 hours (loop_training_minutes)")
+                await self._budget.trains(minutes)
+                held = {"minutes": minutes, "folder": folder.name}
+                await keep(held)
+                await self._train(number, minutes)
+                await in_helper(self._stage, folder)
+            try:
+                about = await in_helper(lambda: read_about(folder / ABOUT))
+            except Unfit as e:  # it was there: somebody has changed it since
+                raise ExpertRefused(f"{folder.name}: {e}") from None
+            figures = dict(about.lineage.figures)
+            held = {**held, "folder": folder.name, "model": about.model, "figures": figures}
+            await keep(held)
+            log.info("expert_trained", change=number, model=about.model, figures=figures)
+        await self._built(factory, held)
+        return held
+
+    def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
+        """See `Preparation`."""
+        return proposal._replace(content={"model": held["model"]})
+
+    async def clear(self, held: Mapping[str, Any]) -> None:
+        """See `Preparation`."""
+        if not held.get("folder"):
+            return
+        folder = self._staging / held["folder"]
+        about = None
+        with contextlib.suppress(Unfit):  # a kill may have left a part of it
+            about = await in_helper(lambda: read_about(folder / ABOUT) if folder.exists() else None)
+        await in_helper(_remove, folder)
+        model = held.get("model") or (about.model if about is not None else "")
+        if model and (factory := self._factory()) is not None:
+            await factory.discard(model, "it was not taken: `batos changes` says why")
+            log.info("expert_discarded", model=model)
+
+    # --- the child
+
+    async def _train(self, number: int, minutes: float) -> None:
+        """Run the training to its end.
+
+        :raises ExpertRefused: where it fails, takes too long, or is not wanted any more.
+        """
+        await in_helper(self._make_ready)
+        words = self._command(self._settings, self._image.uri, self._work, minutes)
+        begun, said = time.monotonic(), self._work / "training.log"
+        with private_files.renew(said) as out:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), launcher.IDLE, "--", *words),
+                stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            )  # fmt: skip
+        log.info("training_begins", change=number, minutes=minutes, pid=process.pid)
+        ended, note = asyncio.create_task(process.wait()), ProcessNote.of(process.pid)
+        try:
+            while not ended.done():
+                await asyncio.wait([ended], timeout=LOOK_S)
+                if time.monotonic() - begun > self._settings.training_limit_s:
+                    raise ExpertRefused(f"the training took longer than {self._settings.training_limit_s:g} s (setting training_limit_s)")
+                if self._image.read(changes.of, number)["state"] != changes.PROPOSED:
+                    raise ExpertRefused("its training was stopped")
+        finally:
+            await in_helper(note.end)
+            await ended
+        if process.returncode:
+            raise ExpertRefused(f"the training ended with {process.returncode}: {await in_helper(_tail, said)}")
+
+    def _make_ready(self) -> None:
+        """A staging folder of the training's own, with the expert that writes now: from there it goes on."""
+        shutil.rmtree(self._work / "lora_staging", ignore_errors=True)
+        own = self._work / "lora_staging" / EXPERT_NAME
+        private_files.make(own.parent)
+        writes = self._image.read(_writer)
+        if writes is not None and (self._staging / writes["folder"] / ABOUT).exists():
+            shutil.copytree(self._staging / writes["folder"], own)
+        known, proved = (folder / "training" / EXPERT_NAME / "proved.json" for folder in (self._settings.data, self._work))
+        if known.exists() and not proved.exists():  # what is proved already need not be proved again: that takes minutes
+            private_files.make(proved.parent)
+            private_files.write(proved, known.read_bytes())
+
+    # --- what comes of it
+
+    def _stage(self, folder: Path) -> None:
+        """Put what was trained where the factory looks, whole, as an expert that writes only once it is chosen.
+
+        :raises ExpertRefused: where the training left none.
+        """
+        made = self._work / "lora_staging" / EXPERT_NAME
+        before = self._image.read(_writer)
+        try:
+            left = read_about(made / ABOUT) if (made / ABOUT).exists() else None
+        except Unfit as e:  # its loss came to no number, say
+            raise ExpertRefused(f"the training left an expert that cannot be read: {e}") from None
+        if left is None or (before is not None and left.version == before["version"]):
+            raise ExpertRefused("the training ended well and left no expert")
+        try:
+            private_files.folder(self._staging)
+        except private_files.Exposed as e:
+            raise ExpertRefused(f"no expert is put there: {e.why}") from None
+        partial = _partial(folder)
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(made, partial)
+        about = read_about(partial / ABOUT)
+        text = re.sub(r"(?m)^(version|on_choice) = .*\n", "", (partial / ABOUT).read_text("utf-8"))
+        private_files.write(partial / ABOUT, f"version = {self._image.read(_next_version, about)}\non_choice = true\n{text}")
+        read_about(partial / ABOUT)  # what is not right shall not get there
+        os.replace(partial, folder)
+
+    async def _built(self, factory: ExpertFactory, held: Mapping[str, Any]) -> None:
+        """Have the expert built.
+
+        :raises NotYet: where it waits for something.
+        :raises ExpertRefused: where it cannot be.
+        """
+        await factory.scan_settled()
+        known = next((one for one in self._image.read(model_registry.describe_experts) if one["model"] == held["model"]), None)
+        if known is not None and known["state"] == model_registry.BUILT:
+            return
+        refusal = next((one for one in factory.report()["refused"] if one["folder"] == held["folder"]), None)
+        reason = (known or {}).get("reason") or (refusal or {}).get("reason") or "it is not built yet"
+        if (refusal is None or refusal["waits"]) and (known is None or known["state"] == model_registry.INTENDED):
+            raise NotYet(f"{held['model']}: {reason}")
+        raise ExpertRefused(f"{held['model']} cannot be built: {reason}")
+
+
+def training_minutes_of(proposal: Proposal) -> float:
+    """The minutes that a proposal asks for; 0 where it names none."""
+    asked: Any = proposal.content.get("minutes") if isinstance(proposal.content, Mapping) else proposal.content
+    with contextlib.suppress(TypeError, ValueError):
+        return max(0.0, float(asked))
+    return 0.0
+
+
+def _writer(root: Any) -> dict[str, Any] | None:
+    """The expert that writes methods now."""
+    model = model_registry.speaks_methods(root)
+    return next((one for one in model_registry.describe_experts(root) if one["model"] == model), None)
+
+
+def _next_version(root: Any, about: ExpertManifest) -> int:
+    """The version after all that were ever known."""
+    same = (one for one in model_registry.describe_experts(root) if (one["persona"], one["expert"]) == (about.persona.lower(), about.name))
+    return 1 + max((int(one["version"]) for one in same), default=0)
+
+
+def _remove(folder: Path) -> None:
+    for one in (folder, _partial(folder)):
+        shutil.rmtree(one, ignore_errors=True)
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}")  # the factory looks at no folder of such a name
+
+
+def _tail(file: Path) -> str:
+    text = file.read_text("utf-8", "replace").strip()
+    return " ".join(text[-_TAIL:].split())

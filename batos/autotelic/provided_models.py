@@ -1,0 +1,149 @@
+"""Models that missions were provided with, as changes of the kind `provide`: each with the mission that needed it, who let it be pulled,
+and what has to go again when it is undone.
+
+proposed ─ kept                        pulled, probed, its personas made
+         └ refused                     it cannot, or could not be had, or its mission ended
+kept     ─ undone                      by its user
+
+What was pulled and made is noted in the record (`changes.PREPARED`) before it is done: `model`, whether it is `pulled`, `by` whom (`here`,
+`itself`, `user`), the `bytes` that came and those that were `counted`, the `layers` that were begun, its `voices`; `cleared`, once all of
+that is gone again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from batos.autotelic import budget, changes, schema
+from batos.autotelic.changes import Proposal
+from batos.bridge.capabilities import Needs
+from batos.errors import UnknownChange
+from batos.image import journal, ledger
+from batos.mind.model_needs import BEGUN
+from batos.objects import UvmObject
+
+KIND = "provide"
+HERE, ITSELF, USER = "here", changes.ITSELF, "user"
+"""Who let it be pulled: nobody, since it is here; the system itself, as its settings allow; the mission's user."""
+NOT_WATCHED = "only missions that need it think with it, so nothing else can get worse"
+_STANDING = (*changes.STANDING, changes.PROPOSED)
+
+
+def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: int, now: float) -> int:
+    """System transaction: record that a model is about to be brought about for a mission; the number of the change. What is pulled without
+    asking counts from here on, by the size that is claimed of it: so no kill lets it go uncounted.
+
+    :param record: the mission's (`batos.mind.model_needs`): a model was chosen.
+    :param by: who let it be pulled.
+    :param limit: records of changes that are kept.
+    :param now: seconds since the epoch.
+    """
+    model, needs = str(record["model"]), Needs.parse(record["needs"])
+    evidence = {"words": f"mission {mission} needs a model that {needs.told()}, and what thinks here cannot.", "needs": needs.words()}
+    proposal = Proposal(KIND, " ".join(needs.words()), model, str(record["why"]))
+    number = changes.propose(root, proposal, evidence, mission, source=changes.MISSION, limit=limit)
+    counted = int(record["bytes"]) if by == ITSELF else 0
+    facts = {"model": model, "pulled": by != HERE, "by": by, "bytes": 0, "counted": counted, "layers": [], "voices": []}
+    changes.note(root, number, facts)
+    if counted:
+        budget.count_pull(root, counted, now)
+    journal.set_provided(root, mission, {**record, "state": BEGUN, "change": number})
+    return number
+
+
+def note_layer(root: Any, number: int, layer: str) -> None:
+    """System transaction: a layer is on its way that was not there."""
+    held = facts(root, number)
+    if layer not in held.get("layers", ()):
+        changes.note(root, number, {"layers": [*held.get("layers", ()), layer]})
+
+
+def refuse(root: Any, number: int, why: str, now: float) -> None:
+    """System transaction: a change is not made, unless it was decided already; what was counted and did not come counts no more."""
+    if state_of(root, number) != changes.PROPOSED:
+        return
+    held = facts(root, number)
+    changes.refuse(root, number, why, {changes.PREPARED: held})
+    if held["counted"] > held["bytes"]:
+        budget.count_pull(root, held["bytes"] - held["counted"], now)
+
+
+def make(root: Any, number: int) -> None:
+    """Part of a transaction: the model is there, does what it is for, and has its personas.
+
+    :raises InvalidInput: if its user refused it meanwhile.
+    """
+    record = changes.record_of(root, number)
+    changes.make(root, number, json.loads(record.comparison), NOT_WATCHED)
+    schema.part_of(root, "provided").models[facts(root, number)["model"]] = json.dumps({"change": number, "needs": record.target.split()})
+
+
+def state_of(root: Any, number: int) -> str:
+    """Tell what became of a change; as if it was refused, where its record is not kept any more."""
+    try:
+        return str(changes.record_of(root, number).state)
+    except UnknownChange:
+        return changes.REFUSED
+
+
+def facts(root: Any, number: int) -> dict[str, Any]:
+    """What was brought about for a change."""
+    return dict(json.loads(changes.record_of(root, number).comparison).get(changes.PREPARED, {}))
+
+
+def begun(root: Any, number: int) -> float:
+    """When a change was begun, in seconds since the epoch."""
+    return float(changes.record_of(root, number).proposed)
+
+
+def standing(root: Any, model: str) -> int | None:
+    """The number of the change by which a model is provided now."""
+    held = schema.part_of(root, "provided").models.get(model)
+    number = None if held is None else int(json.loads(held)["change"])
+    return number if number is not None and state_of(root, number) in changes.STANDING else None
+
+
+def was_undone(root: Any, model: str) -> bool:
+    """Whether a user took the model back: it is not pulled again without asking."""
+    return any(one.state in (changes.UNDONE, changes.DISABLED) and _content(one) == model for one in _all(root))
+
+
+def in_use(root: Any, model: str, besides: int) -> bool:
+    """Whether another change, or a persona's own slots, need a model."""
+    lobby = root["lobby"]
+    personas = (one for name in lobby.personas if isinstance(one := lobby._slots.get(name), UvmObject))
+    others = (one for one in _all(root) if one.number != besides and one.state in _STANDING)
+    return any(_content(one) == model for one in others) or any(one.model == model for one in personas)
+
+
+def under_way(root: Any) -> set[str]:
+    """The missions for which something is brought about."""
+    return {str(one.mission) for one in _all(root) if one.state == changes.PROPOSED}
+
+
+def left_over(root: Any) -> list[tuple[int, str]]:
+    """Changes of which something has to go again, with the state of each: those taken back or refused, and those whose missions ended."""
+    found = []
+    for one in _all(root):
+        if one.state == changes.PROPOSED:
+            if ended(root, str(one.mission)):
+                found.append((int(one.number), str(one.state)))
+        elif one.state in changes.LESSONS and not facts(root, one.number).get("cleared"):
+            found.append((int(one.number), str(one.state)))
+    return found
+
+
+def ended(root: Any, mission: str) -> bool:
+    """Whether a mission has ended."""
+    held = ledger.ledger_of(root).missions.get(mission)
+    return held is None or held.state in ledger.FINAL
+
+
+def _all(root: Any) -> Sequence[UvmObject]:
+    return [one for one in changes.newest_first(root) if one.kind == KIND]
+
+
+def _content(record: UvmObject) -> Any:
+    return json.loads(record.content)

@@ -1,0 +1,192 @@
+"""What one rehearsal may spend on inferences, and what it has paid for: kept in the image, so that nothing is paid twice.
+
+It is a journal of its own, beside those of the missions: what a rehearsal costs is no mission's cost.
+
+The time for a piece of work that waits for others now and then: its own time is limited, and so is its waiting, each by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+from batos.autotelic import changes, schema
+from batos.autotelic.prerequisites import NotYet
+from batos.bridge.admission import Ticket, session
+from batos.bridge.inference import ChatRequest, Inference
+from batos.errors import BatosSignal, InferenceFailed
+from batos.image import journal
+from batos.image.journal import JournalEntry
+from batos.image.living_image import LivingImage
+from batos.mind.inference import JournalPlace
+
+
+class WorkTime:
+    """For one piece of work, which may wait in several tasks at once. On the loop's thread."""
+
+    def __init__(self, limit_s: float) -> None:
+        """
+        :param limit_s: both for its own time and for all its waiting.
+        """
+        self._left = {True: limit_s, False: limit_s}  # while it waits, and else
+        self._waiting = 0
+        self._waits = False
+        self._timer: asyncio.Timeout | None = None
+
+    @contextlib.asynccontextmanager
+    async def limit(self) -> AsyncIterator[WorkTime]:
+        """See that the block, which is the work, is done in time.
+
+        :raises TimeoutError: when its own time was up.
+        :raises NotYet: when it has waited for as long.
+        """
+        timer = asyncio.timeout(self._left[False])
+        try:
+            async with timer:
+                self._timer = timer
+                try:
+                    yield self
+                finally:
+                    self._timer = None
+        except TimeoutError:
+            if timer.expired() and self._waits:
+                raise NotYet("those that it waits for left no time for it") from None
+            raise
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The block is no work, but waits for others."""
+        self._waiting += 1
+        self._turn()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._turn()
+
+    def _turn(self) -> None:
+        waits, timer = self._waiting > 0, self._timer
+        if waits is self._waits or timer is None or timer.expired() or (end := timer.when()) is None:
+            return
+        now = asyncio.get_running_loop().time()
+        self._left[self._waits] = end - now
+        self._waits = waits
+        timer.reschedule(now + self._left[waits])
+
+
+AFTER_USERS = (True, 0)
+"""The rank of a rehearsal's inferences: that of the system's own missions."""
+
+
+class Unknown(BatosSignal):
+    """A rehearsed mission needs what cannot be had: nobody can say how it would go on."""
+
+
+class RehearsalAllowance(NamedTuple):
+    """Settings `rehearsal_inferences`, `rehearsal_tokens`, `inference_deadline_s`."""
+
+    inferences: int
+    tokens: int
+    deadline_s: float
+
+
+class Purse:
+    """Pays for the inferences of one change's rehearsal."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        inference: Inference,
+        number: int,
+        allowance: RehearsalAllowance,
+        *,
+        quiet: Callable[[], Awaitable[None]],
+        on_paid: Callable[[journal.InferenceRecord], None] = lambda paid: None,
+    ) -> None:
+        """
+        :param image: the living one, not a mirror: what was paid for is kept there.
+        :param number: of the change.
+        :param quiet: returns when no user's mission is under way or waits.
+        :param on_paid: hears of each inference that a model was asked for.
+        """
+        self._image, self._inference, self._number, self._allowance = image, inference, number, allowance
+        self._quiet, self._on_paid = quiet, on_paid
+        self._paid: dict[str, journal.InferenceRecord] = image.read(_load, number)
+
+    @property
+    def inferences(self) -> int:
+        """How many were paid for, restarts counted."""
+        return len(self._paid)
+
+    @property
+    def tokens(self) -> int:
+        """What they cost, in tokens read and written."""
+        return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
+
+    async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
+        """An answer that the mission's journal does not have; what was paid for once is not paid for again.
+
+        :raises Unknown: where the allowance is spent, or the service fails in a way that may pass.
+        :raises InferenceFailed: as the model failed.
+        """
+        key = f"{self._number} {mission} {place.key.hex()} {place.occurrence}"
+        if (known := self._paid.get(key)) is not None:
+            return known
+        await self._quiet()
+        if (known := self._paid.get(key)) is not None:
+            return known
+        if self.inferences >= self._allowance.inferences or self.tokens >= self._allowance.tokens:
+            raise Unknown(f"the rehearsal of change {self._number} has spent what it may")
+        try:
+            with session(Ticket(AFTER_USERS, 0)):
+                reply = await self._inference.chat(request, deadline_s=self._allowance.deadline_s)
+        except InferenceFailed as e:
+            if e.may_retry:
+                raise Unknown(e.message) from e
+            raise
+        paid = journal.InferenceRecord(
+            place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens,
+            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
+        )  # fmt: skip
+        self._paid[key] = paid
+        self._on_paid(paid)
+        await self._image.system(_keep, key, paid)
+        return paid
+
+
+def forget_payments(root: Any) -> None:
+    """System transaction: let go of what was paid for changes that are decided."""
+    held = schema.part_of(root, "rehearsals")
+    undecided = {one.number for one in changes.newest_first(root) if one.state == changes.PROPOSED}
+    for key in [key for key in held.paid if int(key.split(" ", 1)[0]) not in undecided]:
+        del held.paid[key]
+    for number in [number for number in held.begun if number not in undecided]:
+        del held.begun[number]
+
+
+def begin_rehearsal(root: Any, number: int, limit: int) -> int | None:
+    """System transaction: count a rehearsal before it is begun; how many there were, or None past `limit`."""
+    begun = schema.part_of(root, "rehearsals").begun
+    count = int(begun.get(number, 0)) + 1
+    if count > limit:
+        return None
+    begun[number] = count
+    return count
+
+
+def take_back_rehearsal(root: Any, number: int) -> None:
+    """System transaction: a rehearsal was interrupted in good order, or is to be made anew: it does not count."""
+    begun = schema.part_of(root, "rehearsals").begun
+    if number in begun:
+        begun[number] = max(0, int(begun[number]) - 1)
+
+
+def _keep(root: Any, key: str, paid: journal.InferenceRecord) -> None:
+    schema.part_of(root, "rehearsals").paid[key] = JournalEntry(paid)
+
+
+def _load(root: Any, number: int) -> dict[str, journal.InferenceRecord]:
+    paid = schema.part_of(root, "rehearsals").paid
+    return {key: entry.inference for key, entry in paid.items(f"{number} ", f"{number}!") if entry.intact()}

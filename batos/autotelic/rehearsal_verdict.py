@@ -1,0 +1,240 @@
+"""What a rehearsal found, with a change and without it, and what follows from that. Pure functions of plain values.
+
+Only pairs count of which both sides are known. A change is good if nothing gets worse and something gets better.
+What users rated: an answer that was liked has to stay alike, and one that was not liked, and stays, speaks for no change.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from batos.autotelic import entropy
+from batos.autotelic.entropy import Kinds, Parts, Thought, Window
+from batos.autotelic.triggers import LEAST_SECONDS
+from batos.synthesis.plain_values import same
+
+CHEAPER = 0.05
+"""Share by which a mission must cost less before that counts as better: what is rounded away is no gain."""
+
+
+class Run(NamedTuple):
+    """How one recorded mission went when it was thought through again."""
+
+    known: bool
+    """Whether it came to an end: not where an answer was missing that could not be paid for."""
+    failed: str = ""
+    """The code of the error with which it ended, or `unsure` where its answer may be none; empty where it came to a good end."""
+    tokens: int = 0
+    seconds: float = 0.0
+    """Of model time, loads left out."""
+    gate: int = 0
+    """Answers that the gate refused, facets that had nothing to say, plans that were none."""
+    misrouted: bool = False
+    """Whether the router would have chosen another persona than the user did."""
+    answer: Any = None
+    """What a message answered, as JSON has it; None for what was asked in words."""
+    thought: Thought | None = None
+    """What the entropy metric looks at; None for messages."""
+    like: float = 0.0
+    """How alike its answer is to the recorded one, from 0 to 1; by words, and of a message 1 or 0."""
+
+
+class RunPair(NamedTuple):
+    """One mission without the change and with it."""
+
+    mission: str
+    without: Run
+    changed: Run
+    rating: int = 0
+    """Of its user, of the recorded answer: 1, -1, or 0 where there is none."""
+
+    @property
+    def known(self) -> bool:
+        return self.without.known and self.changed.known
+
+    @property
+    def complete(self) -> bool:
+        """Whether both came to a good end."""
+        return self.known and not (self.without.failed or self.changed.failed)
+
+    def stays(self, alike: float) -> bool:
+        """Whether its user did not like the answer, and it is that one still."""
+        return self.complete and self.rating < 0 and self.changed.like >= alike
+
+    def uncredited(self) -> RunPair:
+        """The same, but that nothing is better with the change."""
+        gate = max(self.without.gate, self.changed.gate)
+        misrouted = self.without.misrouted or self.changed.misrouted
+        return self._replace(changed=self.changed._replace(gate=gate, misrouted=misrouted))
+
+
+class Side(NamedTuple):
+    """One side of a rehearsal besides its missions."""
+
+    kinds: Kinds
+    trials: int = 0
+    """Trials of a method that failed."""
+    held: int = 0
+    """Bytes of the source that the image holds for a method."""
+    tasks: int = 0
+    """Tasks that are of no image, and that an expert for methods does not write right."""
+
+
+class ComparisonLimits(NamedTuple):
+    """Settings `rehearsal_least`, `rehearsal_costlier`, `rehearsal_better`, `rehearsal_alike`, `rehearsal_slower`."""
+
+    least: int
+    costlier: float
+    better: float
+    alike: float
+    slower: float | None = None
+    """None where both sides ask the same models: then tokens say what a mission costs."""
+
+
+class Figures(NamedTuple):
+    """Of one side. Costs and entropy are means over the missions that came to a good end on both, and tell something."""
+
+    failures: int
+    gate: int
+    misrouted: int
+    trials: int
+    differing: int
+    """Messages that are answered otherwise than without the change, and whose answer nobody disliked."""
+    lost: int
+    """Answers that users liked, and that are not given any more."""
+    disliked: int
+    """Answers that users did not like, and that are given still."""
+    tokens: float
+    seconds: float
+    cem: float
+    held: int
+    tasks: int
+
+
+class Comparison(NamedTuple):
+    """What a rehearsal comes to."""
+
+    missions: int
+    """Those that could be compared, and tell something."""
+    unknown: int
+    unliked: int
+    """Those that tell nothing: their user did not like the answer, and it is that one still."""
+    trials: int
+    """Trials that were made on each side."""
+    without: Figures
+    changed: Figures
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    least: int
+
+    @property
+    def reason(self) -> str:
+        """Why the change is not to be made; empty where it is."""
+        if self.missions + self.trials < self.least:
+            few = f"too little is known to judge: {self.missions} missions and {self.trials} trials of at least {self.least}"
+            return f"{few}; {self.unliked} more were rated -1, and are answered as they were" if self.unliked else few
+        if self.worse:
+            return f"worse: {'; '.join(self.worse)}"
+        return "" if self.better else "nothing gets better"
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        told = {**self._asdict(), "without": self.without._asdict(), "changed": self.changed._asdict()}
+        return {**told, "better": list(self.better), "worse": list(self.worse)}
+
+
+def compared(
+    pairs: Sequence[RunPair], without: Side, changed: Side, *, trials: int, weights: Parts, limits: ComparisonLimits
+) -> Comparison:
+    """Both sides of a rehearsal, and what is better and worse.
+
+    :param weights: of the entropy metric.
+    """
+    known = [pair.uncredited() if pair.stays(limits.alike) else pair for pair in pairs if pair.known]
+    telling = [pair for pair in known if not pair.stays(limits.alike)]
+    differing = sum(_differs(pair) for pair in known)
+    before = _figures(known, telling, lambda pair: pair.without, without, 0, weights, limits.alike)
+    after = _figures(known, telling, lambda pair: pair.changed, changed, differing, weights, limits.alike)
+    better, worse = _judged(before, after, limits)
+    return Comparison(len(telling), len(pairs) - len(known), len(known) - len(telling), trials, before, after, better, worse, limits.least)
+
+
+def _figures(
+    known: Sequence[RunPair],
+    telling: Sequence[RunPair],
+    side_of: Callable[[RunPair], Run],
+    side: Side,
+    differing: int,
+    weights: Parts,
+    alike: float,
+) -> Figures:
+    runs = [side_of(pair) for pair in known]
+    complete = [side_of(pair) for pair in telling if pair.complete]
+    return Figures(
+        failures=sum(bool(run.failed) for run in runs),
+        gate=sum(side_of(pair).gate for pair in known if pair.complete),
+        lost=sum(pair.rating > 0 and not _given(side_of(pair), alike) for pair in known),
+        disliked=sum(pair.rating < 0 and _given(side_of(pair), alike) for pair in known),
+        misrouted=sum(run.misrouted for run in runs),
+        trials=side.trials,
+        differing=differing,
+        tokens=round(statistics.fmean(run.tokens for run in complete), 1) if complete else 0.0,
+        seconds=round(statistics.fmean(run.seconds for run in complete), 3) if complete else 0.0,
+        cem=round(_cem([run.thought for run in complete if run.thought is not None], side.kinds, weights), 4),
+        held=side.held,
+        tasks=side.tasks,
+    )
+
+
+def _cem(thoughts: Sequence[Thought], kinds: Kinds, weights: Parts) -> float:
+    """The mean of the entropy metric over thoughts, each measured against those before it; by words, so that it costs nothing."""
+    if not thoughts:
+        return 0.0
+    window = Window(len(thoughts))
+    return sum(entropy.composite(window.take(thought, kinds)[0], weights) for thought in thoughts) / len(thoughts)
+
+
+def _given(run: Run, alike: float) -> bool:
+    """Whether a mission is answered as it was when it was rated."""
+    return not run.failed and run.like >= alike
+
+
+def _differs(pair: RunPair) -> bool:
+    without, changed = pair.without, pair.changed
+    return pair.complete and pair.rating >= 0 and without.answer is not None and not same(without.answer, changed.answer)
+
+
+def _judged(before: Figures, after: Figures, limits: ComparisonLimits) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    better: list[str] = []
+    worse: list[str] = []
+    for name, words in _COUNTED.items():
+        was, now = getattr(before, name), getattr(after, name)
+        if now != was:
+            (worse if now > was else better).append(f"{words}: {was} before, {now} with it")
+    cost = f"a mission takes {after.tokens:.0f} tokens, {before.tokens:.0f} before"
+    if after.tokens > before.tokens * (1 + limits.costlier):
+        worse.append(cost)
+    elif after.tokens < before.tokens * (1 - CHEAPER):
+        better.append(cost)
+    if limits.slower is not None and after.seconds > max(before.seconds * limits.slower, LEAST_SECONDS):
+        worse.append(f"a mission takes {after.seconds:.1f} s of model time, {before.seconds:.1f} s before")
+    moved = after.cem - before.cem
+    if abs(moved) > limits.better:
+        (better if moved > 0 else worse).append(f"entropy is {after.cem:.3f}, {before.cem:.3f} before")
+    if after.held < before.held:
+        better.append(f"{before.held - after.held} bytes of a method less are kept in use")
+    return tuple(better), tuple(worse)
+
+
+_COUNTED = {
+    "failures": "missions that fail",
+    "gate": "answers that the gate has something against",
+    "misrouted": "briefs for which users chose another persona than the router would",
+    "trials": "trials that fail",
+    "tasks": "methods of no image that are not written right",
+    "differing": "messages that are answered otherwise",
+    "lost": "answers that users liked and that are not given any more",
+}
+"""Figures of which fewer are better, and any more is worse."""

@@ -1,0 +1,84 @@
+"""Which recorded missions a change is tried on: those that it concerns first, of these what users rated, then the newest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from batos.autotelic import writer_evaluation
+from batos.autotelic.change_types import exemplars_of
+from batos.autotelic.changes import Proposal
+from batos.errors import BatosError, CovenantViolationError, MethodFailed, MethodRefused, MethodUnsupported, SandboxLimit
+from batos.image import history, journal, ledger
+from batos.methods.runtime import taken
+from batos.objects import Method, UvmObject, find
+
+LOOKED_AT = 256  # missions, the newest first
+REFUSED = (MethodRefused.code, CovenantViolationError.code)
+"""How missions fail for which no method could be kept."""
+FAULTS = (MethodFailed.code, MethodUnsupported.code, SandboxLimit.code)
+"""How missions fail by a fault of a method's, and not of what it needs."""
+_NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict", "model_blind")
+"""How missions end that say nothing about what was thought in them."""
+
+
+def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
+    """The ids of the missions that a change is tried on, oldest first.
+
+    :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
+    """
+    found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
+    if proposal.kind == "retire":  # what fails of a call that no method has to answer does not speak against the one that is there
+        found = [mission for mission in found if not was_not_taken(root, mission)]
+    if proposal.kind == writer_evaluation.KIND:
+        found = [mission for mission in found if _concern(mission, proposal, key) > 0]
+    found.sort(key=lambda mission: (-_concern(mission, proposal, key), mission.rating is None, -mission.number))
+    return [str(mission.id) for mission in sorted(found[:count], key=lambda mission: mission.number)]
+
+
+def _can_be_tried(mission: UvmObject) -> bool:
+    """A user's mission that was thought through and has ended, of which the journal still has the texts."""
+    if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or journal.of(mission).spent:
+        return False
+    if mission.thought is None and mission.state == ledger.COMPLETE and not mission.message:  # an errand: nothing was thought
+        return False
+    if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # what is said to the loop itself
+        return False
+    return mission.error is None or json.loads(mission.error)["code"] not in _NOT_TRIED
+
+
+def was_not_taken(root: Any, mission: UvmObject) -> bool:
+    """Whether a mission FAILED because it sent a method what that does not take: that speaks against nobody but the sender."""
+    failed = bool(mission.error and mission.message) and json.loads(mission.error)["code"] in FAULTS
+    return failed and not is_taken(root, json.loads(mission.message))
+
+
+def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
+    """Whether a message is one that the method takes which answers it now; also where no method does."""
+    try:
+        target = history.resolve(root, message["target"])
+    except BatosError:  # it is gone
+        return True
+    held = find(target, message["selector"])
+    if held is None or not isinstance(held[1], Method):
+        return True
+    return taken(target, held[0], held[1], message["args"], message["kwargs"])
+
+
+def _concern(mission: UvmObject, proposal: Proposal, key: str) -> int:
+    """How much a mission has to do with a change."""
+    if proposal.kind == writer_evaluation.KIND:  # those for which the expert could write no method
+        return 1 if mission.message and mission.error and json.loads(mission.error)["code"] in REFUSED else -1
+    if mission.message:
+        message = json.loads(mission.message)
+        concerned = message["selector"] == proposal.target.rpartition(".")[2]
+        return (2 if concerned else -1) + (mission.error is not None and concerned)
+    if proposal.kind == "exemplar":
+        return 1 if " ".join(str(mission.brief).split()) in exemplars_of(proposal) else 0
+    failed = json.loads(mission.error)["code"] if mission.error else ""
+    if failed and key.split(" ")[0] == failed:
+        return 2
+    persona = (json.loads(mission.result) or {}).get("persona") if mission.result else None
+    return int(bool(persona) and proposal.target.split(".")[0] == str(persona).lower())

@@ -1,0 +1,323 @@
+"""The leash: each change that the loop makes of itself is watched, and undone by itself where it does harm.
+
+look ─ the watch is over, nothing got worse ──────── kept
+     ├ worse, and worse still at a later look ────── undone, one transaction with its record
+     └ neither ───────────────────────────────────── the next look
+start ─ the daemon died too often under its watch ── disabled, before any mission goes on
+
+Nothing but the record says how far it has come: killed at any moment, the next start goes on with the watch.
+
+The effect of a change: the missions after it beside those before it, by failures, time and entropy.
+
+Like is compared with like: missions of users and of the system, briefs and messages, each with its own. A difference counts
+where it is large enough to matter and would hardly come by chance: Fisher's exact test for shares, the rank sum of Mann and Whitney
+(1947) for times and entropy. Both know nothing of the order of missions, so that a slow drift may look like an effect; a watch is short.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from batos.autotelic import changes, entropy_records, schema
+from batos.autotelic.replay_selection import was_not_taken
+from batos.autotelic.triggers import LEAST_SECONDS
+from batos.concurrency import in_helper
+from batos.errors import BatosError, HistoryGone, UndoConflict
+from batos.image import ledger
+from batos.image.living_image import LivingImage
+
+DOUBT = 0.01  # the chance of such a difference without an effect, above which it is none
+BEFORE = 4  # times the missions that are enough: how many before a change are looked at
+AFTER = 16  # likewise, of those after it
+LEAST_FAILED = 3  # failures that may be an effect
+_NO_FAULT = ("cancelled", "model_blind")  # codes: what a user decides says nothing, nor what no model here can do
+
+
+class EffectLimits(NamedTuple):
+    """Settings of the same names, with `leash_` before them."""
+
+    missions: int
+    failures: float
+    slower: float
+    fall: float
+
+
+class Sample(NamedTuple):
+    """What one mission says."""
+
+    kind: str
+    """`client` or `system`, and `brief` or `message`."""
+    failed: bool
+    """Whether it FAILED, or came to an answer that it is not sure of."""
+    seconds: float | None
+    """Of model time; of all time where no model was asked. None for one that FAILED."""
+    cem: float | None
+
+
+class Effect(NamedTuple):
+    """What is to be seen of a change so far."""
+
+    samples: int
+    """Missions after it, of the kind of which there are most."""
+    worse: tuple[str, ...]
+    """In words, what is worse, beyond doubt."""
+    harmed: int
+    """Missions after it, of the kinds of which something is worse."""
+    figures: dict[str, dict[str, Any]]
+    """By kind: pairs of before and after."""
+
+
+def effect_of(root: Any, change: Mapping[str, Any], limits: EffectLimits) -> Effect:
+    """What is to be seen of a change that was made.
+
+    :param change: as `changes.of` has it.
+    """
+    return effect_between(*effect_samples(root, change, limits.missions), limits)
+
+
+def effect_samples(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sample], list[Sample]]:
+    """What missions say that ended before a change was made, and what those say that were accepted after it."""
+    before: list[Sample] = []
+    after: list[Sample] = []
+    for mission in ledger.newest_first(root):
+        if len(before) >= BEFORE * enough:
+            break
+        if mission.state not in ledger.FINAL or was_not_taken(root, mission):
+            continue
+        if mission.number > change["missions"]:
+            if len(after) < AFTER * enough:
+                after += _sample(root, ledger.describe(mission))
+        elif mission.finished <= change["decided"]:
+            before += _sample(root, ledger.describe(mission))
+    return before, after
+
+
+def effect_between(before: Sequence[Sample], after: Sequence[Sample], limits: EffectLimits) -> Effect:
+    """The effect of a change, from what missions before and after it say."""
+    figures: dict[str, dict[str, Any]] = {}
+    worse: list[str] = []
+    most = harmed = 0
+    for kind in sorted({one.kind for one in after}):
+        was, now = ([one for one in side if one.kind == kind] for side in (before, after))
+        figures[kind] = {
+            "missions": [len(was), len(now)],
+            "failed": [sum(one.failed for one in side) for side in (was, now)],
+            "seconds": [_middle([one.seconds for one in side if one.seconds is not None]) for side in (was, now)],
+            "cem": [_middle([one.cem for one in side if one.cem is not None]) for side in (was, now)],
+        }
+        found = [f"{kind}: {words}" for words in _worse(was, now, limits)]
+        worse += found
+        most, harmed = max(most, len(now)), harmed + (len(now) if found else 0)
+    return Effect(most, tuple(worse), harmed, figures)
+
+
+def _worse(before: Sequence[Sample], after: Sequence[Sample], limits: EffectLimits) -> Iterator[str]:
+    failed, was_failed = sum(one.failed for one in after), sum(one.failed for one in before)
+    if failed >= LEAST_FAILED and before:
+        rise = failed / len(after) - was_failed / len(before)
+        if rise >= limits.failures and chance_of_failures(was_failed, len(before), failed, len(after)) <= DOUBT:
+            yield f"{failed} of {len(after)} FAILED or unsure; before, {was_failed} of {len(before)}"
+    was, now = ([one.seconds for one in side if one.seconds is not None] for side in (before, after))
+    if min(len(was), len(now)) >= limits.missions:
+        middle, usual = statistics.median(now), statistics.median(was)
+        if middle >= max(LEAST_SECONDS, limits.slower * usual) and chance_of_ranks(was, now) <= DOUBT:
+            yield f"{middle:.1f} s of model time in the middle; before, {usual:.1f} s"
+    was, now = ([one.cem for one in side if one.cem is not None] for side in (before, after))
+    if min(len(was), len(now)) >= limits.missions:
+        mean, usual = statistics.fmean(now), statistics.fmean(was)
+        if usual - mean >= limits.fall and chance_of_ranks(now, was) <= DOUBT:
+            yield f"entropy {mean:.3f} on average; before, {usual:.3f}"
+
+
+def chance_of_failures(was_failed: int, before: int, failed: int, after: int) -> float:
+    """The chance that so many or more of the failures fall after, if it made no difference: Fisher's exact test, one-sided."""
+    all_failed = was_failed + failed
+    ways = sum(math.comb(after, k) * math.comb(before, all_failed - k) for k in range(failed, min(after, all_failed) + 1))
+    return ways / math.comb(before + after, all_failed)
+
+
+def chance_of_ranks(low: Sequence[float], high: Sequence[float]) -> float:
+    """The chance that `high` ranks so high above `low`, if they were alike: Mann and Whitney's test, one-sided, by its normal limit."""
+    n, m = len(high), len(low)
+    values = sorted([*low, *high])
+    first: dict[float, int] = {}
+    count: dict[float, int] = {}
+    for place, value in enumerate(values, 1):
+        first.setdefault(value, place)
+        count[value] = count.get(value, 0) + 1
+    ranks = sum(first[value] + (count[value] - 1) / 2 for value in high)
+    ties = sum(times**3 - times for times in count.values())
+    variance = n * m / 12 * ((n + m + 1) - ties / ((n + m) * (n + m - 1)))
+    if variance <= 0:  # all are the same
+        return 1.0
+    above = ranks - n * (n + 1) / 2 - n * m / 2 - 0.5
+    return 0.5 * math.erfc(above / math.sqrt(2 * variance))
+
+
+def _sample(root: Any, told: Mapping[str, Any]) -> list[Sample]:
+    kind = f"{told['origin']} {'message' if told['message'] else 'brief'}"
+    if told["state"] == ledger.FAILED:
+        return [] if told["error"] and told["error"]["code"] in _NO_FAULT else [Sample(kind, True, None, None)]
+    result = told["result"] or {}
+    usage = result.get("usage", {})
+    asked = usage.get("model_ms", 0) / 1000
+    found = entropy_records.assessment_of(root, told["number"])
+    return [
+        Sample(
+            kind, bool(result.get("unsure")), asked or max(0.0, told["finished"] - told["accepted"]), None if found is None else found.cem
+        )
+    ]
+
+
+def _middle(values: Sequence[float]) -> float | None:
+    return round(statistics.median(values), 4) if values else None
+
+
+log = structlog.get_logger("batos.autotelic")
+
+PATIENCE = 4  # times `leash_s`: how long it is waited for missions that could tell
+WatchedChange = dict[str, Any]
+
+
+class ChangeReversal(Protocol):
+    """Takes a change back and records that, in one transaction: see `batos.app.undo.Undoing.undo_change`."""
+
+    def __call__(self, number: int, why: str, *, state: str, effect: WatchedChange) -> Awaitable[Any]:
+        """
+        :raises UndoConflict: if later work depends on it.
+        :raises BatosError: if it could not be done for another reason.
+        """
+
+
+class Leash:
+    """Watches the change that was made last. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        limits: EffectLimits,
+        *,
+        period_s: float,
+        deaths: int,
+        undo: ChangeReversal,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        :param period_s: how long a change is watched.
+        :param deaths: of the daemon, while a change is watched, that disable it.
+        """
+        self._image, self._limits, self._period, self._deaths, self._undo, self._now = image, limits, period_s, deaths, undo, now
+        self._suspect: tuple[int, int] | None = None  # the change that looked worse at the last look, and of how many missions
+        self._set_back: tuple[int, float] | None = None  # the change that will be made, says the clock, and when that was seen first
+
+    async def begin(self) -> None:
+        """Note that a daemon begins; if the former ones died too often under the watch of a change, that is taken back first."""
+        try:
+            deaths, change = await self._image.system(daemon_begun)
+        except (BatosError, OSError) as e:  # a full disk, say: a daemon that begins is more than what it notes
+            log.warning("start_not_noted", error=str(e))
+            return
+        if change is None or deaths < self._deaths:
+            return
+        why = f"the daemon died {deaths} times since it was made"
+        log.error("change_disabled", change=change["number"], kind=change["kind"], target=change["target"], why=why)
+        await self._take_back(change, why, changes.DISABLED, {"deaths": deaths})
+
+    async def end(self) -> None:
+        """Note that the daemon ends in good order."""
+        try:
+            await self._image.system(daemon_ended)
+        except (BatosError, OSError) as e:
+            log.warning("end_not_noted", error=str(e))
+
+    async def look(self) -> str | None:
+        """See how it stands with the change that is watched; what became of it, None where that is open or there is none."""
+        change = self._image.read(changes.watched)
+        if change is None:
+            self._suspect = None
+            return None
+        found: Effect = await in_helper(self._image.read, effect_of, change, self._limits)
+        age, set_back = self._age(change)
+        long = set_back or age >= self._period
+        over = long and (found.samples >= self._limits.missions or age >= PATIENCE * self._period)
+        if found.worse:
+            if not (over or self._is_confirmed(change, found)):
+                self._suspect = self._suspect or (change["number"], found.harmed)
+                log.warning("change_suspected", change=change["number"], worse=list(found.worse))
+                return None
+            return await self._take_back(change, f"worse since it was made: {'; '.join(found.worse)}", changes.UNDONE, found.figures)
+        self._suspect = None
+        if not over:
+            return None
+        why = f"watched for {max(0.0, age) / 3600:.1f} h over {found.samples} missions: nothing got worse"
+        return await self._keep(change, why, found.figures)
+
+    def _age(self, change: WatchedChange) -> tuple[float, bool]:
+        """For how long a change is watched; where the clock was set back to long before it was made, as far as that is known."""
+        now = self._now()
+        age = now - change["decided"]
+        if age > -self._period:
+            self._set_back = None
+            return age, False
+        if self._set_back is None or self._set_back[0] != change["number"] or self._set_back[1] > now:
+            self._set_back = change["number"], now
+        return now - self._set_back[1], True
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of it: what is watched until when, deaths under the watch, and what became of the last change that ended."""
+        return self._image.read(_facts, self._period)  # type: ignore[no-any-return]
+
+    def _is_confirmed(self, change: WatchedChange, found: Effect) -> bool:
+        """Whether it looked worse before, and missions since then say so, too."""
+        return self._suspect is not None and self._suspect[0] == change["number"] and found.harmed > self._suspect[1]
+
+    async def _take_back(self, change: WatchedChange, why: str, state: str, figures: WatchedChange) -> str | None:
+        self._suspect = None
+        try:
+            await self._undo(change["number"], why, state=state, effect=figures)
+        except (UndoConflict, HistoryGone) as e:  # it can never be undone by itself: its user is told, and it is watched no more
+            log.error("change_not_undone", change=change["number"], why=why, error=e.message)
+            return await self._keep(change, f"{why}; it could not be taken back: {e.message}", figures)
+        except (BatosError, OSError) as e:
+            log.warning("change_not_undone_yet", change=change["number"], why=why, error=str(e))
+            return None
+        log.warning("change_taken_back", change=change["number"], state=state, why=why)
+        return state
+
+    async def _keep(self, change: WatchedChange, why: str, figures: WatchedChange) -> str | None:
+        if not await self._image.system(changes.keep, change["number"], why, figures):
+            return None  # its user has undone it just now
+        log.info("change_kept", change=change["number"], why=why)
+        return changes.KEPT
+
+
+def daemon_begun(root: Any) -> tuple[int, WatchedChange | None]:
+    """System transaction: a daemon begins; how often one died while the change was watched that is watched now, and that change."""
+    held, change = schema.part_of(root, "leash"), changes.watched(root)
+    number = 0 if change is None else change["number"]
+    deaths = held.deaths if number == held.change else 0
+    held.deaths = deaths + 1 if held.running and number else deaths
+    held.running, held.change = True, number
+    return held.deaths, change
+
+
+def daemon_ended(root: Any) -> None:
+    """System transaction: a daemon ends in good order."""
+    schema.part_of(root, "leash").running = False
+
+
+def _facts(root: Any, period_s: float) -> dict[str, Any]:
+    held, change = schema.part_of(root, "leash"), changes.watched(root)
+    last = next((one for one in changes.newest_first(root) if one.ended is not None), None)
+    return {
+        "watched": None if change is None else {"number": change["number"], "until": change["decided"] + period_s},
+        "deaths": held.deaths if change is not None and held.change == change["number"] else 0,
+        "last": None if last is None else {name: getattr(last, name) for name in ("number", "state", "reason")},
+        "proposed": len(changes.listed(root, state=changes.PROPOSED)),
+    }

@@ -1,0 +1,363 @@
+"""Remedies: proposals that follow from the measurements themselves, so that the loop does useful work with any model, or with none.
+
+Of each trigger those that may help, the likeliest first. They are guesses by rule; the rehearsal says what they are worth.
+
+What the guardian refuses again and again of the same message: the rule's own words become part of what the message is for.
+
+A model that writes anything is told why earlier tries failed; an expert, which is asked in few words, is not, and what it is told
+of a purpose is all that a mission can change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from batos.autotelic import changes, telemetry
+from batos.autotelic.change_types import EXEMPLAR_CHARS, Ground, prompted
+from batos.autotelic.changes import Proposal
+from batos.autotelic.replay_selection import FAULTS, REFUSED, is_taken
+from batos.autotelic.telemetry import Tallies
+from batos.autotelic.writer_evaluation import KIND, TARGET
+from batos.errors import BatosError, CovenantViolationError, MethodRefused
+from batos.forge.method_prompts import purpose
+from batos.image import history, journal, ledger, model_registry, taught_examples
+from batos.mind import psm
+from batos.mind.incarnation import facets
+from batos.mind.router import CHOSEN, OWN, Route
+from batos.objects import Intent, Method, UvmObject, find
+
+REFUSALS_LOOKED_AT = 64  # failures, the newest first
+REFUSED_AGAIN = 2  # missions that failed by the same rule before it is told
+REFUSAL_RULES = 3  # that one purpose names
+_CHARS = 160  # of what is told of one rule
+_FINDING = re.compile(r"line \d+: (?P<reason>.+) \[(?P<rule>[\w-]+)\]\. (?P<hint>.+)", re.DOTALL)
+
+
+class _Refused(NamedTuple):
+    """One message, and how often missions failed because no method for it could be kept."""
+
+    holder: str
+    """The oid of the object that has it, or is to have it."""
+    selector: str
+    rule: str
+
+
+def refusal_intents(root: Any) -> Iterator[Proposal]:
+    """What may help: an Intent that says what the guardian said, for the message that was refused most often first."""
+    counted: Counter[_Refused] = Counter()
+    said: dict[_Refused, str] = {}
+    for row in ledger.failures(root, limit=REFUSALS_LOOKED_AT):
+        for one, words in _read(root, row):
+            counted[one] += 1
+            said.setdefault(one, words)
+    for one, times in counted.most_common():
+        if times < REFUSED_AGAIN:
+            return
+        text = _taught(root, one, said[one])
+        if text:
+            why = f"{times} missions FAILED because the guardian refused {one.selector} by the rule {one.rule}; so it is told before"
+            yield Proposal("intent", f"{one.holder}.{one.selector}", text, why)
+
+
+def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
+    """The rules by which the message of a mission that failed was refused, each once, with what the guardian said."""
+    context = row["context"]
+    method = context.get("method")
+    if not method or not row["final"] or row["error"]["code"] not in (MethodRefused.code, CovenantViolationError.code):
+        return []
+    if method["selector"] != context.get("selector"):  # it was refused for a message that was sent inside
+        return []
+    try:
+        target = history.resolve(root, context["target"])
+    except BatosError:  # it is gone
+        return []
+    found = find(target, method["selector"])
+    holder = target if found is None else found[0]
+    if (oid := history.oid_of(holder)) is None or (found is not None and not isinstance(found[1], Intent)):  # it is understood by now
+        return []
+    rules: dict[_Refused, str] = {}
+    for reason in method["reasons"]:
+        if (match := _FINDING.fullmatch(reason)) is not None:
+            hint = match["hint"].partition(". ")[0].rstrip(".")
+            rules.setdefault(_Refused(oid, method["selector"], match["rule"]), f"{match['reason']}: {hint}"[:_CHARS])
+    return list(rules.items())
+
+
+def _taught(root: Any, one: _Refused, words: str) -> str:
+    """The purpose with what is to be minded; empty where that would change nothing."""
+    holder = history.resolve(root, one.holder)
+    held = holder._slots.get(one.selector)
+    text = held.text if isinstance(held, Intent) else ""
+    if (
+        taught_examples.examples_of(root, holder, one.selector)[1] or words in text or text.count(_MIND) >= REFUSAL_RULES
+    ):  # what a user said of it goes first
+        return ""
+    return f"{text or purpose(one.selector, '')}{_MIND}{words}."
+
+
+_MIND = ". Mind: "
+
+
+LOOKED_AT = 64  # missions, the newest first
+NEAREST = 3  # briefs that become exemplars at a time
+RUT = 0.6  # share of the missions from which one persona's is a rut
+HARDLY = 0.1  # share of the sentences below which a facet is hardly ever heard
+SENTENCES = 20  # fewer say nothing of that
+BRIEFLY = "Use as few words as the request allows."
+_KEYS = 1000
+
+
+def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Proposal]:
+    """What may help against what a trigger measured, the likeliest first; nothing where no rule knows anything.
+
+    :param key: what it was measured on, as `triggers.Measurement` has it.
+    """
+    if trigger in RULES:
+        yield from RULES[trigger](root, key)
+    if may_be_trained(trigger, key):
+        yield from _training(root, ground)
+    if trigger in SPOKEN:
+        yield from _other_models(root, trigger, key, ground.settings.autotelic_models)
+
+
+# --- methods
+
+
+def _failing(root: Any, key: str) -> Iterator[Proposal]:
+    """Of a way to fail (`code cause target selector`)."""
+    code, where = key.split(" ")[0], key.rpartition(" ")[0].rpartition(" ")[2]
+    selector = key.rpartition(" ")[2]
+    if code not in FAULTS or _method(root, where, selector) is None:
+        yield from refusal_intents(root) if code in REFUSED else _as_shipped(root, f"missions fail ({key})")
+    elif _was_taken(root, code, where, selector):
+        yield from _at_fault(root, f"{where} {selector}")
+
+
+def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
+    """Whether the method that failed takes any of the messages that last failed so; also where none is known any more."""
+    sent = []
+    for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
+        message = ledger.message_of(root, row["mission"]) if row["final"] else ""
+        if message and (told := json.loads(message))["target"] == target and told["selector"] == selector:
+            sent.append(told)
+    return not sent or any(is_taken(root, one) for one in sent)
+
+
+def _at_fault(root: Any, key: str) -> Iterator[Proposal]:
+    """Of a method (`oid selector`)."""
+    target, _, selector = key.partition(" ")
+    found = _method(root, target, selector)
+    if found is None:
+        return
+    holder, method = found
+    where = f"{history.oid_of(holder)}.{selector}"
+    for earlier in method.versions()[1:]:
+        if earlier.source != method.source:
+            yield Proposal(
+                "method", where, earlier.source, f"version {method.version} fails; version {earlier.version} was there before it"
+            )
+    yield Proposal("retire", where, "", f"{selector} fails: it is written anew when it is needed, with what failures taught")
+
+
+def _method(root: Any, target: str, selector: str) -> tuple[UvmObject, Method] | None:
+    with contextlib.suppress(BatosError):
+        held = find(history.resolve(root, target), selector)
+        if held is not None and isinstance(held[1], Method):
+            return held[0], held[1]
+    return None
+
+
+def _unused(root: Any, key: str) -> Iterator[Proposal]:
+    oid, _, selector = key.partition(" ")
+    yield Proposal("retire", f"{oid}.{selector}", "", f"{selector} has not run for long; it is written anew when it is needed again")
+
+
+# --- prompts
+
+
+def _as_shipped(root: Any, why: str) -> Iterator[Proposal]:
+    """Meta-prompts that were changed, as BAT OS came with them."""
+    for name in prompted():
+        shipped = psm.STATES[name]["meta_prompt"]
+        if root["lobby"].psm._slots[name].meta_prompt != shipped:
+            yield Proposal("meta_prompt", f"psm.{name}", shipped, f"{why}; this is the prompt that BAT OS came with")
+
+
+def _slow(root: Any, key: str) -> Iterator[Proposal]:
+    yield from (one for one in _as_shipped(root, f"{key} takes longer than it did") if one.target == f"psm.{key}")
+    yield from _briefer(root, (key,), f"{key} takes longer than it did")
+
+
+def _costly(root: Any, key: str) -> Iterator[Proposal]:
+    yield from _hardly_heard(root)
+    yield from _as_shipped(root, "missions cost more than they did")
+    yield from _briefer(root, ("SYNTHESIZING", "DELEGATING"), "missions cost more than they did")
+
+
+def _briefer(root: Any, names: tuple[str, ...], why: str) -> Iterator[Proposal]:
+    for name in names:
+        if name in ("SYNTHESIZING", "DELEGATING"):
+            now = root["lobby"].psm._slots[name].meta_prompt
+            if BRIEFLY not in now:
+                yield Proposal("meta_prompt", f"psm.{name}", f"{now} {BRIEFLY}", f"{why}; shorter answers take less")
+
+
+def _hardly_heard(root: Any) -> Iterator[Proposal]:
+    """Facets of which hardly a sentence gets into the answers."""
+    for name, heard in _woven(root).items():
+        persona = root["lobby"]._slots[name]
+        own = [selector for selector, _ in facets(persona) if isinstance(persona._slots.get(selector), Intent)]
+        total = sum(heard.values())
+        if len(own) < 2 or total < SENTENCES:
+            continue
+        least = min(own, key=lambda selector: heard[selector])
+        if heard[least] <= HARDLY * total:
+            why = f"of {total} sentences of {name.upper()}'s last answers {heard[least]} came from it, for an inference each time"
+            yield Proposal("retire", f"{name}.{least}", "", why)
+
+
+def _woven(root: Any) -> dict[str, Counter[str]]:
+    """By persona: how many sentences of the last answers come from which facet."""
+    found: dict[str, Counter[str]] = {name: Counter() for name in root["lobby"].personas}
+    for mission in _missions(root):
+        cycle = mission.thought
+        if cycle is not None and cycle._slots.get("woven"):
+            found.get(str(cycle.persona.name).lower(), Counter()).update(name or "" for name in cycle.woven)
+    return {name: heard for name, heard in found.items() if isinstance(root["lobby"]._slots.get(name), UvmObject)}
+
+
+# --- experts
+
+
+def may_be_trained(trigger: str, key: str) -> bool:
+    """Whether an expert that has learned more may help."""
+    return trigger in ("guardian_refuses", "expert_behind") or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED)
+
+
+def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
+    """A training of the expert for methods, where enough has come since it was made, or was trained in vain."""
+    if ground.trains():
+        return
+    written, refused = learned(root)
+    if written + refused >= ground.settings.trigger_syntheses:
+        why = f"{written} methods were written since it was made or trained last, and {refused} could not be"
+        last = next((one.number for one in changes.newest_first(root) if one.kind == KIND), 0)  # another training, with other data
+        content = {"minutes": ground.settings.loop_training_minutes, "methods": written, "refused": refused, "after": last}
+        yield Proposal(KIND, TARGET, content, why)
+
+
+def learned(root: Any) -> tuple[int, int]:
+    """Since the expert for methods was made, or a training of it was decided: how many methods were written, and how many missions failed
+    because none could be."""
+    since = max(
+        (one["built"] or 0.0 for one in model_registry.describe_experts(root) if one["model"] == model_registry.speaks_methods(root)),
+        default=0.0,
+    )
+    since = max([since, *(one.decided or 0.0 for one in changes.newest_first(root) if one.kind == KIND)])
+    written = sum(one.written > since for one in telemetry.used_methods(root))
+    refused = sum(row["final"] and row["at"] > since and row["error"]["code"] in REFUSED for row in ledger.failures(root, limit=LOOKED_AT))
+    return written, refused
+
+
+# --- models
+
+
+def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> Iterator[Proposal]:
+    """A model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
+    failing = _failed(root, key.split(" ")[0]) if trigger == "failure_repeats" else _chosen(root)
+    persona, times = next(iter(failing.most_common(1)), ("", 0))
+    for model in models if times else ():
+        yield Proposal(
+            "model", persona, model, f"{persona.upper()} thought {times} of the missions in question; another model may do better"
+        )
+
+
+def _failed(root: Any, code: str) -> Counter[str]:
+    """Of the last missions that were asked in words and FAILED with a code: how many each persona thought."""
+    found: Counter[str] = Counter()
+    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        if mission.origin != "system" and not mission.message and mission.error and json.loads(mission.error)["code"] == code:
+            record = journal.route_of(root, mission.id)
+            if record is not None:
+                found[Route.from_record(record).persona] += 1
+    return found
+
+
+# --- variety
+
+
+def _rut(root: Any, key: str) -> Iterator[Proposal]:
+    """Where one persona thinks nearly all of it: another way of thinking for it, or other briefs for the others."""
+    chosen = _chosen(root)
+    total = sum(chosen.values())
+    if not total or chosen.most_common(1)[0][1] < RUT * total:
+        return
+    deep, times = chosen.most_common(1)[0]
+    why = f"{deep.upper()} thought {times} of the last {total} missions, always in the same ways"
+    names = [name for name, _ in facets(root["lobby"]._slots[deep])]
+    others = sorted((name for name in chosen if name != deep), key=lambda name: chosen[name])
+    for name in others:
+        lender = root["lobby"]._slots[name]
+        for selector, intent in facets(lender):
+            if selector in lender._slots and selector not in names and intent:
+                yield Proposal("facet", f"{deep}.{selector}", intent, f"{why}; this is how {name.upper()} looks at things")
+    for name in others:
+        yield from _unchosen(root, name)
+
+
+def _chosen(root: Any) -> Counter[str]:
+    """How many of the missions that the senses remember each persona thought."""
+    noted: Tallies = telemetry.summed_buckets(telemetry.read_buckets(root), _KEYS)
+    there = (name for name in root["lobby"].personas if isinstance(root["lobby"]._slots.get(name), UvmObject))
+    return Counter({name: noted.of("personas", name).times for name in there})
+
+
+def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
+    """The briefs of last missions that were nearest to going to a persona become its exemplars."""
+    near: dict[str, float] = {}
+    for mission in _missions(root):
+        told, record = " ".join(str(mission.brief).split()), journal.route_of(root, mission.id)
+        if record is None or not 0 < len(told) <= EXEMPLAR_CHARS:
+            continue
+        route = Route.from_record(record)
+        scores = {name: score.get("score", 0.0) for name, score in route.scores.items()}
+        if route.by not in (CHOSEN, OWN) and route.persona != key and scores.get(key, 0.0) > 0:
+            near.setdefault(told, max(scores.values()) - scores[key])
+    nearest = sorted(near, key=lambda told: near[told])[:NEAREST]
+    if nearest:
+        why = f"{key.upper()} is hardly ever chosen; of the last briefs these came nearest to it, by {near[nearest[0]]:.2f} points at best"
+        yield Proposal("exemplar", key, nearest, why)
+
+
+def _missions(root: Any) -> Iterator[UvmObject]:
+    """The last missions of users that were asked in words and came to a good end, the newest first."""
+    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
+            yield mission
+
+
+def _curate(root: Any, key: str) -> Iterator[Proposal]:
+    yield Proposal("curate", "memory", "", "what is old, never read or redundant is summarised and archived")
+
+
+RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
+    "failure_repeats": _failing,
+    "method_fails": _at_fault,
+    "method_unused": _unused,
+    "guardian_refuses": lambda root, key: refusal_intents(root),
+    "entropy_falls": _rut,
+    "entropy_still": _rut,
+    "state_slow": _slow,
+    "missions_costly": _costly,
+    "image_grows": _curate,
+    "persona_unchosen": _unchosen,
+}
+"""By trigger."""
+SPOKEN = ("failure_repeats", "entropy_falls", "entropy_still", "state_slow", "missions_costly")
+"""Triggers against which another model may help, where nothing smaller is left to be tried."""

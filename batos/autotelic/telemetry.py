@@ -1,0 +1,364 @@
+"""The senses: what happens, gathered in memory, and written into the image's ring once an interval.
+
+Nothing here is on a mission's way: what is counted is counted in microseconds from the events of missions and by those who
+pay, audit and run; what must be read of a mission is read when the interval ends, in a helper thread. A kill costs what the
+interval under way had counted.
+
+Tallies: how often, how much in all, how much at most; by table and key, within bounds.
+
+The rolling record in the image: one small object an interval, in a ring of fixed length that is written round and round.
+
+An interval in which nothing happened leaves nothing, so a quiet system remembers further back than a busy one.
+
+When each generated method was last of use: what the senses noted of runs, kept for longer than their ring.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import structlog
+
+from batos.autotelic import schema
+from batos.concurrency import in_helper
+from batos.errors import BatosError
+from batos.image import history, journal, ledger
+from batos.image.living_image import LivingImage
+from batos.mind.events import Durations, Events
+from batos.objects import Method, UvmObject
+
+OTHER_KEYS = "other"
+_DIGITS = 3  # of what is stored: milliseconds
+
+
+class KeyTally(NamedTuple):
+    """Of one key: how often something was noted, the sum of its amounts, the greatest of them."""
+
+    times: int
+    total: float
+    most: float
+
+    @property
+    def mean(self) -> float:
+        """Amount each time; 0 where there was none."""
+        return self.total / self.times if self.times else 0.0
+
+
+NO_TALLY = KeyTally(0, 0.0, 0.0)
+
+
+class Tallies:
+    """Tables of tallies. A table holds at most `keys` keys; what comes after them is added to the key `other`."""
+
+    def __init__(self, keys: int) -> None:
+        self._keys = keys
+        self._tables: dict[str, dict[str, KeyTally]] = {}
+
+    def note(self, table: str, key: str, amount: float = 1.0) -> None:
+        """Count one more, of that amount."""
+        self._add(table, key, KeyTally(1, amount, amount))
+
+    def add(self, table: str, key: str, count: int) -> None:
+        """Count so many more; none leaves no trace."""
+        if count:
+            self._add(table, key, KeyTally(count, float(count), float(count)))
+
+    def of(self, table: str, key: str) -> KeyTally:
+        """The tally under a key."""
+        return self._tables.get(table, {}).get(key, NO_TALLY)
+
+    def rows(self, table: str) -> Iterator[tuple[str, KeyTally]]:
+        """A table's keys and tallies, those that were noted most often first."""
+        yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
+
+    def sum(self, table: str) -> KeyTally:
+        """All of a table."""
+        rows = self._tables.get(table, {}).values()
+        return KeyTally(sum(row.times for row in rows), sum(row.total for row in rows), max((row.most for row in rows), default=0.0))
+
+    def merge(self, plain: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add what another one's `plain` says."""
+        for table, rows in plain.items():
+            for key, row in rows.items():
+                self._add(table, key, KeyTally(*row))
+
+    def plain(self) -> dict[str, dict[str, list[float]]]:
+        """As plain values, to be stored."""
+        return {
+            table: {key: [row.times, round(row.total, _DIGITS), round(row.most, _DIGITS)] for key, row in rows.items()}
+            for table, rows in self._tables.items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+    def _add(self, table: str, key: str, more: KeyTally) -> None:
+        rows = self._tables.setdefault(table, {})
+        if key not in rows and len(rows) >= self._keys:
+            key = OTHER_KEYS
+        before = rows.get(key, NO_TALLY)
+        rows[key] = KeyTally(before.times + more.times, before.total + more.total, max(before.most, more.most))
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+Bucket = dict[str, Any]
+"""Of one interval: `begun` and `ended` in seconds since the epoch, `tallies` (`Tallies.plain`), `levels` (what is a state and no
+count, as it was at the end)."""
+
+
+def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
+    """System transaction: add a bucket; past `length` it takes the place of the oldest."""
+    senses = schema.part_of(root, "senses")
+    number, ring = senses.written, senses.ring
+    slot = number % length
+    for beyond in list(ring.keys(length)):  # the ring was longer once
+        del ring[beyond]
+    if slot not in ring:
+        ring[slot] = senses.derive()
+    held: UvmObject = ring[slot]
+    held.number, held.facts = number, _COMPACT.encode(bucket)
+    senses.written = number + 1
+
+
+def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
+    """The buckets that ended after `since`, oldest first."""
+    held = sorted(schema.part_of(root, "senses").ring.values(), key=lambda one: one.number)
+    return [bucket for one in held if (bucket := json.loads(one.facts))["ended"] > since]
+
+
+def summed_buckets(buckets: Iterable[Bucket], keys: int) -> Tallies:
+    """What buckets say together."""
+    tallies = Tallies(keys)
+    for bucket in buckets:
+        tallies.merge(bucket["tallies"])
+    return tallies
+
+
+METHOD_TABLES = ("written", "runs", "runs_failed", "runs_unfit")
+"""Of the senses: those that speak of methods."""
+METHODS_KEPT = 1024  # methods; of more, those go that were not used for longest
+
+
+class MethodUse(NamedTuple):
+    """Of one method, by the oid of its holder and its selector. Stored as a plain tuple."""
+
+    method: str
+    written: float
+    """When it was first heard of, in seconds since the epoch."""
+    last: float
+    """When it last ran, or was written."""
+    runs: int
+
+
+def note_method_use(root: Any, bucket: Bucket) -> None:
+    """System transaction: add what a bucket of the senses says of methods."""
+    uses, tallies, at = schema.part_of(root, "usage").methods, bucket["tallies"], bucket["ended"]
+    for table in METHOD_TABLES:
+        for key, (times, *_) in tallies.get(table, {}).items():
+            if " " not in key:  # the sum of those that had no row of their own
+                continue
+            before = MethodUse(key, *uses.get(key, (at, at, 0)))
+            uses[key] = (before.written, max(before.last, at), before.runs + (times if table != "written" else 0))
+    for key in sorted(uses, key=lambda key: uses[key][1])[: max(0, len(uses) - METHODS_KEPT)]:
+        del uses[key]
+
+
+def concerns_methods(bucket: Bucket) -> bool:
+    """Whether a bucket says anything of methods."""
+    return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
+
+
+def used_methods(root: Any) -> list[MethodUse]:
+    """The methods that were noted and that the image still has."""
+    return [MethodUse(key, *row) for key, row in schema.part_of(root, "usage").methods.items() if _is_there(root, key)]
+
+
+def last_use_of(root: Any, key: str) -> float | None:
+    """When a method was last of use; None where nothing was noted of it."""
+    found = schema.part_of(root, "usage").methods.get(key)
+    return None if found is None else float(found[1])
+
+
+def _is_there(root: Any, key: str) -> bool:
+    oid, _, selector = key.partition(" ")
+    try:
+        return isinstance(history.resolve(root, oid)._slots.get(selector), Method)
+    except BatosError:  # it is gone, or damaged
+        return False
+
+
+log = structlog.get_logger("batos.autotelic")
+
+NEW_HOLDER = "new"  # the holder of a method that is not stored yet
+ENDED_KEPT = 4096  # missions that ended within one interval and are looked at; of more, the newest
+TABLES = {
+    "states": "seconds in a state of thought, by state",
+    "missions": "seconds from acceptance to end, by origin and outcome",
+    "personas": "missions of users that a persona completed",
+    "facets": "the facets that took part in them, by persona",
+    "failures": "missions that FAILED, by code, cause, target and selector",
+    "inferences": "seconds of an inference, by model",
+    "prompt_tokens": "tokens read, by model",
+    "answer_tokens": "tokens written, by model",
+    "verdicts": "verdicts of the guardian",
+    "written": "methods that were written, by holder and selector",
+    "runs": "runs of a generated method that ended well, by holder and selector",
+    "runs_failed": "those that did not, of calls that it takes",
+    "runs_unfit": "those of others",
+    "retrievals": "passages that memory answered with, by whether there were any",
+    "citations": "passages that an answer comes from, by persona",
+    "transactions": "conflicts met, units of work committed and aborted",
+    "models": "loads, unloads and preloads of models",
+}
+"""The tables of tallies: what is noted in each."""
+
+
+class Levels(NamedTuple):
+    """What the daemon counts itself since its start, and what is a state and no count."""
+
+    counters: dict[str, dict[str, int]]
+    """By table and key; a bucket notes by how much they grew."""
+    levels: dict[str, float]
+
+
+class Senses:
+    """Gathers. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        events: Events,
+        *,
+        length: int,
+        keys: int,
+        levels: Callable[[], Levels],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        :param length: buckets in the ring.
+        :param keys: keys of one table in one bucket.
+        """
+        self._image, self._length, self._keys, self._levels, self._now = image, length, keys, levels, now
+        self._tallies, self._begun = Tallies(keys), now()
+        self._counted: dict[str, dict[str, int]] = {}
+        self._ended: collections.deque[str] = collections.deque(maxlen=ENDED_KEPT)
+        self._durations = Durations(events, lambda state, seconds: self._tallies.note("states", state, seconds))
+        events.listen("result", lambda event: self._ended.append(event["id"]))
+
+    # --- what is heard
+
+    def paid(self, inference: journal.InferenceRecord) -> None:
+        """An inference was paid for."""
+        self._tallies.note("inferences", inference.model, inference.total_ms / 1000)
+        self._tallies.note("prompt_tokens", inference.model, inference.prompt_tokens)
+        self._tallies.note("answer_tokens", inference.model, inference.answer_tokens)
+
+    def verdict(self, accepted: bool) -> None:
+        """The guardian gave a verdict."""
+        self._tallies.note("verdicts", "accepted" if accepted else "refused")
+
+    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
+        """A generated method ran.
+
+        :param taken: whether the call was one that it takes: what fails of others is no fault of the method's.
+        """
+        self._tallies.note("runs" if ok else "runs_failed" if taken else "runs_unfit", f"{holder or NEW_HOLDER} {selector}")
+
+    def retrieved(self, hits: int) -> None:
+        """Memory was asked, and answered with so many passages."""
+        self._tallies.note("retrievals", "found" if hits else "nothing", hits)
+
+    # --- what is made of it
+
+    async def flush(self) -> Bucket | None:
+        """End the interval: its bucket, which is on its way into the image; None where nothing happened."""
+        await self._look()
+        tallies, self._tallies = self._tallies, Tallies(self._keys)
+        begun, self._begun = self._begun, self._now()
+        found = self._levels()
+        for table, counters in found.counters.items():
+            before = self._counted.get(table, {})
+            for key, value in counters.items():
+                tallies.add(table, key, value - before.get(key, 0))
+        self._counted = found.counters
+        if not tallies:
+            return None
+        bucket = {"begun": round(begun, 3), "ended": round(self._begun, 3), "tallies": tallies.plain(), "levels": found.levels}
+        self._image.later(write_bucket, bucket, self._length)
+        return bucket
+
+    async def since(self, at: float) -> list[Bucket]:
+        """The buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
+        await self._look()
+        buckets: list[Bucket] = await in_helper(self._image.read, read_buckets, at)
+        if self._tallies:
+            now = {"begun": self._begun, "ended": self._now(), "tallies": self._tallies.plain(), "levels": self._levels().levels}
+            buckets.append(now)
+        return buckets
+
+    async def _look(self) -> None:
+        """Note what must be read of the missions that ended."""
+        ended = list(self._ended)
+        self._ended.clear()
+        try:
+            rows = await in_helper(self._image.read, _looked_at, ended)
+        except BaseException:  # cancelled, because the daemon ends: the flush at its end looks at them
+            self._ended.extendleft(reversed(ended))
+            raise
+        for row in rows:
+            _note_mission(self._tallies, row)
+
+
+def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
+    """Missions that ended, as plain values; one that is damaged is left out."""
+    rows = []
+    for id in ids:
+        try:
+            rows.append(ledger.describe(ledger.mission_of(root, id)))
+        except BatosError as e:
+            log.warning("mission_not_sensed", mission=id, error=e.message)
+    return rows
+
+
+def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
+    tallies.note("missions", f"{row['origin']} {row['state']}", max(0.0, (row["finished"] or row["accepted"]) - row["accepted"]))
+    if row["error"]:
+        tallies.note("failures", failure_key(row))
+    result = row["result"] or {}
+    for wrote in result.get("wrote", ()):
+        tallies.note("written", f"{wrote['object']} {wrote['selector']}")
+    if row["origin"] == "system" or not result.get("persona") or row["message"]:
+        return
+    persona = str(result["persona"]).lower()
+    tallies.note("personas", persona)
+    tallies.note("citations", persona, len(result.get("citations", ())))
+    for facet in result.get("facets", ()):
+        tallies.note("facets", f"{persona} {facet}")
+
+
+def failure_key(row: Mapping[str, Any]) -> str:
+    """What makes two failures the same: code, cause, and of a message its target and selector."""
+    error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
+    words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
+    return " ".join(str(word) for word in words if word)
+
+
+def tallies_in_words(tallies: Tallies, most: int) -> str:
+    """Tallies in words, for a brief: of each table the `most` frequent keys."""
+    sentences = []
+    for table, what in TABLES.items():
+        rows = list(tallies.rows(table))
+        if rows:
+            shown = "; ".join(f"{key} {_said(table, tally)}" for key, tally in rows[:most])
+            sentences.append(f"{what[:1].upper()}{what[1:]}: {shown}{'; and others' if len(rows) > most else ''}.")
+    return " ".join(sentences)
+
+
+def _said(table: str, tally: KeyTally) -> str:
+    if "seconds" in TABLES[table]:
+        return f"{tally.times} times, {tally.mean:.1f} s each, {tally.most:.1f} s at most"
+    return f"{tally.total:.0f}" if "tokens" in table else f"{tally.times}"

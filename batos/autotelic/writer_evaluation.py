@@ -1,0 +1,168 @@
+"""An expert for methods beside another: both write what the image has accepted, and tasks that neither was trained on.
+
+Each is asked once for each, without chance (temperature 0), as a message that nobody understands would ask it; what it writes has to pass
+the guardian, the compiler and all trials. Pure of any judgement: `batos.autotelic.rehearsal_verdict` says what is better.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from batos.autotelic.changes import Proposal
+from batos.errors import BatosError, ExpertRefused, InvalidInput, MethodUnsupported
+from batos.forge import method_prompts, trials
+from batos.guardian import repair
+from batos.image import history, ledger, model_registry, taught_examples
+from batos.image.taught_examples import Example
+from batos.methods.runtime import MethodRuntime
+from batos.mind.attempt_context import Thinking, thinking
+from batos.objects import Method, UvmObject, find
+from batos.synthesis.handbook import Handbook
+
+KIND, TARGET = "training", "methods"
+LOOKED_AT = 256  # missions, the newest first
+
+
+class Synthesis(NamedTuple):
+    """A method that the image has accepted, and what it has to answer."""
+
+    target: str
+    selector: str
+    prompt: str
+    cases: tuple[trials.Case, ...]
+
+
+class WritingTask(NamedTuple):
+    """A method that is not of the image."""
+
+    selector: str
+    prompt: str
+    right: Callable[[str], Awaitable[bool]]
+    """Whether a source is."""
+
+
+class Wrong(NamedTuple):
+    """How many an expert did not write right."""
+
+    own: int = 0
+    tasks: int = 0
+
+    def __add__(self, other: Any) -> Wrong:
+        return Wrong(self.own + other.own, self.tasks + other.tasks)
+
+
+# --- the kind of change
+
+
+def check(root: Any, proposal: Proposal, why_not: str) -> None:
+    """See that a training makes sense, or what came of it.
+
+    :raises BatosError: saying why it does not.
+    """
+    if proposal.target != TARGET:
+        raise InvalidInput(f"only the expert for {TARGET} is trained, not {proposal.target!r}")
+    if (model := model_of(proposal)) is not None:
+        if model == model_registry.speaks_methods(root):
+            raise InvalidInput(f"{model} writes methods already")
+        return
+    if why_not:
+        raise InvalidInput(why_not)
+    if not model_registry.speaks_methods(root):
+        raise InvalidInput("there is no expert for methods that could be trained further")
+
+
+def apply(root: Any, proposal: Proposal) -> None:
+    """Let the expert write that was made.
+
+    :raises ExpertRefused: where it cannot.
+    """
+    if (model := model_of(proposal)) is None:
+        raise ExpertRefused("nothing was trained yet")
+    model_registry.choose_writer(root, model)
+
+
+def model_of(proposal: Proposal) -> str | None:
+    """The expert that was made; None where it is not yet."""
+    return proposal.content.get("model") if isinstance(proposal.content, Mapping) else None
+
+
+# --- what it is tried on
+
+
+def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesis]:
+    """Methods that a model wrote, that are in place, and of which it is known what they have to answer; the last called first.
+
+    That is known from what users taught, and from calls of methods that change nothing.
+    """
+    return list(itertools.islice(_accepted(root, chars, book), count))
+
+
+def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
+    seen: set[str] = set()
+    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        if not mission.message or mission.state != ledger.COMPLETE or mission.origin == "system":
+            continue
+        message = json.loads(mission.message)
+        found = _written(root, message)
+        if found is None or found[1].source in seen:
+            continue
+        seen.add(found[1].source)
+        target, method = found
+        taught, intent = taught_examples.examples_of(root, target, method.selector)
+        cases = [trials.Case(one.args, dict(one.kwargs), one) for one in taught]
+        args, kwargs = tuple(message["args"]), message["kwargs"]
+        does = dict(method.contract)
+        if not does.get("writes") and not does.get("sends"):
+            value = (json.loads(mission.result) or {}).get("value")
+            cases.append(trials.Case(args, kwargs, Example(args, tuple(kwargs.items()), value)))
+        if cases:
+            why = intent or str(dict(method.provenance).get("intent", ""))
+            (prompt,) = method_prompts.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars, book=book)
+            yield Synthesis(message["target"], method.selector, prompt, tuple(cases))
+
+
+def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | None:
+    """The receiver of a message, and the method that answers it, where a model wrote that."""
+    try:
+        target = history.resolve(root, message["target"])
+    except BatosError:  # it is gone
+        return None
+    held = find(target, message["selector"])
+    if held is None or not isinstance(held[1], Method) or dict(held[1].provenance).get("model") in (None, "rule"):
+        return None
+    return target, held[1]
+
+
+# --- how
+
+
+async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> str:
+    """The source that an expert writes at its first try.
+
+    :raises Unknown: where that cannot be paid for.
+    """
+    attempt.restart(gated=False)
+    more: dict[str, Any] = {"temperature": 0.0, "seed": 1, "repeat_penalty": 1.0}
+    reply = await attempt.chat(model, method_prompts.COMPACT_SYSTEM, prompt, part=selector, silent=True, **more)
+    return str(repair(reply.text, selector, attempt.settings).source)
+
+
+async def is_right(one: Synthesis, source: str, root: Any, attempt: Thinking, methods: MethodRuntime) -> bool:
+    """Whether a source does what the accepted method does, as far as is known."""
+    verdict = methods.audit(source, one.selector)
+    if not verdict.accepted:
+        return False
+    try:
+        await (await methods.sandbox()).compile(source)
+    except MethodUnsupported:
+        return False
+    method, target = Method(one.selector, source), history.resolve(root, one.target)
+    with thinking(attempt):
+        for case in one.cases:
+            outcome = await trials.run(case, target, method, attempt, methods, attempt.making.new_activity(), verdict.contract["writes"])
+            if outcome.reason:
+                return False
+    return True

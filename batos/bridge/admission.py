@@ -1,0 +1,311 @@
+"""Taking turns at the models: who may go first, for how long, and who waits.
+
+Two loads that throw each other out (see `loads`) must not be used in turns: at every switch the weights are loaded anew. So
+missions on what is loaded may go before earlier ones, within a bound (`Fairness`), and a mission whose load would throw out
+another's waits until those that use that one have ended (`Gate`). The queue of missions and the gate keep one bound together:
+a mission has one `Ticket` for both.
+
+What Ollama loads for a model, which is not its name: the weights, the adapters on them, and the options of the runner.
+
+Ollama keeps one runner for each file of weights. Models that differ only by their system message share it; another adapter,
+or another value of an option below, makes Ollama load the weights anew (v0.17.4, server/sched.go: needsReload).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import contextlib
+import contextvars
+import itertools
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from batos.bridge.modelfile import Modelfile
+
+RUNNER_OPTIONS = ("num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is in memory for a model. `weights` and `adapters` are names of blobs, `options` pairs sorted by name."""
+
+    weights: str
+    adapters: tuple[str, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, shown: Modelfile, options: Mapping[str, Any]) -> Load:
+        """The load of a model.
+
+        :param shown: the Modelfile that Ollama shows of it, which names blobs.
+        :param options: those of the request; they go before the model's own.
+        """
+        own = {name: value for name, value in {**shown.parameters, **options}.items() if name in RUNNER_OPTIONS}
+        return cls(_blob(shown.from_), tuple(_blob(a) for a in shown.adapters), tuple(sorted(own.items())))
+
+    def evicts(self, other: Load) -> bool:
+        """Whether loading this one throws the other out, whatever memory there is."""
+        return self.weights == other.weights and self != other
+
+
+def _blob(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+Rank = tuple[bool, int]
+PACE_WEIGHT = 0.2  # of the newest interval in the running mean
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """A mission's place in the order: first by `rank` (the system's own, minus the priority), then by `number`.
+
+    `passed_at` is when a later one of its rank was first let before it, because that one's model was loaded.
+    """
+
+    rank: Rank
+    number: int
+    passed_at: float | None = None
+    gates: frozenset[AdmissionGate] = frozenset()  # most tickets wait, at no gate
+    ended: bool = False
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """What tickets are sorted by."""
+        return (*self.rank, self.number)
+
+
+class Fairness:
+    """The bound on overtaking, in missions and in seconds.
+
+    Missions are counted in blocks: numbers 0 to `count - 1`, and so on. Only a mission of the same block, rank and a later
+    number may go before another, so nobody is overtaken by `count` missions or more; and nobody is overtaken any more when
+    `seconds` have passed since it first was. A bound on each mission's own count would say the same, but in a long queue all
+    those that wait reach it together, and what follows is first come first served, just when grouping is needed most.
+
+    For the same reason a block is no longer than what is served in `seconds`. Blocks are powers of two, so that a shorter one
+    is a part of a longer one and the bound holds while their length changes.
+    """
+
+    def __init__(self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """
+        :param count: longest block; 1: first come first served. The power of two below it is taken.
+        :param seconds: longest time for which a mission is overtaken; 0: first come first served.
+        """
+        self.seconds, self.clock = seconds, clock
+        self._count = count
+        self._pace: float | None = None
+        self._began_at: float | None = None
+
+    @property
+    def block(self) -> int:
+        """How many missions are in a block now."""
+        if not self.seconds:
+            return 1
+        served = self._count if not self._pace else int(min(self._count, self.seconds / self._pace))
+        return 1 << max(0, served.bit_length() - 1)
+
+    def began(self, *, waiting: bool) -> None:
+        """Note that a mission begins; the time from one to the next counts where others were `waiting` meanwhile."""
+        now = self.clock()
+        if self._began_at is not None:
+            took = now - self._began_at
+            self._pace = took if self._pace is None else (1 - PACE_WEIGHT) * self._pace + PACE_WEIGHT * took
+        self._began_at = now if waiting else None
+
+    def may_pass(self, later: Ticket, earlier: Ticket) -> bool:
+        """Whether the later one may go first if its model is loaded."""
+        block = self.block
+        if later.rank != earlier.rank or later.number // block != earlier.number // block:
+            return False
+        return earlier.passed_at is None or self.clock() - earlier.passed_at < self.seconds
+
+    def passed(self, earlier: Ticket) -> None:
+        """Note that a later one went before this one."""
+        if earlier.passed_at is None:
+            earlier.passed_at = self.clock()
+
+
+_current: contextvars.ContextVar[Ticket | None] = contextvars.ContextVar("batos_ticket", default=None)
+
+
+@contextlib.contextmanager
+def session(ticket: Ticket) -> Iterator[None]:
+    """The inferences in this block are one mission's: between them it keeps its turn."""
+    token = _current.set(ticket)
+    ticket.ended = False
+    try:
+        yield
+    finally:
+        _current.reset(token)
+        ticket.ended = True
+        for gate in ticket.gates:
+            gate.leave(ticket)
+        ticket.gates = frozenset()
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    ticket: Ticket
+    load: Load
+    since: float
+    serial: int
+    turn: asyncio.Future[None]
+    starved: bool = False
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Who has waited too long goes first, the longest waiting before the others; then by the missions' order."""
+        return (0, self.serial) if self.starved else (1, *self.ticket.order, self.serial)
+
+
+class AdmissionGate:
+    """Lets inferences through so that what is in use is not thrown out. On the loop's thread.
+
+    A mission that was let through holds its load until its session ends, or it needs another load that is not to be had at
+    once. Others on the same load, and on loads that fit beside it, are let through as well. The rest waits, in order; who has
+    waited for the bound's seconds gets the next turn, from those that hold it too.
+    """
+
+    def __init__(self, fairness: Fairness, fits: Callable[[Set[Load]], bool], on_idle: Callable[[], None] = lambda: None) -> None:
+        """
+        :param fits: whether these loads can be in memory together.
+        :param on_idle: called when an inference or a mission has ended and nothing is under way or waits.
+        """
+        self._fairness, self._fits, self._on_idle = fairness, fits, on_idle
+        self._holds: dict[Ticket, set[Load]] = {}
+        self._flying: Counter[Load] = Counter()
+        self._waiting: list[_Waiting] = []
+        self._serials = itertools.count()
+        self._latest = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def in_use(self) -> set[Load]:
+        """The loads that must stay in memory: inferences are under way on them, or missions hold them."""
+        return set(self._flying).union(*self._holds.values())
+
+    @property
+    def idle(self) -> bool:
+        """Whether no inference is under way or waits."""
+        return not (self._flying or self._waiting)
+
+    def keeps_waiting(self, ticket: Ticket) -> bool:
+        """Whether an inference of the mission waits for its turn."""
+        return any(entry.ticket is ticket for entry in self._waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many inferences wait for their turn."""
+        return len(self._waiting)
+
+    def conflict(self, a: Load, b: Load) -> bool:
+        """Whether two loads cannot be in memory together."""
+        return a != b and (a.evicts(b) or not self._fits({a, b}))
+
+    @contextlib.asynccontextmanager
+    async def turn(self, load: Load) -> AsyncIterator[None]:
+        """Wait for the turn of an inference on this load; the block is the inference."""
+        ticket = _current.get()
+        mine = ticket if ticket is not None else Ticket((False, 0), self._latest)  # outside any mission: after those that are there
+        try:
+            await self._enter(mine, load)
+            try:
+                yield
+            finally:
+                self._landed(load)
+        finally:
+            # Who waits holds nothing: missions that waited for each other's loads would wait for ever.
+            if ticket is None or ticket.ended or any(gate.keeps_waiting(mine) for gate in mine.gates):
+                self._holds.pop(mine, None)
+            self.look_again()
+            if self.idle:
+                self._on_idle()
+
+    def leave(self, ticket: Ticket) -> None:
+        """The mission's session ended, or it waits: it holds nothing any more."""
+        if self._holds.pop(ticket, None) is not None:
+            self.look_again()
+            if self.idle:
+                self._on_idle()
+
+    async def _enter(self, ticket: Ticket, load: Load) -> None:
+        self._latest = max(self._latest, ticket.number)
+        ticket.gates |= {self}
+        if load in self._holds.get(ticket, ()):
+            self._flying[load] += 1
+            return
+        entry = _Waiting(ticket, load, self._fairness.clock(), next(self._serials), asyncio.get_running_loop().create_future())
+        bisect.insort(self._waiting, entry, key=lambda waiting: waiting.key)
+        self.look_again()
+        if not entry.turn.done():
+            for gate in ticket.gates:
+                gate.leave(ticket)  # see `turn`
+        try:
+            await entry.turn
+        except asyncio.CancelledError:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            elif not entry.turn.cancelled():  # cancelled in the moment when its turn came
+                self._landed(load)
+            raise
+
+    def _landed(self, load: Load) -> None:
+        self._flying[load] -= 1
+        if not self._flying[load]:
+            del self._flying[load]
+
+    def look_again(self) -> None:
+        """Give turns to those that can have them now. Called by itself whenever something changed or a wait got too long."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._note_starved()
+        stay: list[_Waiting] = []
+        stuck: set[Load] = set()  # what keeps an entry waiting keeps those after it on the same load
+        for entry in self._waiting:
+            if entry.turn.cancelled():
+                continue
+            if entry.load not in stuck and self._let_through(entry, stay):
+                continue
+            stay.append(entry)
+            stuck.add(entry.load)
+        self._waiting = stay
+        patient = [entry.since for entry in stay if not entry.starved]
+        if patient:
+            due = min(patient) + self._fairness.seconds - self._fairness.clock()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, due), self.look_again)
+
+    def _note_starved(self) -> None:
+        """Who has waited too long takes the turn away from who holds it; inferences under way are not touched."""
+        now = self._fairness.clock()
+        for entry in self._waiting:
+            if not entry.starved and now - entry.since >= self._fairness.seconds:
+                entry.starved = True
+        for entry in self._waiting:
+            if entry.starved:
+                for ticket, held in list(self._holds.items()):
+                    if any(self.conflict(entry.load, load) for load in held):
+                        del self._holds[ticket]
+        self._waiting.sort(key=lambda entry: entry.key)
+
+    def _let_through(self, entry: _Waiting, stay: list[_Waiting]) -> bool:
+        """Give an entry its turn, if it can be had beside what is in use and before those that stay."""
+        used = self.in_use
+        loaded = entry.load in used
+        if used and not loaded and (any(entry.load.evicts(other) for other in used) or not self._fits(used | {entry.load})):
+            return False
+        passed = [other for other in stay if self.conflict(entry.load, other.load)]
+        if not all(loaded and not other.starved and self._fairness.may_pass(entry.ticket, other.ticket) for other in passed):
+            return False
+        for other in passed:
+            if other.ticket is not entry.ticket:
+                self._fairness.passed(other.ticket)
+        self._flying[entry.load] += 1
+        self._holds.setdefault(entry.ticket, set()).add(entry.load)
+        entry.turn.set_result(None)
+        return True

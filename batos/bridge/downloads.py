@@ -1,0 +1,336 @@
+"""Pulls: a model out of a registry, layer by layer, if it fits on the disk, and so that no kill costs much of it.
+
+Ollama notes how far a layer came when a transfer ends, and not at its own end: killed, it begins all parts anew that were under way,
+up to 16 of 100 MB to 1 GB. So a long transfer is broken off and begun anew now and then; it goes on where it was.
+
+Room on disk: asked for before a pull or a create, so that neither fails half way nor fills the disk the image is on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batos.bridge.model_status import AGAIN, ModelProgress, ModelUnavailable, PullAllowance, ServerErrors
+from batos.config import MIB
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient, ProgressResponse
+
+
+class DiskSpace:
+    """Free disk of the folder of Ollama's models, less what is being written there.
+
+    :param folder: that folder; None where it is not known, as with an Ollama that is not the daemon's own: then all fits.
+    :param reserve: bytes that stay free.
+    """
+
+    def __init__(self, folder: Path | None = None, reserve: int = 0) -> None:
+        self.folder, self._reserve = folder, reserve
+        self._claims: dict[Hashable, int] = {}
+
+    def left(self) -> int | None:
+        """Bytes that may be written now; None where that is not known."""
+        free = self._free()
+        return None if free is None else max(0, free - sum(self._claims.values()) - self._reserve)
+
+    def is_claimed(self, layer: str) -> bool:
+        """Whether a layer is on its way now."""
+        return any(isinstance(holder, tuple) and layer in holder for holder in self._claims)
+
+    def claim(self, holder: Hashable, needed: int) -> None:
+        """See that `needed` bytes fit beside what others claim, and keep them for `holder` until `release`.
+
+        What was claimed once is not refused later: `update` takes what is on disk by now off the claim.
+
+        :raises Cannot: with the sizes and the remedy.
+        """
+        free = self._free()
+        taken = sum(bytes_ for other, bytes_ in self._claims.items() if other != holder)
+        if free is not None and needed and needed + taken + self._reserve > free:
+            lacking = needed + taken + self._reserve - free
+            others = f", {mib(taken)} are on their way already" if taken else ""
+            raise ModelUnavailable(
+                f"no room on disk: {mib(needed)} are needed, {self.folder} has {mib(free)} free{others}, and {mib(self._reserve)}"
+                " stay free (setting disk_reserve_bytes)",
+                f"free {mib(lacking)} there, or lower disk_reserve_bytes; {AGAIN}",
+                "disk_full",
+            )
+        self._claims[holder] = needed
+
+    def update(self, holder: Hashable, left: int) -> None:
+        """So many bytes are still to be written for `holder`."""
+        self._claims[holder] = left
+
+    def release(self, holder: Hashable) -> None:
+        """Nothing more is written for `holder`."""
+        self._claims.pop(holder, None)
+
+    def _free(self) -> int | None:
+        if self.folder is None:
+            return None
+        place = self.folder
+        while not place.exists():  # it is made with the first model
+            place = place.parent
+        return shutil.disk_usage(place).free
+
+
+def mib(count: int) -> str:
+    """A size in words."""
+    return f"{count / MIB:,.0f} MiB"
+
+
+Step = Callable[[ModelProgress], None]
+
+TOO_LARGE = "too_large"
+"""The cause where a model is larger than it may be."""
+NOTE_S = 60.0  # unless the settings say otherwise
+NEAR_END = 0.05  # of a layer; so near its end it is not broken off
+RECORD_S = 2.0  # at most, for Ollama to note how far a broken pull came
+RECORD_POLL_S = 0.02
+QUIET_S = 0.5  # without new files, after which nothing more comes of a pull that was given up
+CLOCK_S = 0.02  # by which a file's time may be behind the clock
+STILL_ENDING, ENDING_TRIES, ENDING_PAUSE_S = "context canceled", 50, 0.1  # what Ollama says to a pull that comes before the last one's end
+
+
+class _Anew(Exception):
+    """The transfer shall be broken off and begun anew."""
+
+
+class _Transfer:
+    """What is heard of one pull: claims room for each layer as it begins, and says when it is time to break off, or enough.
+
+    `came` are the bytes that it brought so far.
+    """
+
+    def __init__(self, model: str, room: DiskSpace, step: Step, note_s: float, allowance: PullAllowance | None = None) -> None:
+        self._model, self._room, self._step, self._note_s = model, room, step, note_s
+        self._allowance = allowance or PullAllowance()
+        self._needed = 0
+        self._there = _blobs(room.folder)
+        self._had: dict[str, int] = {}  # of each layer, before it began
+        self._have: dict[str, int] = {}
+        self.layers: set[str] = set()  # of which something was heard
+        self._noted: dict[str, int] = {}  # how far each was when it was broken off
+        self._told: set[str] = set()  # layers of which it was told that they are whole
+        self._whole = False  # whether one is: Ollama checks it at the end of the transfer that brought it, and not of a later one
+        self.again()
+
+    def again(self) -> None:
+        """A transfer begins."""
+        self._begun = time.monotonic()
+
+    @property
+    def came(self) -> int:
+        return sum(self._have.values()) - sum(self._had.values())
+
+    def _begins(self, layer: str, completed: int, total: int) -> None:
+        # Much of a layer may have come before it is first told of; and what was there is told as if it had come just now.
+        known_before = self._there is None or _blob(layer) in self._there
+        there = completed if completed >= total and known_before else 0
+        self._needed += total - there
+        most = self._allowance.most
+        if most is not None and self._needed > most:
+            raise ModelUnavailable(
+                f"{self._model} takes {mib(self._needed)} or more, and {mib(most)} may be pulled for it",
+                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting loop_pull_bytes)",
+                TOO_LARGE,
+            )
+        self._room.claim((self._model, layer), total - completed)
+        if there < total:
+            self._allowance.begins(layer)
+        self._had[layer] = there
+        self.layers.add(layer)
+
+    def hear(self, part: ProgressResponse) -> None:
+        """One step.
+
+        :raises Cannot: for a layer that does not fit, or is more than may be pulled.
+        :raises _Anew: when it is time.
+        """
+        layer, total, completed = part.digest or "", part.total, part.completed or 0
+        if layer and total is not None:
+            if layer in self.layers:
+                self._room.update((self._model, layer), total - completed)
+            else:
+                self._begins(layer, completed, total)
+            self._have[layer] = completed
+            if completed >= total and layer not in self._told:
+                self._told.add(layer)
+                self._allowance.whole(completed - self._had[layer])
+        self._step(ModelProgress(self._model, part.status or "", layer, part.completed, total))
+        if layer and total is not None:
+            self._whole = self._whole or completed >= total
+            worth_it = completed > self._noted.get(layer, 0) and total - completed > NEAR_END * total
+            if worth_it and not self._whole and time.monotonic() - self._begun > self._note_s:
+                self._noted[layer] = completed
+                raise _Anew
+
+    def over(self) -> None:
+        """Nothing more comes."""
+        for layer in self.layers:
+            self._room.release((self._model, layer))
+
+
+def _blob(layer: str) -> str:
+    """The name of a layer's file."""
+    return layer.replace(":", "-")
+
+
+def _blobs(folder: Path | None) -> set[str] | None:
+    """The names of the layers that an Ollama has; None where its folder is not known."""
+    return None if folder is None else {path.name for path in (folder / "blobs").glob("sha256-*")}
+
+
+async def pull(
+    client: AsyncClient,
+    name: str,
+    *,
+    model: str,
+    room: DiskSpace,
+    step: Step,
+    again: str = AGAIN,
+    note_s: float = NOTE_S,
+    allowance: PullAllowance | None = None,
+) -> None:
+    """Pull `name`. What came of it before it broke off, or was cancelled, Ollama keeps; the next pull goes on there.
+
+    :param model: the name under which its steps are told.
+    :param again: what is to be done, or not, to have it tried again.
+    :param note_s: time after which it is begun anew, so that Ollama notes how far it is.
+    :param allowance: what it may bring, and what it brought.
+    :raises Cannot: when it cannot be had, a layer of it would not fit, or it is larger than it may be.
+    """
+    remedy = f"see that this machine reaches the registry ({again}), or run `ollama pull {name}` where it does"
+    allowance = allowance or PullAllowance()
+    transfer = _Transfer(model, room, step, note_s, allowance)
+    try:
+        with ServerErrors(f"cannot pull {name}", remedy, reported="registry"):
+            while not await _transferred(client, name, transfer, remedy):
+                await _recorded(room.folder, transfer.layers)
+    except asyncio.CancelledError:
+        await _recorded(room.folder, transfer.layers)
+        raise
+    finally:
+        allowance.came += transfer.came
+        transfer.over()
+
+
+async def _transferred(client: AsyncClient, name: str, transfer: _Transfer, remedy: str) -> bool:
+    """One transfer; whether it came to its end, and was not broken off on purpose."""
+    from batos.bridge.client_library import ResponseError
+
+    transfer.again()
+    for tries_left in reversed(range(ENDING_TRIES)):
+        try:
+            stream: AsyncIterator[ProgressResponse] = await client.pull(name, insecure=on_loopback(name), stream=True)
+            await follow_steps(stream, transfer.hear, remedy)
+            return True
+        except _Anew:
+            return False
+        except ResponseError as e:
+            if STILL_ENDING not in e.error or not tries_left:
+                raise
+            await asyncio.sleep(ENDING_PAUSE_S)
+    return False
+
+
+async def follow_steps(stream: AsyncIterator[ProgressResponse], hear: Callable[[ProgressResponse], None], remedy: str) -> None:
+    """Read the steps of a pull or a create to their end.
+
+    :raises Cannot: when they end before success, or `hear` raises it; Ollama stops then.
+    """
+    last: str | None = None
+    async with contextlib.aclosing(stream) as steps:  # type: ignore[type-var]
+        async for part in steps:
+            last = part.status
+            hear(part)
+    if last != "success":
+        raise ModelUnavailable(f"Ollama stopped at {last!r}", remedy, "truncated")
+
+
+async def _recorded(folder: Path | None, layers: set[str]) -> None:
+    """Wait until Ollama has noted how far the layers of a pull came that was broken off just now, where its `folder` is known."""
+    since = time.time() - CLOCK_S
+
+    def noted(layer: str) -> bool:
+        parts = list((folder / "blobs").glob(f"{layer.replace(':', '-')}-partial-*")) if folder is not None else []
+        return not parts or any(part.stat().st_mtime >= since for part in parts)
+
+    end = time.monotonic() + RECORD_S
+    while not all(map(noted, layers)) and time.monotonic() < end:  # noqa: ASYNC110 - the files are another program's
+        await asyncio.sleep(RECORD_POLL_S)
+
+
+async def clear_when_quiet(folder: Path, layers: Collection[str], since: float | None) -> list[str]:
+    """Delete what a pull that was given up left; the names of what was deleted. A pull that ended before its first layer was told may begin
+    files a moment later, so it is looked again until nothing has come for `QUIET_S`.
+
+    :param layers: that it had begun.
+    :param since: parts that were written since this time are its, too; None: there may be those of another pull.
+    """
+    gone: list[str] = []
+    quiet = time.monotonic() + QUIET_S
+    while time.monotonic() < quiet:
+        if found := await asyncio.to_thread(clear_leftovers, folder, layers, since):
+            gone += found
+            quiet = time.monotonic() + QUIET_S
+        await asyncio.sleep(RECORD_POLL_S)
+    return gone
+
+
+def clear_leftovers(folder: Path, layers: Collection[str], since: float | None = None) -> list[str]:
+    """Delete what is left of a pull now; see `cleared`. Its parts go, and files of its layers that no model refers to.
+
+    :param folder: of an Ollama's models. Its server does the same when it starts.
+    """
+    blobs, gone = folder / "blobs", []
+    names = [_blob(layer) for layer in layers]
+    used = _used(folder) if names else set()
+    found = [path for name in names for path in blobs.glob(f"{name}-partial*")] + [blobs / name for name in names if name not in used]
+    if since is not None:
+        found += [path for path in blobs.glob("sha256-*-partial*") if _written(path) >= since]
+    for path in dict.fromkeys(found):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            gone.append(path.name)
+    return gone
+
+
+def _written(path: Path) -> float:
+    """When a file was written last; long ago, where it is gone."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _used(folder: Path) -> set[str]:
+    """The files of layers that models of an Ollama refer to."""
+    used = set()
+    for path in (folder / "manifests").rglob("*"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a folder, or what is no manifest
+            read = json.loads(path.read_bytes())
+            used |= {_blob(str(one["digest"])) for one in (read["config"], *(read.get("layers") or ()))}
+    return used
+
+
+def on_loopback(name: str) -> bool:
+    """Whether a model's name names a registry on this machine: such a one speaks plain HTTP, and no one listens in."""
+    host, slash, _ = name.partition("://")[2].partition("/") if "://" in name else name.partition("/")
+    if not slash:
+        return False
+    bare = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if bare == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return False

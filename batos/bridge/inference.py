@@ -1,0 +1,226 @@
+"""What an inference is, for the parts that want one and the parts that do one.
+
+Pure values and one protocol: mind, memory and the benches depend on this module only, so that they can be given
+`bridge.client.OllamaInference` or anything else that answers.
+
+Inference that waits for its model: what comes before provisioning is done waits; what vanished is brought back.
+
+Tells what a picture is by its first bytes: the formats that Ollama reads (PNG, JPEG, WebP), and how large it is drawn out.
+
+Nothing is decoded here. The size is asked for because a file of a few bytes may say that it is a square of 60,000 pixels, for which
+whoever decodes it takes 14 GB. No library is taken for it: those that read headers only are no smaller than what is needed, and those that
+decode do too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from batos.errors import InferenceFailed, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One inference: everything that decides its answer.
+
+    `schema` is a JSON schema that the answer must have the form of; `options` are Ollama's (`num_ctx`, `num_predict`,
+    `temperature`, `seed`, `stop` ...) as pairs sorted by name; `think` among them says whether the model thinks before it answers.
+
+    `begun` is the beginning of the answer, kept from an attempt that was interrupted, and `begun_tokens` what it took: the
+    model goes on from there where its template can. It is no part of what the answer is keyed by.
+
+    `turns` are what was said before, as pairs of what the user said and what was answered, the oldest first.
+
+    `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
+
+    `shown` names pictures by their digests, of each turn and at the end of what the user says: what the answer is keyed by. `images` are
+    the same in base64, as they are sent. `tools` are offered to the model, as Ollama's API has them; they are no part of the key yet.
+    """
+
+    model: str
+    system: str
+    user: str
+    schema: dict[str, Any] | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    begun: str = ""
+    begun_tokens: int = 0
+    digest: str = ""
+    turns: tuple[tuple[str, str], ...] = ()
+    tools: tuple[dict[str, Any], ...] = ()
+    images: tuple[tuple[str, ...], ...] = ()
+    shown: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """An answer with what it cost; `text` is the whole of it, what was begun before included. `digest` is that of the model
+    that answered. `thinking` is what the model thought before, never part of `text`; its tokens count among the answer's.
+
+    Times in milliseconds, as Ollama gives them: loading the model, reading the prompt, writing; `total_ms` is what the caller waited.
+
+    `done_reason` is Ollama's (`stop`: the model ended; `length`: `num_predict` ended it), or `cut` where the bridge ended a
+    runaway generation.
+    """
+
+    text: str
+    model: str
+    digest: str = ""
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    load_ms: float = 0.0
+    total_ms: float = 0.0
+    done_reason: str = "stop"
+    prompt_eval_ms: float = 0.0
+    eval_ms: float = 0.0
+    thinking: str = ""
+
+
+@runtime_checkable
+class Inference(Protocol):
+    """Something that thinks. `bridge.client.OllamaInference` is the real one."""
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        """Answer `request`; `on_text` gets each piece of text as it comes.
+
+        :raises InferenceFailed: with its cause; cancelling the caller stops the generation on the server.
+        """
+        ...
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        """One vector for each text, in order.
+
+        :raises InferenceFailed: with its cause.
+        """
+        ...
+
+    async def continues(self, model: str) -> bool:
+        """Whether the model goes on with an answer that was begun (`ChatRequest.begun`); where not, it begins anew."""
+        ...
+
+    async def digest(self, model: str) -> str:
+        """The content digest of a model.
+
+        :raises InferenceFailed: with cause `model_missing` where there is no such model.
+        """
+        ...
+
+
+T = TypeVar("T")
+Ensure = Callable[[str], Awaitable[object]]
+
+
+class ReadyInference:
+    """An `Inference` in front of another one."""
+
+    def __init__(self, inference: Inference, *, ready: Ensure, heal: Ensure) -> None:
+        """
+        :param ready: returns when a model is there; raises ProvisioningFailed when it cannot be had.
+        :param heal: brings back a model that was there and is gone.
+        """
+        self._inference, self._ready, self._heal = inference, ready, heal
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        return await self._with(request.model, lambda: self._inference.chat(request, deadline_s=deadline_s, on_text=on_text))
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        return await self._with(model, lambda: self._inference.embed(model, texts, deadline_s=deadline_s))
+
+    async def continues(self, model: str) -> bool:
+        return await self._with(model, lambda: self._inference.continues(model))
+
+    async def digest(self, model: str) -> str:
+        return await self._with(model, lambda: self._inference.digest(model))
+
+    async def _with(self, model: str, ask: Callable[[], Awaitable[T]]) -> T:
+        await self._ready(model)
+        try:
+            return await ask()
+        except InferenceFailed as e:
+            if e.cause != "model_missing":
+                raise
+        await self._heal(model)  # deleted by hand, say
+        await self._ready(model)
+        return await ask()
+
+
+FORMATS = "PNG, JPEG and WebP"
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
+_ANIMATED = 0x02
+_OTHERS = (
+    (0, b"GIF8", "a GIF"), (0, b"BM", "a BMP"), (0, b"II*\0", "a TIFF"), (0, b"MM\0*", "a TIFF"), (4, b"ftypheic", "a HEIC"),
+    (4, b"ftypheix", "a HEIC"), (4, b"ftypmif1", "a HEIF"), (4, b"ftypavif", "an AVIF"), (0, b"%PDF", "a PDF"), (0, b"<svg", "an SVG"),
+    (0, b"<?xml", "an XML file"),
+)  # fmt: skip
+"""What a file is that Ollama does not read: where it says so, how, and its name."""
+
+
+class PictureLook(NamedTuple):
+    """What a picture is: its media type, and its size in pixels."""
+
+    type: str
+    width: int
+    height: int
+
+
+def picture_look(data: bytes) -> PictureLook:
+    """Tell what a picture is.
+
+    :raises InvalidInput: for what Ollama cannot read: another format, one that breaks off before it says its size, one that moves.
+    """
+    for name, find in (("png", _png), ("jpeg", _jpeg), ("webp", _webp)):
+        size = find(data)
+        if size is not None:
+            if min(size) < 1:
+                raise InvalidInput(f"this {name.upper()} is broken: it does not say its size; save it anew")
+            return PictureLook(f"image/{name}", *size)
+    there = next((f"it is {name}" for at, mark, name in _OTHERS if data[at : at + len(mark)] == mark), "it is none that is known")
+    raise InvalidInput(f"models take {FORMATS}, and this is no such picture by its content: {there}; convert it to one of these")
+
+
+_NO_SIZE = (0, 0)
+
+
+def _png(data: bytes) -> tuple[int, int] | None:
+    if not data.startswith(_PNG):
+        return None
+    if data[12:16] != b"IHDR" or len(data) < 24:
+        return _NO_SIZE
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    if not data.startswith(_JPEG):
+        return None
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        mark = data[at + 1]
+        if mark == 0xFF:  # a byte of filling
+            at += 1
+        elif 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):  # the beginning of a frame
+            frame = data[at + 5 : at + 9]
+            return (int.from_bytes(frame[2:], "big"), int.from_bytes(frame[:2], "big")) if len(frame) == 4 else _NO_SIZE
+        elif mark == 0x01 or 0xD0 <= mark <= 0xD7:  # marks without a length
+            at += 2
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return _NO_SIZE
+
+
+def _webp(data: bytes) -> tuple[int, int] | None:
+    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
+        return None
+    kind, body = data[12:16], data[20:30]
+    if len(body) < 10:
+        return _NO_SIZE
+    if kind == b"VP8X":
+        if body[0] & _ANIMATED:
+            raise InvalidInput("this WebP moves, and models look at one that stands still; save one of its frames")
+        return int.from_bytes(body[4:7], "little") + 1, int.from_bytes(body[7:10], "little") + 1
+    if kind == b"VP8L" and body[0] == 0x2F:
+        bits = int.from_bytes(body[1:5], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 " and body[3:6] == b"\x9d\x01\x2a":
+        return int.from_bytes(body[6:8], "little") & 0x3FFF, int.from_bytes(body[8:10], "little") & 0x3FFF
+    return _NO_SIZE

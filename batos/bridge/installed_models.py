@@ -1,0 +1,197 @@
+"""The models that an Ollama has, what each takes in memory, and which of them is best to think with. Nothing is pulled or loaded.
+
+What an Ollama that does not run has in its folder: the models that it will list once it is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batos.bridge.capabilities import Capabilities, figure
+from batos.bridge.failures import retry_on_race
+from batos.bridge.model_status import AGAIN, ServerErrors
+from batos.bridge.modelfile import tagged
+from batos.bridge.profiles import EXPERT_MARK, is_own_model
+from batos.config import MIB
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient
+
+LOOK_S = 10.0  # time for an Ollama to tell what it has
+LOOKED_AT = 256  # models of one Ollama; one has some ten
+SHOWN_AT_ONCE = 8
+LEAST_PARAMETERS = 300_000_000
+"""Parameters below which a model is no better than the one that comes with BAT OS."""
+LEAST_CONTEXT = 2048
+CONTEXTS = (8192, 4096, 2048)
+"""Contexts that a model is given, the first one that it has and that fits: a mission's prompts have some 1,000 to 4,000 tokens."""
+BESIDE = 256 * MIB
+"""What a model takes beside weights and cache, and the embedder beside it."""
+UNKNOWN_CACHE = 128 * 1024
+"""Bytes of cache for each token where a model does not say its shape: those of an 8B model."""
+LACKING = 0.8
+"""What a model counts that cannot use tools, or has a short context, beside one that can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model of an Ollama.
+
+    :ivar bytes: of its files. `cache`: bytes that each token of its context takes. `ours`: whether BAT OS made it, on another one.
+    """
+
+    name: str
+    digest: str
+    bytes: int
+    cache: int
+    can: Capabilities
+    ours: bool = False
+
+    @classmethod
+    def of(cls, name: str, digest: str, size: int, shown: Mapping[str, Any]) -> Candidate:
+        """The model that `/api/show` tells of."""
+        can, cache = Capabilities.claimed(shown), cache_of(shown.get("model_info") or {})
+        ours = is_own_model(name) or EXPERT_MARK.search(str(shown.get("license") or "")) is not None
+        return cls(tagged(name), digest, size, cache, can, ours)
+
+    def memory(self, context: int) -> int:
+        """Bytes that it takes with such a context, about."""
+        return self.bytes + self.cache * min(context, self.can.context or context) + BESIDE
+
+    def context_within(self, budget: int) -> int:
+        """The context that it is given: the largest one that it has and that fits; the smallest where none does."""
+        most = self.can.context or CONTEXTS[0]
+        had = [context for context in CONTEXTS if context <= most] or [most]
+        return next((context for context in had if self.memory(context) <= budget), had[-1])
+
+    @property
+    def least_memory(self) -> int:
+        """Bytes that it takes at least."""
+        return self.memory(CONTEXTS[-1])
+
+    @property
+    def worth(self) -> float:
+        """Rate it beside others: by its parameters, tools and context counted."""
+        lacks = int(not self.can.tools) + int((self.can.context or 0) < CONTEXTS[0])
+        return (self.can.parameters or 0) * LACKING**lacks
+
+    def unfit(self, budget: int) -> str:
+        """Why it does not think here unless it is asked to by name, in words; empty where it may."""
+        if self.ours:
+            return "BAT OS made it, on another model"
+        if not self.can.chats:
+            return "it does not answer messages"
+        if self.can.remote:
+            return "it is a model of a service elsewhere, which would be sent every brief"
+        if (self.can.parameters or 0) < LEAST_PARAMETERS:
+            return "it is no larger than the model that comes with BAT OS"
+        if self.can.context is not None and self.can.context < LEAST_CONTEXT:
+            return f"its context has {self.can.context} tokens"
+        if self.least_memory > budget:
+            return f"it takes {self.least_memory / 1e9:.1f} GB, and memory_budget_bytes is {budget / 1e9:.1f} GB"
+        return ""
+
+
+def cache_of(info: Mapping[str, Any]) -> int:
+    """Bytes of cache (keys and values of 16 bits, every layer) that each token of a model's context takes.
+
+    :param info: `model_info` of `/api/show`.
+    """
+    layers, heads, width = (figure(info, name) for name in ("block_count", "attention.head_count", "embedding_length"))
+    kv = figure(info, "attention.head_count_kv") or heads
+    if not all(isinstance(one, int) and one > 0 for one in (layers, heads, width, kv)):
+        return UNKNOWN_CACHE
+    key = figure(info, "attention.key_length") or width // heads
+    value = figure(info, "attention.value_length") or key
+    return int(layers * kv * (key + value) * 2)
+
+
+async def list_models(
+    client: AsyncClient, hear: Callable[[str, Mapping[str, Any]], object] = lambda digest, shown: None
+) -> list[Candidate]:
+    """The models that an Ollama has, by name.
+
+    :param hear: told of each, by its digest, what `/api/show` says.
+
+    :raises Cannot: where it does not say.
+    """
+    with ServerErrors("cannot list the models", AGAIN):
+        async with asyncio.timeout(LOOK_S):
+            listed = (await retry_on_race(client.list)).models[:LOOKED_AT]
+            turns = asyncio.Semaphore(SHOWN_AT_ONCE)
+
+            async def look(name: str, digest: str, size: int) -> Candidate | None:
+                async with turns:
+                    shown = await show_model(client, name)
+                if shown is None:  # deleted since it was listed
+                    return None
+                hear(digest, shown)
+                return Candidate.of(name, digest, size, shown)
+
+            found = await asyncio.gather(*(look(m.model, m.digest or "", int(m.size or 0)) for m in listed if m.model))
+    return sorted((one for one in found if one is not None), key=lambda one: one.name)
+
+
+async def listed_name(client: AsyncClient, name: str) -> str:
+    """A model's name as its Ollama lists it: FROM is the one place where another spelling is not found. As it is, where it is not there.
+
+    :raises ollama.ResponseError, ConnectionError, httpx.HTTPError: where the Ollama does not say.
+    """
+    wanted = tagged(name)
+    return next((m.model for m in (await retry_on_race(client.list)).models if m.model and tagged(m.model) == wanted), name)
+
+
+async def show_model(client: AsyncClient, name: str) -> dict[str, Any] | None:
+    """Ask `/api/show` about a model; None where it is not there. `AsyncClient.show` leaves out fields that it does not know.
+
+    :raises ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError: where the Ollama does not say.
+    """
+    from batos.bridge.client_library import ResponseError
+
+    try:
+        reply = await client._request_raw("POST", "/api/show", json={"model": name})  # type: ignore[no-untyped-call]
+    except ResponseError as e:
+        if e.status_code == 404:
+            return None
+        raise
+    shown = reply.json()
+    if not isinstance(shown, dict):
+        raise ValueError(f"/api/show of {name} answers no object")
+    return shown
+
+
+def best_model(found: Sequence[Candidate], budget: int) -> Candidate | None:
+    """The best model to think with that fits, None where there is none.
+
+    :param budget: bytes that models may take.
+    """
+    return max((one for one in found if not one.unfit(budget)), key=lambda one: (one.worth, one.bytes, one.name), default=None)
+
+
+def models_in_folder(folder: Path) -> frozenset[str]:
+    """Names of the models in a folder of Ollama's (`OLLAMA_MODELS`) that are there with all their blobs."""
+    manifests = folder / "manifests"
+    try:
+        found = [path for path in manifests.glob("*/*/*/*") if path.is_file()]
+    except OSError:
+        return frozenset()
+    return frozenset(_name(path.relative_to(manifests).parts) for path in found if _is_whole(path, folder / "blobs"))
+
+
+def _name(parts: tuple[str, ...]) -> str:
+    *before, tag = parts
+    return tagged(f"{'/'.join(before)}:{tag}")
+
+
+def _is_whole(manifest: Path, blobs: Path) -> bool:
+    try:
+        told = json.loads(manifest.read_text("utf-8"))
+        parts = [told["config"], *told["layers"]]
+        return all((blobs / part["digest"].replace(":", "-")).stat().st_size == part["size"] for part in parts)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # it is read as well as can be; Ollama itself will say more
+        return False

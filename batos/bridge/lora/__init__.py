@@ -1,0 +1,1 @@
+"""The model factory: LoRA adapters, built into models that Ollama serves."""

@@ -1,0 +1,319 @@
+"""Thought and answer apart, for models that write both into one text: `<think>…</think>` and the like before, or within, the answer.
+
+A mark counts where a text begins with it, as in Ollama's own parser (ollama/thinking/parser.go), after another thought, and after a short
+opening such as "Sure.". One that only closes a thought ends what the model's template opened. In code, and in a sentence about such marks,
+they are text.
+
+Texts on their way from models: their own output put right (loops, fences).
+
+One answer as it comes: text and thought apart, watched for loops.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable
+
+_FENCE = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[^\n`]*+\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+
+WHITESPACE_RUN = 160  # characters of whitespace in a row; deep JSON indentation stays well below
+LOOP_REPEATS = 4
+LOOP_SPAN = 240  # characters that the repeats cover together; table rulers stay below
+LOOP_PERIOD = 240  # longest repeated unit that is looked for
+CHECK_EVERY = 48  # characters between two checks: each costs some microseconds
+
+
+def strip_fences(text: str) -> str:
+    """The content of the first fenced block, or the text itself where there is none, stripped at both ends.
+
+    A fence that is never closed ends with the text: a model that ran out of tokens.
+    """
+    found = _FENCE.search(text)
+    return (found.group(2) if found else text).strip()
+
+
+class RunawayWatch:
+    """Watches a text as it grows, and says when it has run away: endless whitespace, or one unit over and over.
+
+    Small models fall into loops, and structured output may never end for whitespace (ollama#15502), so `num_predict`
+    alone would pay for all of it.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._checked = 0
+
+    @property
+    def text(self) -> str:
+        """All that was fed."""
+        return self._text
+
+    def feed(self, piece: str) -> str | None:
+        """Add a piece. Answers None while all is well, else the text without its runaway tail."""
+        self._text += piece
+        if len(self._text) - self._checked < CHECK_EVERY:
+            return None
+        self._checked = len(self._text)
+        solid = self._text.rstrip()
+        if len(self._text) - len(solid) >= WHITESPACE_RUN:
+            return solid
+        return self._without_loop()
+
+    def _without_loop(self) -> str | None:
+        text = self._text
+        if len(text) < LOOP_SPAN:
+            return None
+        last = text[-1]
+        for period in range(1, min(LOOP_PERIOD, len(text) // LOOP_REPEATS) + 1):
+            if text[-1 - period] != last:
+                continue
+            repeats = _repeats_at_end(text, period)
+            if repeats >= LOOP_REPEATS and repeats * period >= LOOP_SPAN:
+                return text[: len(text) - (repeats - 1) * period].rstrip()
+        return None
+
+
+def _repeats_at_end(text: str, period: int) -> int:
+    """How often the last `period` characters stand at the end of `text`, one after another."""
+    unit, count, at = text[-period:], 1, len(text) - 2 * period
+    while at >= 0 and text.startswith(unit, at):
+        count, at = count + 1, at - period
+    return count
+
+
+def leaves_open(template: str) -> bool:
+    """Whether a chat template (Go's text/template, as Ollama has them) leaves a last message of the assistant open.
+
+    One that knows `.Messages` does if it treats the last message apart; one that only knows `.Response` always does, since
+    Ollama ends it there (ollama/template/template.go).
+    """
+    if ".Messages" not in template:
+        return ".Response" in template
+    return "$last" in template or "$.Messages" in template
+
+
+_TAGS = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad", "seed:think", "longcat_think")
+_OTHERS = (
+    ("[think]", "[/think]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|start_thinking|>", "<|end_thinking|>"),
+    ("<unused94>", "<unused95>"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    ("<|channel|>commentary<|message|>", "<|channel|>final<|message|>"),
+)
+THOUGHTS = (*((f"<{tag}>", f"</{tag}>") for tag in _TAGS), *_OTHERS)
+"""What models write before and after a thought, in small letters: Qwen, DeepSeek and most others; EXAONE; Seed; LongCat; Magistral; Kimi;
+Sky-T1; Command; MedGemma; Gemma; gpt-oss."""
+_SAID = (("here is my thought process:", "here is my response:"), ("here's my thought process:", "here's my response:"))
+"""The same in words (Granite): a thought only where both are there."""
+_ENVELOPES = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>")
+"""What stands before an answer and is nothing of it."""
+_ENDS = ("<|end_response|>", "<|return|>", "<|end|>")
+_OPENINGS = tuple(opening for opening, _ in THOUGHTS)
+_LONGEST = max(map(len, _OPENINGS))
+_SHORT = 120  # characters of an opening such as "Sure."
+_SENTENCE_ENDS, _CLOSERS = ".!?…。！？", "\"'”’»)]*_"  # of a sentence, and what may follow that
+_FOLDED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_CLOSE = "|".join(re.escape(close) for _, close in THOUGHTS)
+_ORPHAN = re.compile(
+    rf"^[ \t]*(?:{_CLOSE})(?=[ \t]*$|\S)"  # begins a line, and is alone on it or has the answer right behind it
+    rf"|(?<=[.!?…。！？:)\]*\"”])(?:{_CLOSE})(?=[ \t]*$|[^\s`'\".,;:)])",  # right behind the end of a sentence
+    re.MULTILINE,
+)
+
+
+class ThoughtSplitter:
+    """Parts a stream of text into thought and answer. A thought that is never closed is one to its end, where the text begins with it."""
+
+    def __init__(self) -> None:
+        self._state = "undecided"  # thought, maybe (held until it is closed), closed (held until more comes), answer
+        self._opening = self._close = ""
+        self._held = ""
+        self._aside = ""  # what a thought within the answer stands for, should it turn out to be none
+        self._told = ""  # of the answer
+        self._before = ""  # the mark of the thought before
+
+    def feed(self, piece: str) -> tuple[str, str]:
+        """Add a piece; what is known to be answer and what is known to be thought since the last one."""
+        self._held += piece
+        answers, thoughts = "", ""
+        while True:
+            state, held = self._state, len(self._held)
+            answer, thought = self._step()
+            self._told += answer
+            answers, thoughts = answers + answer, thoughts + thought
+            if not self._held or (self._state, len(self._held)) == (state, held):
+                return answers, thoughts
+
+    def _step(self) -> tuple[str, str]:
+        """Answer and thought that can be told now; the same state with as much held: nothing more can be."""
+        match self._state:
+            case "undecided":
+                self._decide()
+                return "", ""
+            case "thought" | "maybe":
+                return self._within()
+            case "closed":
+                if not self._held.strip():  # nothing may come behind it
+                    return "", ""
+                thought, self._aside = self._aside[len(self._opening) : -len(self._close)], ""
+                self._state, self._before = "answer", self._opening
+                return "", thought
+            case _:
+                return self._answer(), ""
+
+    def _decide(self) -> None:
+        """Find out what comes: a thought, or the answer."""
+        solid = self._held.lstrip()
+        small = solid.translate(_FOLDED)
+        for mark in _ENVELOPES:
+            if small.startswith(mark):
+                self._held, self._before = solid[len(mark) :], mark
+                return
+        for marks, state in ((THOUGHTS, "thought"), (_SAID, "maybe")):
+            for opening, close in marks:
+                if small.startswith(opening):
+                    self._state, self._opening, self._close = state, opening, close
+                    self._aside = "" if state == "thought" else self._held[: len(self._held) - len(solid)] + solid[: len(opening)]
+                    self._held = solid[len(opening) :]
+                    return
+        if any(opening.startswith(small) for opening in (*_OPENINGS, *_ENVELOPES, *(said for said, _ in _SAID))):
+            return
+        self._state = "answer"
+        if self._before:
+            self._held = solid
+
+    def _within(self) -> tuple[str, str]:
+        """Look for the mark that closes a thought."""
+        at = self._held.translate(_FOLDED).find(self._close)
+        if at < 0:
+            if self._state == "maybe":
+                return "", ""
+            kept = _begun_at_end(self._held.translate(_FOLDED), self._close)
+            thought, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+            return "", thought
+        thought, end = self._held[:at], at + len(self._close)
+        closed, self._held = self._held[at:end], self._held[end:]
+        if self._state == "maybe" and self._told:
+            self._state, self._aside = "closed", self._aside + thought + closed
+            return "", ""
+        self._state, self._before, self._aside = "undecided", self._opening, ""
+        return "", thought
+
+    def _answer(self) -> str:
+        """What of the answer can be told: all of it, up to a mark that may open another thought."""
+        if not self._before and len(self._told) > _SHORT:
+            text, self._held = self._held, ""
+            return text
+        small = self._held.translate(_FOLDED)
+        found = [(at, mark) for mark in THOUGHTS if (at := small.find(mark[0])) >= 0]
+        at, (opening, close) = min(found, default=(-1, ("", "")))
+        if at < 0:
+            kept = max(_begun_at_end(small[-_LONGEST:], opening) for opening in _OPENINGS)
+            text, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+            return text
+        if not self._may_open(self._told + self._held[:at], opening):
+            text, self._held = self._held[: at + len(opening)], self._held[at + len(opening) :]
+            return text
+        text, self._aside = self._held[:at], self._held[at : at + len(opening)]
+        self._held = self._held[at + len(opening) :]
+        self._state, self._opening, self._close = "maybe", opening, close
+        return text
+
+    def _may_open(self, before: str, opening: str) -> bool:
+        if _in_code(before):
+            return False
+        return opening == self._before or (not self._before and len(before) <= _SHORT and _line_ended(before))
+
+    def end(self) -> tuple[str, str]:
+        """Nothing more comes: what was held back, as `feed` answers it."""
+        held, self._held = self._aside + self._held, ""
+        if self._state == "thought":
+            return "", held
+        if self._state == "closed" and self._opening == self._before:  # the model thought about its answer in the end
+            return "", self._aside[len(self._opening) : -len(self._close)]
+        return (held.lstrip() if self._before and not self._told else held), ""
+
+
+def without_thought(text: str) -> tuple[str, str]:
+    """A whole text as answer and thought.
+
+    A mark that closes a thought, outside of code, where none was opened, closes one that the model's template opened: what is before it
+    is thought.
+    """
+    splitter = ThoughtSplitter()
+    fed, rest = splitter.feed(text), splitter.end()
+    answer, thought = fed[0] + rest[0], fed[1] + rest[1]
+    small = answer.translate(_FOLDED)
+    if thought or answer != text:
+        bare = answer.rstrip()
+        end = next((mark for mark in _ENDS if bare.translate(_FOLDED).endswith(mark)), "")
+        return (bare[: -len(end)] if end else answer), thought
+    for orphan in _ORPHAN.finditer(small):
+        before = answer[: orphan.start()]
+        if not _in_code(before) and not any(opening in small[: orphan.start()] for opening in _OPENINGS):
+            return answer[orphan.end() :].lstrip(), before.strip()
+    return answer, thought
+
+
+def _line_ended(text: str) -> bool:
+    """Return True where a text ends with a sentence and then a line break."""
+    said = text.rstrip()
+    return "\n" in text[len(said) :] and said.rstrip(_CLOSERS)[-1:] in tuple(_SENTENCE_ENDS)
+
+
+def _in_code(before: str) -> bool:
+    """Whether what follows a text stands in a fence, or in code within a line."""
+    return before.count("```") % 2 == 1 or before.rpartition("\n")[2].replace("```", "").count("`") % 2 == 1
+
+
+def _begun_at_end(text: str, tag: str) -> int:
+    """How many characters at the end of `text` may be the beginning of `tag`."""
+    return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)
+
+
+class StreamedAnswer:
+    """Collects the pieces of one answer and passes those of its text on."""
+
+    def __init__(self, on_text: Callable[[str], None] | None, begun: str = "") -> None:
+        """
+        :param begun: the beginning of the answer, from an earlier attempt; it is not passed on again.
+        """
+        self._on_text = on_text
+        self._content, self._thoughts = RunawayWatch(), RunawayWatch()
+        self._kept: str | None = None
+        self._kept_thoughts: str | None = None
+        self._splitter = ThoughtSplitter()
+        self._splitter.feed(begun)
+        self._content.feed(begun)
+        self.parts = 0
+
+    def hear(self, content: str, thought: str) -> bool:
+        """Take the next piece; False when the model has run away and should be stopped."""
+        self.parts += 1
+        self._tell(self._splitter.feed(content)[0])
+        self._kept = self._content.feed(content)
+        self._kept_thoughts = self._thoughts.feed(thought)
+        return self._kept is None and self._kept_thoughts is None
+
+    def end(self) -> None:
+        """The model is done."""
+        self._tell(self._splitter.end()[0])
+
+    def _tell(self, text: str) -> None:
+        if text and self._on_text is not None:
+            self._on_text(text)
+
+    @property
+    def length(self) -> int:
+        """Characters that have come."""
+        return len(self._content.text) + len(self._thoughts.text)
+
+    def answer(self) -> tuple[str, str]:
+        """The text and the thought, without what ran away."""
+        text, inner = without_thought(self._content.text if self._kept is None else self._kept)
+        outer = self._thoughts.text if self._kept_thoughts is None else self._kept_thoughts
+        return text, "\n".join(part for part in (outer, inner) if part)

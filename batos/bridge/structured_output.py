@@ -1,0 +1,333 @@
+r"""JSON schemas as Ollama can make grammars of them.
+
+llama.cpp's converter knows a part of JSON Schema, and has no mercy with the rest: of a pattern with `\d`, or one that repeats something
+more than 2,000 times, Ollama's runner dies, and with it whatever else that runner had in hand; of others it says that the schema is none;
+with `[^x]` or `.` in a pattern, or a quote in a property's name, its grammar writes what is no JSON. So what is not known to be safe is
+left out of what is sent. Who asked checks the answer against all of the schema. Tried on 0.17.4 and 0.21.0 (`tests/contract`).
+
+JSON in what a model wrote: found between other words, and closed where only its end is missing.
+
+Answers of a given form: a model's JSON read into a pydantic model, with repair that ends.
+
+One function for whatever wants one (mind, memory, synthesis). It knows nothing of Ollama: it is given something that can be asked, which
+in a mission is `mind.thinking.Thinking.chat` and so the journal.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from batos.bridge.model_output import strip_fences, without_thought
+from batos.errors import InferenceFailed
+
+MOST = 2000  # repetitions: MAX_REPETITION_THRESHOLD of llama.cpp
+LARGEST = 2**53  # of a bound: beyond it the converter's integers end
+_TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
+_FORMATS = frozenset(("date", "time", "date-time", "uuid"))
+_COUNTS = frozenset(("minLength", "maxLength", "minItems", "maxItems"))
+_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
+_CHOICES = frozenset(("anyOf", "oneOf", "allOf"))
+_NAMED = frozenset(("$defs", "definitions"))
+_NOTES = frozenset(("title", "description"))
+_NAME = re.compile(r'[^"\\\x00-\x1f\x7f\ud800-\udfff]+')
+"""Names of properties that the converter writes as they are."""
+_REF = re.compile(r"#/[A-Za-z0-9_$./-]+")
+_SHORT = {"d": "0-9", "w": "A-Za-z0-9_"}
+_LITERAL = r"""[^\\^$.|?*+()\[\]{}"\x00-\x1f\x7f\ud800-\udfff]"""
+_CLASS = rf"""\[(?:{_LITERAL}|[.|?*+(){{}}$]|\\[dw.\-+*?|/])+\]"""
+_TOKEN = re.compile(rf"""(?P<class>{_CLASS})|\\(?P<short>[dw])|\\(?P<plain>[.\-+*?|/(){{}}$:@_])
+    |(?P<open>\((?:\?:)?)|(?P<as_is>{_LITERAL}|[|)])
+    |(?P<times>[?*+]|\{{(?P<least>\d+)(?:,(?P<most>\d*))?\}})(?![?+*{{])""", re.VERBOSE | re.DOTALL)  # fmt: skip
+"""A part of a pattern that the converter understands as JSON Schema does."""
+
+
+def grammar_schema(schema: Any) -> Any:
+    """The schema, or a copy without what no grammar can be made of; None where there is none."""
+    return dict(_kept(schema)) if isinstance(schema, dict) else schema if schema is None else {}
+
+
+def _kept(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    odd = {name for name in _names(schema.get("properties")) if not _NAME.fullmatch(name)}
+    if odd:  # an object of any names: a grammar without those would forbid them
+        yield "type", "object"
+        return
+    for name, value in schema.items():
+        if (kept := _keyword(name, value, schema)) is not _LEFT:
+            yield name, kept
+
+
+_LEFT = object()
+
+
+def _keyword(name: str, value: Any, schema: dict[str, Any]) -> Any:
+    """What is sent of a keyword's value; `_LEFT` where nothing is."""
+    keeps = False
+    if name == "properties" or name in _NAMED:
+        return {key: grammar_schema(one) for key, one in value.items()} if isinstance(value, dict) else _LEFT
+    if name in _CHOICES:
+        return (
+            [grammar_schema(one) for one in value]
+            if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
+            else _LEFT
+        )
+    if name == "prefixItems":
+        return [grammar_schema(one) for one in value] if isinstance(value, list) and value else _LEFT
+    if name == "items":
+        return grammar_schema(value) if isinstance(value, dict) and "prefixItems" not in schema else _LEFT
+    if name == "additionalProperties":
+        return value if isinstance(value, bool) else grammar_schema(value) if isinstance(value, dict) else _LEFT
+    if name == "pattern":
+        return _LEFT if not isinstance(value, str) or (safe := grammar_pattern(value)) is None else safe
+    if name == "type":
+        types = value if isinstance(value, list) else [value]
+        keeps = bool(types) and all(isinstance(one, str) and one in _TYPES for one in types)
+    elif name == "required":
+        keeps = isinstance(value, list) and all(isinstance(one, str) and one in _names(schema.get("properties")) for one in value)
+    elif name == "enum":
+        keeps = isinstance(value, list) and bool(value)
+    elif name in _COUNTS:
+        keeps = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+    elif name in _BOUNDS:
+        keeps = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+    elif name == "format":
+        keeps = value in _FORMATS
+    elif name == "$ref":
+        keeps = isinstance(value, str) and _REF.fullmatch(value) is not None
+    else:
+        keeps = name == "const" or (name in _NOTES and isinstance(value, str))
+    return value if keeps else _LEFT
+
+
+def _names(properties: Any) -> list[str]:
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def grammar_pattern(text: str) -> str | None:
+    """A pattern in the words of the converter; None where it has none for it, or would take them for something else."""
+    if len(text) < 3 or not (text.startswith("^") and text.endswith("$")):
+        return None
+    body, made, at = text[1:-1], ["^"], 0
+    groups: list[bool] = []  # open ones: whether something in it is repeated
+    countable = repeated = False  # what stands before: whether it can be repeated, and whether something in it is
+    while at < len(body):
+        token = _TOKEN.match(body, at)
+        if token is None:
+            return None
+        at, found, before = token.end(), token.groupdict(), countable
+        countable = True
+        if found["class"] is not None:
+            made.append(_in_class(found["class"]))
+        elif found["short"] is not None:
+            made.append(f"[{_SHORT[found['short']]}]")
+        elif found["plain"] is not None:
+            made.append(f"[{found['plain']}]")
+        elif found["open"] is not None:
+            made.append("(")
+            groups.append(False)
+            countable = False
+        elif found["times"] is not None:
+            most = [int(times) for times in (found["least"], found["most"]) if times]
+            nested = repeated and made[-1] == ")" and found["times"] != "?"  # more ways to read one text than there is time for
+            if not before or nested or any(times > MOST for times in most) or (len(most) == 2 and most[0] > most[1]):
+                return None
+            made.append(found["times"])
+            countable, groups = False, [True] * len(groups)
+        elif found["as_is"] in (")", "|"):
+            if not groups or made[-1] in ("(", "|"):
+                return None
+            repeated = groups.pop() if found["as_is"] == ")" else repeated
+            made.append(found["as_is"])
+            countable = found["as_is"] == ")"
+        else:
+            made.append(found["as_is"])
+    return "".join((*made, "$")) if not groups else None
+
+
+def _in_class(text: str) -> str:
+    """The characters of a class, with `-` at its end, where it is no range."""
+    inner = re.sub(r"\\([dw])", lambda found: _SHORT[found[1]], text[1:-1]).replace(r"\-", "\0")
+    inner = re.sub(r"\\(.)", r"\1", inner)
+    if inner.startswith("-") or (inner.endswith("-") and len(inner) > 1):
+        inner = inner.strip("-") + "\0"
+    return f"[{inner.replace(chr(0), '')}{'-' if chr(0) in inner else ''}]"
+
+
+_CLOSERS = {"{": "}", "[": "]"}
+_DECODER = json.JSONDecoder(parse_constant=lambda name: _refuse(name))
+
+
+def json_values(text: str) -> Iterator[tuple[Any, str]]:
+    """What a model's text may mean as JSON, likeliest first, each with what had to be done to read it (empty: nothing).
+
+    The whole text; without thought and fence; its first object or array, whatever stands around it; the same closed at the end.
+    """
+    seen: list[Any] = []
+    for repair, found in _read(text):
+        for value in found:
+            if value not in seen:
+                seen.append(value)
+                yield value, repair
+
+
+def _read(text: str) -> Iterator[tuple[str, list[Any]]]:
+    # One after the other: of nearly all texts the first is taken.
+    yield "", _whole(text)
+    bare = without_thought(text)[0].strip()
+    yield "thought", _whole(bare)
+    fenced = strip_fences(bare)
+    yield "fence", _whole(fenced)
+    yield "surroundings", _first(fenced)
+    yield "surroundings", _first(bare)
+    yield "end", _closed(fenced)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _sound(value: Any) -> Any:
+    """The value, if it can be written as UTF-8: half a surrogate pair cannot, and neither the image nor the wire take it."""
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _whole(text: str) -> list[Any]:
+    try:
+        return [_sound(json.loads(text, parse_constant=_refuse))]
+    except (ValueError, RecursionError):  # RecursionError: brackets without end
+        return []
+
+
+def _first(text: str) -> list[Any]:
+    """The first object or array that stands anywhere in a text."""
+    for at, letter in enumerate(text):
+        if letter in _CLOSERS:
+            try:
+                return [_sound(_DECODER.raw_decode(text, at)[0])]
+            except ValueError:
+                continue
+            except RecursionError:
+                return []
+    return []
+
+
+def _closed(text: str) -> list[Any]:
+    """A text that breaks off, with the missing brackets added, if every value in it is whole.
+
+    Half a string or a number that might have gone on is no value: to guess its end would be to answer in the model's place.
+    """
+    at = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
+    if at < 0:
+        return []
+    text, open_, in_string, escaped = text[at:].rstrip(), [], False, False
+    for letter in text:
+        if in_string:
+            in_string, escaped = escaped or letter != '"', letter == "\\" and not escaped
+        elif letter == '"':
+            in_string = True
+        elif letter in _CLOSERS:
+            open_.append(_CLOSERS[letter])
+        elif open_ and letter == open_[-1]:
+            open_.pop()
+    if in_string or not open_ or text[-1].isdigit():
+        return []
+    return _whole(text.removesuffix(",") + "".join(reversed(open_)))
+
+
+Form = TypeVar("Form", bound=BaseModel)
+Ask = Callable[[str, dict[str, Any] | None], Awaitable[str]]
+"""Asks a model: prompt and JSON schema (None: no constraint) in, its text out."""
+
+FAULTS_SHOWN = 4  # of the faults of one answer, to the model that made them
+SHOWN_CHARS = 600  # of the refused answer, likewise
+
+
+@dataclass(frozen=True, slots=True)
+class Structured(Generic[Form]):
+    """A value and how it came about: the text that it was read from, how often the model was asked, what had to be repaired.
+
+    `repaired` is empty for a text that was right as it stood, else `thought`, `fence`, `surroundings` or `end` (see `json_text`).
+    """
+
+    value: Form
+    text: str
+    asked: int
+    repaired: str = ""
+
+
+@functools.lru_cache(maxsize=256)
+def _schema_of(form: type[BaseModel]) -> dict[str, Any]:
+    return form.model_json_schema()
+
+
+async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, raw_chars: int) -> Structured[Form]:
+    """An answer to `prompt` of the form `form`.
+
+    What can be put right without the model is. Else it is asked again, with what was wrong; the last time, if there are two or more,
+    without a schema and with its words instead, since constrained output may loop or never end (ollama#15502, ollama#18567).
+    A schema that Ollama refuses is left out at once.
+
+    :param repairs: how often it is asked again at most.
+    :param raw_chars: characters of each refused answer that the failure keeps.
+    :raises InferenceFailed: with cause `malformed` and all answers as `raw` in its context; or as `ask` raises it.
+    """
+    schema: dict[str, Any] | None = _schema_of(form)
+    words = json.dumps(schema, ensure_ascii=False)
+    refused: list[str] = []
+    fault = ""
+    for left in range(repairs, -1, -1):
+        if left == 0 and repairs > 1:
+            schema = None
+        text = ""
+        try:
+            text = await ask(_prompt(prompt, words, schema, refused, fault), schema)
+        except InferenceFailed as e:
+            if schema is None or not left or not _about_the_schema(e):
+                raise
+            schema, fault = None, ""
+            continue
+        found, fault = read_structured(text, form)
+        if found is not None:
+            return Structured(found[0], text, repairs - left + 1, found[1])
+        refused.append(text)
+    raise InferenceFailed(
+        f"no answer was a {form.__name__}, in {len(refused)} tries; the last time {fault}",
+        cause="malformed",
+        raw=[text[:raw_chars] for text in refused],
+    )
+
+
+def read_structured(text: str, form: type[Form]) -> tuple[tuple[Form, str] | None, str]:
+    """The value in a model's text and what had to be repaired, or None and what is wrong with it."""
+    fault = ""
+    for value, repair in json_values(text):
+        try:
+            return (form.model_validate(value), repair), ""
+        except ValidationError as e:
+            fault = fault or _fault(e)
+    return None, fault or ("it was no JSON" if text.strip() else "it was empty")
+
+
+def _about_the_schema(failure: InferenceFailed) -> bool:
+    """Whether Ollama could make no grammar of a schema: it says so in words only (ollama/llm/server.go)."""
+    return failure.cause in ("refused", "server_error") and any(word in failure.message for word in ("schema", "grammar", "format"))
+
+
+def _fault(error: ValidationError) -> str:
+    shown = [f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in error.errors()[:FAULTS_SHOWN]]
+    return "; ".join(shown)
+
+
+def _prompt(prompt: str, words: str, schema: dict[str, Any] | None, refused: list[str], fault: str) -> str:
+    if refused and refused[-1].strip():
+        prompt += f"\n\nYour last answer was refused ({fault}):\n{refused[-1][:SHOWN_CHARS]}\n\nAnswer again."
+    if schema is None:
+        prompt += f"\n\nAnswer with nothing but one JSON object of this JSON schema:\n{words}"
+    return prompt

@@ -1,0 +1,180 @@
+"""The verb `keys`: make CURVE keys, say which there are, and what each may do.
+
+The verb `console`: the link to the web console of this data folder, and the end of its sessions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint, meant_folder, settings_from
+from batos.cli.client import ask
+from batos.cli.output import Output
+from batos.config import Settings, nearest
+from batos.errors import ConfigError, DaemonUnavailable
+from batos.wire import keys as made
+from batos.wire.fields import ROLES, Role
+
+ACTIONS = ("new", "list", "role")
+CLIENT = "client"  # the first one's name
+_MAY: dict[Role, str] = {
+    "read": "look at everything",
+    "submit": "give missions, steer them and look at everything",
+    "operate": "do everything",
+}
+
+
+@app.command()
+def keys(
+    action: Annotated[
+        str,
+        typer.Argument(metavar="new|list|role", help="Make keys; list those whom the daemon lets in; or give one of them another role."),
+    ],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Whose: a client's; without it the daemon's own, and the first client's.")
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Argument(metavar="[ROLE]", help="What it may do: read, submit (missions; what a new key has), or operate (everything)."),
+    ] = None,
+    data: DataFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Make keys for the daemon and its clients, in the data folder, list the clients, or change what one may do. Needs no daemon."""
+    if action not in ACTIONS:
+        raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
+    if action == "list" and name is not None:
+        raise typer.BadParameter(f"list takes no NAME, got {name!r}: it lists all whom the daemon lets in")
+    if action == "role" and (name is None or role is None):
+        raise typer.BadParameter(f"role takes a NAME and a ROLE, one of {', '.join(ROLES)}")
+    output = Output(as_json)
+    data = meant_folder(data, output, config_file=config_file, more=assignments)
+    settings, _ = settings_from(data, None, None, None, config_file, assignments)
+    if action == "list":
+        _list(settings, output)
+    elif action == "role":
+        _give_role(settings, str(name), _role(role), output)
+    else:
+        _new(settings, name, made.NEW_ROLE if role is None else _role(role), output)
+
+
+def _role(named: str | None) -> Role:
+    for role in ROLES:
+        if role == named:
+            return role
+    raise typer.BadParameter(f"{named!r} is no role; there are {', '.join(ROLES)}{nearest(str(named), ROLES)}")
+
+
+def _give_role(settings: Settings, name: str, role: Role, output: Output) -> None:
+    made.give_role(settings.clients, name, role)
+    if output.as_json:
+        output.document({"type": "keys", "client": name, "role": role})
+    else:
+        output.say(f"{name} may {_MAY[role]} now")
+
+
+def _list(settings: Settings, output: Output) -> None:
+    try:
+        known = made.Clients(settings.clients).known()
+        clients = [{"name": client.name, "role": client.role, "key": key.decode()} for key, client in known.items()]
+    except OSError as e:
+        raise ConfigError(f"the folder of clients {settings.clients} cannot be read: {e.strerror}; see --data and curve_clients") from None
+    if output.as_json:
+        output.document({"type": "keys", "folder": str(settings.clients), "clients": clients})
+        return
+    output.rows(("client", "role", "public key"), ((one["name"], one["role"], one["key"]) for one in clients))
+    output.note(f"{settings.clients}: a file that is taken out keeps that client out", "dim")
+
+
+def _new(settings: Settings, name: str | None, role: Role, output: Output) -> None:
+    folder, server = settings.data / "keys", settings.data / "keys" / f"{made.SERVER}.key"
+    if name == made.SERVER:
+        raise typer.BadParameter("the daemon's own key is made by `batos keys new` alone; name a client")
+    written: dict[str, Any] = {}
+    if name is None:
+        secret, server = made.create(folder, made.SERVER)
+        written = {"curve_secret": str(secret)}
+    elif not server.exists():
+        raise typer.BadParameter(f"there is no {server} yet: `batos keys new` makes it, and the first client's")
+    own, public = made.create(folder, name or CLIENT, settings.clients, role=role)
+    written |= {"curve_client": str(own), "curve_server": made.load_public(server).decode()}
+    if output.as_json:
+        output.document({"type": "keys", "client": name or CLIENT, "role": role, "public": str(public), "settings": written})
+        return
+    output.say(f"made: {own}, and {public}, which lets it in")
+    output.say(f"it may {_MAY[role]}; `batos keys role {name or CLIENT} ROLE` changes that: {', '.join(ROLES)}")
+    if "curve_secret" in written:
+        output.say("\nFor the daemon, in batos.toml or the environment:")
+        output.say(f'  curve_secret = "{written["curve_secret"]}"', "bold")
+    output.say("\nFor this client; take its secret key to its machine, and leave no copy here unless it lives here:")
+    output.say(f'  curve_client = "{own}"', "bold")
+    output.say(f'  curve_server = "{written["curve_server"]}"', "bold")
+    if not Path(settings.curve_secret).exists() and "curve_secret" not in written:
+        output.note("the daemon asks for no keys yet: curve_secret is not set", "yellow")
+
+
+@app.command()
+def console(
+    logout: Annotated[
+        bool, typer.Option("--logout", help="With --all: end every session. Browsers show the token again. Needs no daemon.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="With --logout: every session.")] = False,
+    logout_all: Annotated[bool, typer.Option("--logout-all", help="The same as --logout --all.")] = False,
+    data: DataFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Print the link to the web console of the daemon. It holds the token of the data folder: whoever has the link is let in."""
+    output = Output(as_json)
+
+    def settings_of(folder: str | None) -> Settings:
+        return settings_from(data or folder, None, None, None, config_file, assignments)[0]
+
+    if logout != every:
+        raise typer.BadParameter(
+            "--logout and --all belong together: a terminal has no session of its own. `batos console --logout --all` ends those of all "
+            "browsers; one browser is signed out by Sign out, at the foot of each page"
+        )
+    if logout or logout_all:
+        ended = _logout_all(settings_of(None if data else _folder_of_daemon(connect)))
+        if as_json:
+            output.document({"type": "console", "ended": ended})
+        else:
+            typer.echo(f"{ended} session{'' if ended == 1 else 's'} ended; `batos console` prints the link that begins another")
+        return
+    info = ask(endpoint(connect), lambda client: client.info())
+    if not info.get("console"):
+        raise ConfigError('this daemon serves no console; start it with `batos run --console`, or set console = "on" in batos.toml')
+    from batos.console.access import token_of  # late: only this verb needs it
+
+    link = f"{info['console']}/?token={token_of(settings_of(info['data']).data)}"
+    if as_json:
+        output.document({"type": "console", "console": info["console"], "link": link})
+    else:
+        typer.echo(link)
+
+
+def _folder_of_daemon(connect: str | None) -> str | None:
+    """The data folder of the daemon; None where none answers and the settings have to say it."""
+    try:
+        folder: str = ask(endpoint(connect), lambda client: client.info())["data"]
+    except DaemonUnavailable:
+        if connect:  # that one was meant
+            raise
+        return None
+    return folder
+
+
+def _logout_all(settings: Settings) -> int:
+    from batos.console.access import Sessions, token_of
+
+    if not settings.data.is_dir():
+        return 0
+    return Sessions(settings.data, token_of(settings.data), settings.console_session_s, settings.console_sessions).end_all()

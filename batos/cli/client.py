@@ -1,0 +1,215 @@
+"""Looking without changing: moments as people write them, and the verbs that only read, on an image file where no daemon runs.
+
+Asking the daemon, what a terminal shows until the answer comes, and what to say when a name is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import functools
+import os
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+
+import typer
+
+from batos.cli.app import Connect, check_reachable, endpoint, run_async
+from batos.cli.output import size
+from batos.config import load, nearest
+from batos.errors import BatosError, UnknownTarget
+from batos.wire import Client, ClientKeys
+
+if TYPE_CHECKING:
+    from batos.api.queries import Queries
+
+T = TypeVar("T")
+SHOWN_AFTER_S = 1.0  # what is answered sooner needs no sign that something goes on
+LOOK_S = 0.5
+
+
+def ask(address: str, question: Callable[[Client], Awaitable[T]], *, shows: bool = False, upkeep: bool = False) -> T:
+    """Ask the daemon at an endpoint one thing. A terminal shows that it goes on, and for how long.
+
+    :param shows: the question shows itself what happens.
+    :param upkeep: it is a piece of upkeep, of which the daemon says how far it is.
+    :raises DaemonUnavailable: if nobody answers.
+    """
+
+    async def asking() -> T:
+        async with client_of(address) as client:
+            if shows:
+                return await question(client)
+            return await _shown(question(client), (lambda: _step(client)) if upkeep else None)
+
+    check_reachable(address)
+    return run_async(asking())
+
+
+def client_of(address: str) -> Client:
+    """A client of the daemon at an endpoint, with the keys that the settings name.
+
+    :raises ConfigError: for keys that cannot be used.
+    """
+    return Client(address, keys=ClientKeys.of(load()))
+
+
+async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:
+    """The result of some work, shown from its second second on.
+
+    :param step: what it is at, asked now and then.
+    """
+    task, said = asyncio.ensure_future(work), "waiting"
+    try:
+        await asyncio.wait([task], timeout=SHOWN_AFTER_S)
+        if not task.done():
+            with showing(lambda: said):
+                while not task.done():
+                    said = said if step is None else await step()
+                    await asyncio.wait([task], timeout=LOOK_S)
+        return await task
+    finally:
+        task.cancel()
+
+
+@contextlib.contextmanager
+def showing(step: Callable[[], str]) -> Iterator[None]:
+    """While the block lasts, a terminal's standard error has a line that says what it is at, and for how long.
+
+    :param step: what it is at; asked from a thread of rich's.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    begun = time.monotonic()
+
+    class _Line:
+        def __rich__(self) -> Text:
+            return Text(f"{step()} · {time.monotonic() - begun:.0f} s", no_wrap=True, overflow="ellipsis")
+
+    with Console(file=sys.stderr).status(cast(Any, _Line()), spinner="dots"):
+        yield
+
+
+async def _step(client: Client) -> str:
+    upkeep = (await client.info()).get("upkeep", {})
+    return f"{upkeep['under_way']}: {step_of(upkeep['progress'])}" if upkeep.get("under_way") else "waiting"
+
+
+def step_of(progress: dict[str, Any]) -> str:
+    """A step and how far it is: `restoring, 12.0 MiB of 80.1 MiB`."""
+    done = f", {size(progress['done'])} of {size(progress['total'])}" if progress.get("total") else ""
+    return f"{progress.get('step', '')}{done}"
+
+
+def with_nearest(error: BatosError, word: str) -> BatosError:
+    """The error with the nearest of the names that its message lists after `there are: `."""
+    if "did you mean" in error.message:
+        return error
+    names = error.message.rpartition("there are: ")[2].split(", ") if "there are: " in error.message else []
+    return type(error)(error.message + nearest(word.rpartition(".")[2], names), **error.context)
+
+
+Reply = dict[str, Any]
+FileFlag = Annotated[
+    str | None,
+    typer.Option("--image", metavar="FILE", help="Look into this image (a file, or a URI) instead of asking a daemon."),
+]
+AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
+_CACHE = 2000  # objects
+_TID = re.compile(r"[0-9a-f]{16}\Z")
+_AGO = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)(?: ago)?\Z")
+_UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_FIRST = 0.0  # before that there was no image
+_LAST = 1e-6  # of a second: a TIME is the last instant of what it names
+
+
+def moment(text: str | None, now: Callable[[], float] = time.time) -> float | str | None:
+    """A TIME as the wire has it: the id of a revision as it is, anything else in seconds since the epoch; None for now.
+
+    :raises typer.BadParameter: for what is no TIME.
+    """
+    if text is None or text == "now":
+        return None
+    if _TID.match(text):
+        return text
+    if match := _AGO.match(text):
+        return max(_FIRST, now() - float(match[1]) * _UNITS[match[2]])
+    try:
+        return _calendar(text, datetime.datetime.fromtimestamp(now()))
+    except ValueError:
+        years = ", its year with four digits" if re.match(r"\d\d[-./]\d\d[-./]\d\d\b", text) else ""
+        raise typer.BadParameter(
+            f"{text!r} is no TIME: write 2026-05-31{years}, '2026-05-31 14:30', 14:30:05, '10 min ago', 2h, or the id of a revision"
+        ) from None
+
+
+def _calendar(text: str, today: datetime.datetime) -> float:
+    if re.fullmatch(r"\d\d:\d\d(:\d\d(\.\d+)?)?", text):
+        text = f"{today:%Y-%m-%d} {text}"
+    begin = datetime.datetime.fromisoformat(text)
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        size = datetime.timedelta(days=1)
+    elif re.search(r"\d\d:\d\d:\d\d", text) is None:
+        size = datetime.timedelta(minutes=1)
+    elif begin.microsecond:
+        return _seconds(begin)
+    else:
+        size = datetime.timedelta(seconds=1)
+    try:
+        return max(_FIRST, _seconds(begin + size) - _LAST)
+    except OverflowError:  # the end of the last year that there is
+        return _seconds(datetime.datetime.max)
+
+
+def _seconds(moment: datetime.datetime) -> float:
+    """Seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks, in UTC."""
+    try:
+        return max(_FIRST, *(moment.replace(fold=fold).timestamp() for fold in (0, 1)))
+    except (OverflowError, ValueError, OSError):
+        return max(_FIRST, moment.replace(tzinfo=datetime.UTC).timestamp())
+
+
+def look(
+    image: str | None,
+    connect: Connect,
+    into: Callable[[Queries], Reply],
+    question: Callable[[Client], Awaitable[Reply]],
+    target: str = "",
+) -> Reply:
+    """Ask the daemon, or with `image` look into that image.
+
+    :param into: what is asked of a file.
+    :param question: the same, of a daemon.
+    :param target: the path or id that it is about, for hints.
+    """
+    try:
+        return ask(endpoint(connect), question) if image is None else into_file(image, into)
+    except UnknownTarget as e:
+        raise with_nearest(e, target) from None
+
+
+def into_file(image: str, into: Callable[[Queries], Reply]) -> Reply:
+    """Look into an image that is only read; of one that a daemon has open, what it has committed so far is seen.
+
+    :raises ImageError: one of its kinds.
+    """
+    from batos.api.queries import Queries
+    from batos.image.storage import check_format, open_database  # late: a verb that asks a daemon needs no database
+    from batos.image.unit_of_work import snapshot
+
+    uri = image if "://" in image else f"file://{os.path.abspath(image)}"
+    db = open_database(uri, cache_size=_CACHE, pool_size=4, read_only=True)
+    try:
+        with snapshot(db) as root:
+            check_format(root, uri)
+        return into(Queries(db, functools.partial(snapshot, db)))
+    finally:
+        db.close()

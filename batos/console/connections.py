@@ -1,0 +1,134 @@
+"""Places of connections, those of browsers that are signed in apart from all others: who has no session cannot take the place of who has.
+
+Whoever connects stands first. A request with a session seats its connection; one without has it stand again. Where too many stand, the one
+that came, or made its last request, before all others is cut off: half a request, or a slow one, holds no place against who comes and asks.
+
+A connection of the console's: how long it waits for what a browser wants, and the place that it has meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+class ConnectionSlots:
+    """Those of one console. On the loop's thread."""
+
+    def __init__(self, standing: int, seats: int) -> None:
+        """
+        :param standing: most connections without a session.
+        :param seats: most connections with one.
+        """
+        self._standing_limit, self._seats = standing, seats
+        self._standing: dict[ConnectionSlot, None] = {}  # who asked last is the last
+        self._seated: set[ConnectionSlot] = set()
+
+    def stand(self, place: ConnectionSlot) -> None:
+        """One without a session, which has come just now, or made a request."""
+        self._seated.discard(place)
+        self._standing.pop(place, None)
+        self._standing[place] = None
+        while len(self._standing) > self._standing_limit:
+            first = next(iter(self._standing))
+            del self._standing[first]
+            first.cut_off()
+
+    def ask(self, place: ConnectionSlot) -> None:
+        """One that makes a request, and keeps what it has until it is known whose it is."""
+        if place in self._standing:
+            self.stand(place)
+
+    def sit(self, place: ConnectionSlot) -> bool:
+        """One with a session. Whether there is a seat for it; else it stands on."""
+        if place not in self._seated:
+            if len(self._seated) >= self._seats:
+                return False
+            self._standing.pop(place, None)
+            self._seated.add(place)
+        return True
+
+    def leave(self, place: ConnectionSlot) -> None:
+        """It is gone."""
+        self._standing.pop(place, None)
+        self._seated.discard(place)
+
+
+class ConnectionSlot:
+    """That of one connection."""
+
+    def __init__(self, places: ConnectionSlots, cut_off: Callable[[], None]) -> None:
+        """:param cut_off: ends the connection."""
+        self._places, self.cut_off = places, cut_off
+        self._left = False
+
+    def ask(self) -> None:
+        """It makes a request, and nothing is known of a session yet."""
+        if not self._left:
+            self._places.ask(self)
+
+    def stand(self) -> None:
+        """It has no session."""
+        if not self._left:
+            self._places.stand(self)
+
+    def sit(self) -> bool:
+        """It has a session. Whether there is a seat for it."""
+        return self._left or self._places.sit(self)
+
+    def leave(self) -> None:
+        """It is gone."""
+        self._left = True
+        self._places.leave(self)
+
+
+_ASKING = (h11.IDLE, h11.SEND_BODY)
+
+
+class BrowserConnection(H11Protocol):
+    """One on which a request, form included, is there within a time; however it drips in. Pauses between two are uvicorn's own matter."""
+
+    def __init__(self, within_s: float, places: ConnectionSlots, **given: Any) -> None:
+        super().__init__(**given)
+        self._within_s = within_s
+        self._place = ConnectionSlot(places, lambda: self.transport.abort())
+        self.app_state = {**self.app_state, "place": self._place}  # of each request's scope
+        self._due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._place.stand()
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look(between=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave_be()
+        self._place.leave()
+        super().connection_lost(exc)
+
+    def _look(self, between: bool = False) -> None:
+        """Begin to count where a request is on its way, and end where it is there.
+
+        :param between: the last one is answered; if there is nothing of the next one yet, uvicorn counts.
+        """
+        state = self.conn.their_state
+        if state not in _ASKING or (between and state is h11.IDLE):
+            self._leave_be()
+        elif self._due is None:
+            self._due = self.loop.call_later(self._within_s, self.transport.abort)
+
+    def _leave_be(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None

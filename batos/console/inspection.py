@@ -1,0 +1,173 @@
+"""The object browser: an object with its slots, what it delegates to, its revisions; and a method with its versions.
+
+The memory page: what it holds, and what answers a question, with the reasons.
+
+The models page: what is there, what is in memory, who speaks with what.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from batos.console.api_client import Reply
+from batos.console.pages import PageContext, needed, url
+from batos.errors import ImageError, InvalidInput
+
+REVISION_KINDS = ("method", "intent", "primitive", "object", "tree", "data")
+"""The kinds of slots, in the order in which they are shown; parents stand apart."""
+_ANCESTORS = 8  # objects that it delegates to, near or far, of which the page tells what they bring
+_BRINGS = ("method", "intent", "primitive")
+
+
+async def browse(seat: PageContext, request: Request) -> Response:
+    """An object as it is, or as it was just after a transaction (`at`)."""
+    target, at = request.query_params.get("target") or "lobby", request.query_params.get("at") or None
+    shown = await seat.asker.ask("show", target=target, at=at)
+    entries = (await seat.asker.ask("ls", target=shown["oid"], at=at))["entries"]
+    revisions, untold = await _revisions(seat, shown["oid"])
+    place = next((n for n, one in enumerate(revisions) if one["tid"] == shown["tid"]), None)
+    parents = _parents(shown["slots"])
+    brought = await _brought(seat, parents, {one["name"] for one in entries}, at)
+    return await seat.show(
+        "object.html",
+        "objects",
+        target,
+        target=target,
+        at=at,
+        shown=shown,
+        name=_name(shown, target),
+        groups=[(kind, [one for one in entries if one["kind"] == kind]) for kind in REVISION_KINDS],
+        parents=parents,
+        brought=brought,
+        names={one["oid"]: one["name"] for one in brought},
+        revisions=revisions,
+        untold=untold,
+        place=place,
+        author="" if place is None else await _author(seat, revisions[place]["mission"]),
+        changes=await _changes(seat, shown["oid"], revisions, place),
+        record=shown.get("record"),
+    )
+
+
+async def method(seat: PageContext, request: Request) -> Response:
+    """What an object holds under a selector: source, versions, where each came from."""
+    target, selector = needed(request.query_params, "target"), needed(request.query_params, "selector")
+    at = request.query_params.get("at") or None
+    told = await seat.asker.ask("method", target=target, selector=selector, at=at)
+    return await seat.show("method.html", "objects", selector, target=target, method=told, at=at)
+
+
+async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
+    """The revisions, the oldest first, and why there are none to be told, if that is so."""
+    try:
+        found = await seat.asker.ask("history", target=oid, limit=seat.settings.console_revisions)
+    except ImageError as e:  # a storage without history: the present can be looked at all the same
+        return [], e.message
+    return found["revisions"][::-1], ""
+
+
+async def _author(seat: PageContext, mission: str) -> str:
+    """The page of the mission that made a revision or was undone or redone in it, or of a change of the loop's; "" where it was neither."""
+    id = mission.removeprefix("undo:").removeprefix("redo:")
+    kind, _, number = id.partition(":")
+    if kind == "change" and number.isdecimal():
+        return url("/change", number=number)
+    try:
+        await seat.asker.ask("status", id=id)
+    except InvalidInput:  # it was genesis, the operator, a file that was read
+        return ""
+    return url("/mission", id=id)
+
+
+async def _changes(seat: PageContext, oid: str, revisions: list[Reply], place: int | None) -> list[Reply]:
+    """What the revision that is looked at changed."""
+    if not place:  # the first that is known has nothing before it to be held against
+        return []
+    told = await seat.asker.ask("diff", target=oid, a=revisions[place - 1]["tid"], b=revisions[place]["tid"])
+    return list(told["changes"])
+
+
+def _parents(slots: dict[str, Any]) -> list[Reply]:
+    """The objects that an object delegates to directly: each with the `slot` that holds it."""
+    found = []
+    for name, value in slots.items():
+        if name.endswith("*"):
+            held = value if isinstance(value, list) else [value]
+            found += [{"slot": name, **one} for one in held if isinstance(one, dict) and one.get("oid")]
+    return found
+
+
+async def _brought(seat: PageContext, parents: list[Reply], known: set[str], at: str | None) -> list[Reply]:
+    """What an object can do by its ancestors: of each the behaviour that nothing nearer overrides, depth first as lookup goes."""
+    found: list[Reply] = []
+    seen: set[str] = set()
+    waiting = [one["oid"] for one in parents]
+    while waiting and len(found) < _ANCESTORS:
+        oid = waiting.pop(0)
+        if oid in seen:
+            continue
+        seen.add(oid)
+        held = await seat.asker.ask("show", target=oid, at=at)
+        entries = (await seat.asker.ask("ls", target=oid, at=at))["entries"]
+        own = [one for one in entries if one["kind"] in _BRINGS and one["name"] not in known]
+        found.append({"oid": oid, "name": _name(held, oid), "entries": own})
+        known = known | {one["name"] for one in entries}
+        waiting = [one["oid"] for one in _parents(held["slots"])] + waiting
+    return found
+
+
+def _name(shown: Reply, target: str) -> str:
+    """What to call an object: its own name or title, else how it was asked for."""
+    for slot in ("name", "title", "brief"):
+        if isinstance(found := shown["slots"].get(slot), str) and found:
+            return found[:80]
+    return target
+
+
+FIELDS = ("kind", "source", "speaker", "since", "until")
+DOCUMENT_KINDS = (
+    "text", "markdown", "html", "pdf", "document", "table", "mail", "code", "conversation", "note", "statement", "mission", "summary",
+)  # fmt: skip
+SAID_BY = {"user": "you said so", "self": "it said so itself", "tool": "a method noted it"}
+"""Who says a passage, where it is no file."""
+
+
+async def search_memory(seat: PageContext, request: Request) -> Response:
+    """Without a question, what the memory holds."""
+    question = request.query_params.get("q", "").strip()
+    asked = {name: request.query_params.get(name, "").strip() for name in FIELDS}
+    held = await seat.asker.ask("memory", documents=seat.settings.console_rows)
+    found = None
+    if question:
+        fits: dict[str, Any] = {name: value for name, value in asked.items() if value}
+        found = await seat.asker.ask("search", question=question, k=min(seat.settings.console_rows, 20), explain=True, **fits)
+    return await seat.show(
+        "memory.html",
+        "memory",
+        "Memory",
+        question=question,
+        asked=asked,
+        kinds=DOCUMENT_KINDS,
+        said_by=SAID_BY,
+        held=held,
+        found=found,
+        most=_most(found),
+    )
+
+
+def _most(found: Reply | None) -> float:
+    """The largest signal of all passages: the measure of their bars."""
+    hits = found["hits"] if found else []
+    return max((abs(value) for hit in hits for value in hit["signals"].values()), default=0) or 1.0
+
+
+async def models_page(seat: PageContext, request: Request) -> Response:
+    """The models and their residency, the personas and their voices, the experts."""
+    models = await seat.asker.ask("models")
+    info = await seat.asker.ask("info")
+    experts = await seat.asker.ask("experts")
+    personas = await seat.asker.ask("personas")
+    return await seat.show("models.html", "models", "Models", models=models, info=info, experts=experts, personas=personas)

@@ -1,0 +1,140 @@
+"""What moves on a page, as server-sent events: the rows of the missions page, and the events of one mission."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import structlog
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from batos.config import Settings
+from batos.console.api_client import Heard, Reply
+from batos.errors import Busy
+
+log = structlog.get_logger("batos.console")
+
+Rows = dict[str, str]
+_UNHEARD_S = 2.0  # after which the rows are read anew without an event: a mission that waits in the queue has none
+
+
+class Feed:
+    """Tells live pages what has changed. One task reads for all of them, and only while there are any. On the loop's thread."""
+
+    def __init__(self, look: Callable[[], Awaitable[Rows]], settings: Settings, gone: Callable[[Heard], None] = lambda page: None) -> None:
+        """
+        :param look: the rows as they are now: the HTML of each by the mission's id, the newest first.
+        :param gone: told of each page that was shut.
+        """
+        self._look, self._settings, self._gone = look, settings, gone
+        self._touched = asyncio.Event()
+        self._pages: dict[Heard, str] = {}  # with the session of each
+        self._followers: dict[Heard, Rows] = {}  # what each page of rows has been told
+        self._reader: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def touch(self, event: Reply) -> None:
+        """Hear that something happened to some mission."""
+        self._touched.set()
+
+    def open(self, session: str) -> Heard:
+        """A new live page of a session.
+
+        :raises Busy: past `console_pages`, and when the daemon stops.
+        """
+        if self._closed or len(self._pages) >= self._settings.console_pages:
+            raise Busy(f"{len(self._pages)} live pages are open (setting console_pages); close one, or come again later")
+        page = Heard(self._settings.client_queue)
+        self._pages[page] = session
+        return page
+
+    def follow(self, page: Heard) -> None:
+        """Tell a page of the rows, and of those that change."""
+        self._followers[page] = {}
+        self._touched.set()
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._read(), name="console feed")
+
+    def shut(self, page: Heard) -> None:
+        """The page is gone."""
+        page.close()
+        self._gone(page)
+        self._pages.pop(page, None)
+        self._followers.pop(page, None)
+        if not self._followers and self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+
+    async def shut_ended(self, is_open: Callable[[str], bool]) -> None:
+        """Shut the pages of sessions that have ended.
+
+        :param is_open: whether one has not; called in another thread.
+        """
+        for session in set(self._pages.values()):
+            if not await asyncio.to_thread(is_open, session):
+                for page in [page for page, its in self._pages.items() if its == session]:
+                    self.shut(page)
+
+    def close(self) -> None:
+        """End every page."""
+        self._closed = True
+        for page in list(self._pages):
+            self.shut(page)
+
+    async def messages(self, page: Heard) -> AsyncGenerator[bytes]:
+        """What a page hears, and something in between where it hears nothing, so that one that is gone is noticed."""
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.ping_s):
+                    reply = await page.next()
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            if reply is None:
+                return
+            yield message_of(reply["type"], reply)
+            if reply["type"] == "result":
+                return
+
+    async def _read(self) -> None:
+        while True:
+            self._touched.clear()
+            try:
+                self._tell(await self._look())
+            except Exception as e:  # the pages keep what they have; the next look may fare better
+                log.warning("rows_not_read", error=repr(e))
+            await asyncio.sleep(self._settings.console_refresh_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_UNHEARD_S):
+                    await self._touched.wait()
+
+    def _tell(self, rows: Rows) -> None:
+        for page, told in self._followers.items():
+            changed = [[id, html] for id, html in rows.items() if told.get(id) != html]
+            if changed and not page.full:
+                page.send({"type": "rows", "rows": changed}, event=True)
+                self._followers[page] = rows
+
+
+def message_of(name: str, data: Any) -> bytes:
+    """One server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+class EventStream(StreamingResponse):
+    """The answer to a live page; whatever ends it, the page is shut."""
+
+    def __init__(self, feed: Feed, page: Heard) -> None:
+        super().__init__(feed.messages(page), media_type="text/event-stream")
+        self._feed, self._page = feed, page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer until the mission has ended, the reader has gone, or the daemon stops."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.shut(self._page)

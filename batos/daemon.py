@@ -1,0 +1,167 @@
+"""The daemon as a process: it starts, hears signals, tells the service manager how it stands, and ends in good order or at once.
+
+SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
+was started from a terminal, SIGHUP says that this is gone, and ends it too. Where its loop stands, none of them is heard any more, and
+the watchdog ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from batos import logs
+from batos.app.kernel import REPORT_WAIT_S, Kernel
+from batos.config import Settings, supervision
+from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
+from batos.resources import one_arena
+from batos.supervision import Supervisor, Watchdog
+
+log = structlog.get_logger("batos")
+
+_EXTENDED_S = 30.0  # that the service manager is asked for, again and again, while the image is opened and recovered
+_STATUS_S = 10.0  # between two lines of status
+_BEATS = 3  # to the watchdog in its time: two may be lost
+_COLLECTED_AFTER = 2000  # new objects; a hundred requests under way are more than Python's 700, and each was looked through many times
+
+
+def calm_collector() -> None:
+    """Have the garbage collector leave alone what is loaded now, since it stays: to look through all of it stops the loop for 30 to
+    60 ms. And have it look at what is new less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECTED_AFTER)
+
+
+async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = None, reload: Callable[[], Settings] | None = None) -> None:
+    """Run the daemon in the foreground until SIGTERM or SIGINT.
+
+    :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
+    :param reload: reads the settings anew; without it SIGHUP ends the daemon.
+    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stood for
+    `loop_stall_s`, once the image is recovered: before that it may take what time it needs.
+
+    :raises BatosError: if it cannot start.
+    """
+    surroundings = supervision()
+    logs.configure(settings.log_level, settings.log_format, journal=surroundings.journal)
+    supervisor = Supervisor(surroundings)
+    one_arena()
+    stopping = asyncio.Event()
+    kernel: Kernel | None = None
+    changed = False  # before the kernel is there: it may have read the settings already
+
+    def stop() -> None:
+        if kernel is not None and stopping.is_set():
+            kernel.scheduler.hurry()
+        stopping.set()
+
+    def hang_up() -> None:
+        nonlocal changed
+        if reload is None or (sys.stdin is not None and sys.stdin.isatty()):
+            stop()
+        elif kernel is None:
+            changed = True
+        else:
+            _reload(kernel, reload, supervisor)
+
+    loop = asyncio.get_running_loop()
+    heard = {signal.SIGTERM: stop, signal.SIGINT: stop}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup(1) wants it so
+        heard[signal.SIGHUP] = hang_up
+    for number, hear in heard.items():
+        loop.add_signal_handler(number, hear)
+    stop_asked = asyncio.create_task(stopping.wait())
+    with contextlib.ExitStack() as stack:
+        watch = Watchdog(settings.loop_stall_s).over(loop)
+        # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
+        kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
+        if kernel is not None:
+            if changed and reload is not None:
+                _reload(kernel, reload, supervisor)
+            calm_collector()
+            await _run(kernel, supervisor, stop_asked, on_started)
+
+
+async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
+    """What a daemon does that has started, and its end."""
+    supervisor.ready(_status(kernel))
+    beating = asyncio.create_task(_beat(kernel, supervisor), name="beats to the service manager")
+    try:
+        await _until_asked(kernel, stop_asked, on_started)
+    except ImageFailed as e:
+        # Nothing may be written any more, not even in good order: what the disk holds is decided by recovery.
+        log.critical("image_failed", error=str(e))
+        os._exit(EXIT_IMAGE_FAILED)
+    finally:
+        stop_asked.cancel()
+        supervisor.stopping()
+        await kernel.stop()
+        beating.cancel()
+        await asyncio.wait([beating])
+
+
+async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
+    """Return when the daemon is to end.
+
+    :raises BatosSignal: if the storage failed for good.
+    """
+    ended = asyncio.create_task(kernel.ended())
+    if on_started is not None:
+        settled = asyncio.create_task(kernel.models_settled())
+        await asyncio.wait([settled, stop_asked, ended], timeout=REPORT_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        settled.cancel()
+        if not ended.done():
+            on_started(kernel)
+    await asyncio.wait([ended, stop_asked], return_when=asyncio.FIRST_COMPLETED)
+    if ended.done():
+        ended.result()
+    ended.cancel()
+
+
+async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
+    """A kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
+    starting = asyncio.create_task(start)
+    while not (starting.done() or stop_asked.done()):
+        supervisor.starting_for(_EXTENDED_S)
+        await asyncio.wait([starting, stop_asked], timeout=_EXTENDED_S / _BEATS, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        supervisor.stopping()
+        starting.cancel()
+        await asyncio.wait([starting])
+        return None
+    return starting.result()
+
+
+async def _beat(kernel: Kernel, supervisor: Supervisor) -> None:
+    """Tell the service manager again and again that the loop turns, and what it is at."""
+    pause_s = min(_STATUS_S, supervisor.watchdog_s / _BEATS) if supervisor.watchdog_s else _STATUS_S
+    while True:
+        supervisor.alive(_status(kernel))
+        await asyncio.sleep(pause_s)
+
+
+def _reload(kernel: Kernel, read: Callable[[], Settings], supervisor: Supervisor) -> None:
+    """Read the settings anew; with any that are not fit the daemon goes on as it was, and says so."""
+    supervisor.reloading()
+    try:
+        done = kernel.reload(read())
+    except BatosError as e:
+        log.error("reload_failed", code=e.code, error=e.message)
+        supervisor.ready(f"settings not reloaded: {e.message}")
+        return
+    waiting = f"; a restart is needed for {', '.join(done['restart'])}" if done["restart"] else ""
+    supervisor.ready(f"{_status(kernel)}{waiting}")
+
+
+def _status(kernel: Kernel) -> str:
+    facts = kernel.scheduler.facts()
+    return f"{facts['running']} missions under way, {facts['queued']} waiting; {', '.join(kernel.endpoints)}"

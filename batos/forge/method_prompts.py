@@ -1,0 +1,250 @@
+"""What is asked of a model that is to write a method: the object, its neighbours, the purpose, examples, and the rules.
+
+The form is compact and does not change from method to method: a small model that was tuned on it (`batos train methods`)
+has it by heart.
+
+How a model is asked for a draft of a method, and after a refusal for another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from batos.bridge.inference import ChatReply
+from batos.image.taught_examples import Example
+from batos.mind.attempt_context import Thinking
+from batos.mind.psm import by
+from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
+from batos.synthesis.handbook import Handbook, HandbookEntry
+from batos.synthesis.plain_values import parameters, signature
+
+SYSTEM = (
+    "You write one method of an object in Python. Answer with the method only: one def, nothing before or behind it. "
+    "Slots are attributes of self. A method that changes a slot sets self._p_changed = True after its last change, before every return. "
+    "No classes, no yield, no global, no names that begin with an underscore. "
+    "Modules that may be imported inside the method: "
+    "re, json, math, datetime, random, itertools, functools, collections, statistics, string."
+)
+COMPACT_SYSTEM = "Write one Python method."
+"""What an expert for methods is told: it has the rest by heart."""
+VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
+"""Which of the handbook's methods, nearest first, an expert is shown: at first the three nearest, at further draws others, or none.
+What it is shown changes what it writes more than chance does."""
+TOLD = 0.9
+"""Share of what is asked that the nearest method tells, from which it is likely to show what is wanted: then nothing else is shown."""
+_VALUE = 80  # characters of one value that a prompt shows
+_SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
+_COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
+
+
+def purpose(selector: str, intent: str) -> str:
+    """What a method is for, in words: its intent, or what its selector says."""
+    return intent or f"what its name says: {selector.strip('_').replace('_', ' ')}"
+
+
+def prompt(
+    obj: UvmObject,
+    selector: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    intent: str,
+    examples: Sequence[Example],
+    lessons: Sequence[str],
+    chars: int,
+) -> str:
+    """The request for a method, `chars` characters at most: what matters least is left out first."""
+    head = [f"Object: {_title(obj)}", *_slots(obj)]
+    core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
+    if args or kwargs:
+        core.append(f"Called with: {_call(args, kwargs)}")
+    core += [f"Example: {_example(selector, one)}" for one in examples]
+    optional = [f"Avoid: {lesson}" for lesson in lessons[:_LESSONS]]
+    optional += [f"A method of the same object:\n{source}" for source in neighbours(obj, selector)]
+    text = "\n".join((*head, *core))
+    for part in optional:
+        if len(text) + len(part) + 1 <= chars:
+            text += f"\n{part}"
+    return text[:chars]
+
+
+def compact(
+    obj: UvmObject,
+    selector: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    intent: str,
+    examples: Sequence[Example],
+    chars: int,
+    book: Handbook | None = None,
+    but: Collection[str] = (),
+    own: Sequence[HandbookEntry] = (),
+    views: Sequence[Sequence[int]] = VIEWS[:1],
+) -> tuple[str, ...]:
+    """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
+    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook. One for each view, no two alike; for the
+    first alone where the nearest method tells all that is asked.
+
+    :param but: shapes of the handbook's methods that are not shown.
+    :param own: methods of the image itself, which count as the handbook's.
+    :param views: which of the nearest methods are shown, of `VIEWS`.
+    """
+    lines = [signature(selector, args, kwargs), purpose(selector, intent)]
+    spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
+    spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
+    near, other = _near(obj, spoken)
+    held, sends = [*near, *other], sends_spoken_of(obj, selector, intent)
+    if held:
+        lines.append("; ".join(f"self.{name} = {_short(value)[:_COMPACT_VALUE]}" for name, value in held))
+    if sends:
+        lines.append(f"sends: {', '.join(sends)}")
+    if args or kwargs:
+        lines.append(f"called with {_call(args, kwargs)}")
+    for one in examples[:_COMPACT_EXAMPLES]:
+        if sum(map(len, lines)) + len(line := _example(selector, one)) < chars:
+            lines.append(line)
+    text = "\n".join(lines)[:chars]
+    if book is None:
+        return (text,)
+    wanted, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
+    asked, count = parameters(selector, args, kwargs), max(itertools.chain.from_iterable(views), default=-1) + 1
+    found = book.near(wanted, asked, keeps=bool(near), without=names, but=but, more=own, count=count)
+    if found and book.told(wanted, found[0], without=names) >= TOLD:
+        views = views[:1]
+    return tuple(dict.fromkeys(_shown([found[n] for n in view if n < len(found)], text, chars) for view in views))
+
+
+def _shown(entries: Sequence[HandbookEntry], request: str, chars: int) -> str:
+    """A request behind methods of a handbook, as many as fit."""
+    for entry in reversed(entries):
+        if len(request) + len(part := f"# {entry.purpose}\n{entry.source}\n\n") <= chars:
+            request = part + request
+    return request
+
+
+def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """The slots of an object that these words speak of, inherited ones too; and others of its own, up to a few."""
+    near: list[tuple[str, Any]] = []
+    other: list[tuple[str, Any]] = []
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method | Primitive | Intent) or name[-1] == "*" or name in ("name", "comment"):
+                continue
+            if name.lower() in spoken or any(part in spoken for part in name.lower().split("_") if len(part) > 2):
+                near.append((name, value))
+            elif holder is obj:
+                other.append((name, value))
+    return near[:_COMPACT_SLOTS], other[: max(0, _COMPACT_SLOTS - len(near))]
+
+
+def sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
+    """The messages of an object that a purpose names; and `think_`, where it is understood."""
+    text = f"{selector} {intent}".lower()
+    found: dict[str, None] = {}
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method | Primitive | Intent) and name != selector:
+                named = re.search(rf"(?<![a-z0-9]){re.escape(name.strip('_').lower())}(?![a-z0-9])", text)
+                if named is not None or name == "think_":
+                    found[name] = None
+    return list(found)[:_COMPACT_SENDS]
+
+
+def again(first: str, source: str, reasons: Sequence[str], chars: int) -> str:
+    """The request after a refusal: what was written, and why it cannot be kept."""
+    why = "\n".join(f"- {reason}" for reason in reasons)
+    return f"{first}\n\nYou wrote:\n{source[: chars // 2]}\n\nIt cannot be kept:\n{why}\n\nWrite the whole method again."
+
+
+def neighbours(obj: UvmObject, selector: str) -> list[str]:
+    """Sources of methods that the object has or inherits, nearest first: how methods look here."""
+    found: list[str] = []
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method) and name != selector and len(found) < _NEIGHBOURS:
+                found.append(value.source.strip())
+    return found
+
+
+def _title(obj: UvmObject) -> str:
+    name, comment = (str(getattr(obj, slot, "") or "") for slot in ("name", "comment"))
+    return f"{name}. {comment}"[:200] if comment else name or "an object"
+
+
+def _slots(obj: UvmObject) -> list[str]:
+    """One line for what the object holds, one for what it can be sent."""
+    held, sends = [], []
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method | Primitive | Intent):
+                sends.append(name)
+            elif holder is obj and name[-1] != "*" and name not in ("name", "comment"):
+                held.append(f"self.{name} = {_short(value)}")
+    lines = [f"Slots: {'; '.join(held[:_SLOTS])}"] if held else ["Slots: none"]
+    return [*lines, f"It understands: {', '.join(dict.fromkeys(sends[:_SLOTS]))}"] if sends else lines
+
+
+def _call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    return ", ".join([*(_short(value) for value in args), *(f"{name}={_short(value)}" for name, value in kwargs.items())])
+
+
+def _example(selector: str, example: Example) -> str:
+    call = f"{selector}({_call(example.args, dict(example.kwargs))}) -> {_short(example.result)}"
+    before = f" when {_state(example.slots)}" if example.slots else ""
+    after = f", then {_state(example.after)}" if example.after else ""
+    return call + before + after
+
+
+def _state(slots: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(f"self.{name} = {_short(value)}" for name, value in slots)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, UvmObject):
+        return f"<{_title(value)}>"[:_VALUE]
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    text = {"null": "None", "true": "True", "false": "False"}.get(text, text)
+    return text if len(text) <= _VALUE else text[: _VALUE - 1] + "…"
+
+
+TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
+"""Of the first try and those after it: a model that was refused shall not write the same again."""
+EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
+The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
+
+
+async def ask_writer(cycle: UvmObject, attempt: Thinking) -> ChatReply:
+    """A model that writes anything: it is told what was refused, and why."""
+    request = cycle.prompt = cycle.prompts[0]
+    if cycle.refusals:
+        source, reasons = cycle.refusals[-1]
+        request = again(request, source, reasons, attempt.settings.synthesis_chars)
+    temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
+    return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
+
+
+async def ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
+    """An expert for methods: asked the same again."""
+    view, temperature = expert_draw(cycle.draws, len(cycle.prompts))
+    cycle.prompt = cycle.prompts[view]
+    return await attempt.chat(
+        cycle.model, COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
+        temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
+    )  # fmt: skip
+
+
+def expert_draw(draw: int, requests: int) -> tuple[int, float]:
+    """Which of an expert's requests is made at a draw, and at what temperature: by turns the first one, at a higher one each time, and one
+    of the others, at nought until all were made."""
+    turn, other = divmod(draw, 2) if requests > 1 else (draw, 0)
+    round_, view = divmod(turn, requests - 1) if other else (turn, -1)
+    return view + 1, EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]

@@ -1,0 +1,180 @@
+"""Trials: a method that is not installed yet runs in a transaction that is aborted, on the call that asked for it and on examples."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError
+from batos.image import history
+from batos.image.taught_examples import Example
+from batos.methods.runtime import MethodRuntime, home_of
+from batos.mind.attempt_context import Thinking
+from batos.objects import Method, UvmObject, find, is_new
+from batos.sandbox import Activity
+from batos.synthesis.plain_values import same
+
+_SHOWN = 120  # characters of a value in a reason
+Draft = tuple[bytes, Method]
+"""A method that is not installed, and the id of the object that would hold it."""
+_drafts: contextvars.ContextVar[tuple[Draft, ...]] = contextvars.ContextVar("batos_drafts", default=())
+"""What is tried around here: the trial of one method may need another one, which may send the first."""
+
+
+class Case(NamedTuple):
+    """One trial: a call, and what must come of it, where that is known."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    expected: Example | None = None
+    slots: tuple[tuple[str, Any], ...] = ()
+    """Slots that the receiver has before it, where no example says so."""
+
+
+class Outcome(NamedTuple):
+    """What came of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
+
+    case: Case
+    reason: str
+    did: str = ""
+
+
+def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
+    """The call that asked for the method, then what was taught of it.
+
+    :param slots: that the receiver has for that call, beside its own.
+    """
+    return [Case(tuple(args), kwargs, slots=tuple(slots)), *of_examples(examples)]
+
+
+def of_examples(examples: Sequence[Example]) -> list[Case]:
+    """What was taught."""
+    return [*map(_case, examples)]
+
+
+def _case(example: Example) -> Case:
+    return Case(example.args, dict(example.kwargs), example)
+
+
+async def run(
+    case: Case, obj: UvmObject, method: Method, attempt: Thinking, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
+) -> Outcome:
+    """Run a method once, and keep nothing of it.
+
+    :param writes: slots that it may write, by the audit.
+    :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
+    """
+    drafts = _drafts.get()
+    async with _apart(obj, case, methods, (*_forged(attempt), *drafts)) as apart:
+        if apart is None:
+            return Outcome(case, "")
+        receiver, args, kwargs = apart
+        home = home_of(receiver, method.selector) if receiver._p_jar is not None else receiver  # a copy's holder is of another transaction
+        home._slots[method.selector] = method  # it may send itself, also to others who inherit it
+        for name, value in case.expected.slots if case.expected else case.slots:
+            receiver._slots[name] = value
+        sandbox = await methods.sandbox()
+        token = _drafts.set((*drafts, (home._p_oid, method)) if home._p_oid else drafts)
+        try:
+            with attempt.rehearsing():
+                value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
+        except (MethodError, MessageNotUnderstood, InvalidInput) as e:  # the last: of a message of ours that it sent wrongly
+            return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
+        except GrantNeeded as e:  # what could be granted would not have been done without trace here: it is tried no further
+            return Outcome(case, "" if e.context["grant"] else f"{_call(case, method.selector)} failed: {e.message}")
+        finally:
+            _drafts.reset(token)
+        reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
+        left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
+        return Outcome(case, reason, repr((history.uncut(value), left)))
+
+
+@contextlib.asynccontextmanager
+async def _apart(
+    obj: UvmObject, case: Case, methods: MethodRuntime, drafts: Sequence[Draft]
+) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
+    """The receiver and the arguments as another transaction sees them, which is aborted at the end.
+
+    An object of this very transaction is in no other: it is tried as a copy. None where an argument is such an object, since
+    a method could change it: then there is nothing that could be tried without trace.
+    """
+    async with methods.image.unit() as unit:
+        unit.doom()
+        for oid, draft in drafts:
+            with contextlib.suppress(LookupError):  # its holder is an object of this very transaction
+                unit.get(oid)._slots[draft.selector] = draft
+
+        def there(value: Any) -> Any:
+            if isinstance(value, UvmObject):
+                if is_new(value):
+                    raise LookupError
+                return unit.get(value._p_oid)
+            return value
+
+        try:
+            receiver = obj.clone() if is_new(obj) else unit.get(obj._p_oid)
+            given = tuple(there(value) for value in case.args), {name: there(value) for name, value in case.kwargs.items()}
+        except LookupError:
+            yield None
+            return
+        yield receiver, *given
+
+
+def _forged(attempt: Thinking) -> list[Draft]:
+    """The methods that this mission has written so far, which no other transaction has."""
+    found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
+    return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]
+
+
+def _difference(case: Case, expected: Example, selector: str, value: Any, receiver: UvmObject) -> str:
+    found = history.uncut(value)
+    if not same(found, expected.result):
+        return f"{_call(case, selector)} answered {_shown(found)} and not {_shown(expected.result)}"
+    for name, wanted in expected.after:
+        held = history.uncut(receiver._slots.get(name))
+        if not same(held, wanted):
+            return f"after {_call(case, selector)} the slot {name} held {_shown(held)} and not {_shown(wanted)}"
+    return ""
+
+
+def speaks_of(reason: str, example: Example, selector: str) -> bool:
+    """Whether a reason is what was wrong with the answer to an example."""
+    call = _call(_case(example), selector)
+    if reason.startswith(f"{call} answered "):
+        return reason.endswith(f" and not {_shown(example.result)}")
+    return reason.startswith((f"{call} failed: ", f"after {call} the slot "))
+
+
+def call_key(example: Example) -> str:
+    """The call of an example, with what slots hold before it, as it was written."""
+    return json.dumps([example.args, *(sorted(pairs, key=lambda pair: pair[0]) for pairs in (example.kwargs, example.slots))])
+
+
+def contradict(one: Example, other: Example) -> bool:
+    """Whether no method can keep two examples of the same call: they want another answer, or that a slot holds something else after it."""
+    left = dict(other.after)
+    return not same(one.result, other.result) or any(name in left and not same(value, left[name]) for name, value in one.after)
+
+
+def example_text(example: Example, selector: str) -> str:
+    """An example in words."""
+    before = f" with {_named(example.slots)}" if example.slots else ""
+    after = f", and {_named(example.after)} after it" if example.after else ""
+    return f"{_call(_case(example), selector)}{before} -> {_shown(example.result)}{after}"
+
+
+def _named(slots: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name}={_shown(value)}" for name, value in slots)
+
+
+def _call(case: Case, selector: str) -> str:
+    given = [_shown(value) for value in case.args] + [f"{name}={_shown(value)}" for name, value in case.kwargs.items()]
+    return f"{selector}({', '.join(given)})"
+
+
+def _shown(value: Any) -> str:
+    text = repr(history.plain(value))
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

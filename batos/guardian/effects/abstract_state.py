@@ -1,0 +1,386 @@
+"""What all parts of the analysis share: the subject, the heap, the state that is current.
+
+Abstract objects: what a name may stand for, and what may be inside it.
+
+A set of objects is an `int`, one bit an object. There is one object for self, one for all that belongs to other objects, one a
+slot, and one for each place in the source where a value comes into being. What is inside an object only grows.
+
+What holds at a point of a method, on any of the paths that lead to it.
+
+What surrounds a point of a method: loops, finally clauses, functions, handlers.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any, ClassVar
+
+from batos.guardian.rules.store import ID as STORE
+from batos.guardian.rules.store import OTHERS
+from batos.guardian.subject import AuditSubject
+
+SELF = 1
+FOREIGN = 2
+"""reached through an attribute of something that is not self"""
+
+
+class Heap:
+    """The abstract objects of one analysis."""
+
+    def __init__(self) -> None:
+        self.contents = [0, FOREIGN]
+        self.version = 0
+        """counts up whenever anything is learned"""
+        self.slots = 0
+        """all objects that are slots of self"""
+        self.known = 0
+        """all objects that are containers for certain"""
+        self._bits: dict[Hashable, int] = {}
+        self._slot_names: dict[int, str] = {}
+
+    def at(self, place: Hashable, *, known: bool = False) -> int:
+        """The object that comes into being at a place, empty."""
+        bit = self._bits.get(place)
+        if bit is None:
+            bit = self._bits[place] = 1 << len(self.contents)
+            self.contents.append(0)
+            if known:
+                self.known |= bit
+        return bit
+
+    def unknown(self, place: Hashable) -> int:
+        """A value of which nothing is known but that it is not self's: it holds others, and those hold others like themselves."""
+        bit = self._bits.get(place)
+        if bit is None:
+            bit = self.at(place)
+            inner = self.at((place, "inside"))
+            self.contents[-1] = inner
+            self.contents[-2] = inner
+        return bit
+
+    def slot(self, name: str) -> int:
+        """The object that a slot of self holds. Its elements count as itself."""
+        bit = self._bits.get(name)
+        if bit is None:
+            bit = self.at(name)
+            self.contents[-1] = bit
+            self.slots |= bit
+            self._slot_names[bit] = name
+        return bit
+
+    def names(self, objects: int) -> list[str]:
+        """The slots among some objects."""
+        return [name for bit, name in self._slot_names.items() if bit & objects]
+
+    def inside(self, objects: int) -> int:
+        """What may be directly inside some objects."""
+        found = 0
+        contents = self.contents
+        while objects:
+            low = objects & -objects
+            found |= contents[low.bit_length() - 1]
+            objects ^= low
+        return found
+
+    def reach(self, objects: int) -> int:
+        """The objects and all that may be inside them, at any depth."""
+        while (more := objects | self.inside(objects)) != objects:
+            objects = more
+        return objects
+
+    def put(self, objects: int, value: int) -> None:
+        """Note that `value` may be inside each of `objects`."""
+        objects &= ~(SELF | FOREIGN)
+        while objects and value:
+            low = objects & -objects
+            index = low.bit_length() - 1
+            if value & ~self.contents[index]:
+                self.contents[index] |= value
+                self.version += 1
+            objects ^= low
+
+
+# What a path did, as far as the Covenant is concerned. A state holds a set of these.
+CLEAN = 1  # nothing was written
+DIRTY = 2  # something was written since the flag was set
+FLAGGED = 4  # what was written is flagged
+LATE = 8  # flagged, and then something else was done
+
+
+class State:
+    """Facts at one point. `env` gives the objects of each name."""
+
+    __slots__ = ("covenant", "env", "late", "owned", "sent_itself", "written")
+
+    def __init__(self, env: dict[str, int]) -> None:
+        self.env = env
+        self.covenant = CLEAN
+        self.written: ast.AST | None = None
+        """a write that is not flagged"""
+        self.late: ast.AST | None = None
+        """what was done after the flag"""
+        self.owned = 0
+        """local objects that were stored into self: to change them is to write"""
+        self.sent_itself = False
+        """whether every path to here sends the method's own selector to self"""
+
+    def copy(self) -> State:
+        """A state of its own with the same facts."""
+        new = State(self.env.copy())
+        new.covenant, new.written, new.late, new.owned, new.sent_itself = self.facts()
+        return new
+
+    def facts(self) -> tuple[int, ast.AST | None, ast.AST | None, int, bool]:
+        """All but the names."""
+        return self.covenant, self.written, self.late, self.owned, self.sent_itself
+
+    def add_facts(self, facts: tuple[int, ast.AST | None, ast.AST | None, int, bool]) -> None:
+        """Another path with these facts leads here too."""
+        self.covenant |= facts[0]
+        self.written = self.written or facts[1]
+        self.late = self.late or facts[2]
+        self.owned |= facts[3]
+        self.sent_itself = self.sent_itself and facts[4]
+
+    def add(self, other: State) -> None:
+        """Another path leads here too."""
+        self.add_facts(other.facts())
+        env = self.env
+        for name, objects in other.env.items():
+            env[name] = env.get(name, 0) | objects
+
+    def says_no_more_than(self, other: State) -> bool:
+        """Whether all facts here hold there already."""
+        if self.covenant & ~other.covenant or self.owned & ~other.owned or (other.sent_itself and not self.sent_itself):
+            return False
+        env = other.env
+        return all(not objects & ~env.get(name, 0) for name, objects in self.env.items())
+
+
+def joined(one: State | None, other: State | None) -> State | None:
+    """What holds where two paths meet; None is a path that nothing comes along."""
+    if one is None or other is None:
+        return one or other
+    one = one.copy()
+    one.add(other)
+    return one
+
+
+class LoopFrame:
+    """A loop under way."""
+
+    def __init__(self) -> None:
+        self.breaks: State | None = None
+        self.continues: State | None = None
+
+
+class FinallyFrame:
+    """A try statement whose finally clause every way out goes through: each with the statement that began it."""
+
+    def __init__(self) -> None:
+        self.jumps: dict[tuple[str, ast.AST], State] = {}
+
+    def hold(self, kind: str, node: ast.AST, state: State) -> None:
+        """Keep a way out until the finally clause was run for it."""
+        earlier = self.jumps.get((kind, node))
+        if earlier is None:
+            self.jumps[kind, node] = state
+        else:
+            earlier.add(state)
+
+
+class Activation:
+    """A function under way; the method itself is the first."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.ends: State | None = None
+        self.exits = 0
+        """ways out by return or raise that were reached"""
+
+
+class Catcher:
+    """Gathers what may hold when something in a try statement raises."""
+
+    def __init__(self) -> None:
+        self.state: State | None = None
+
+    def note(self, state: State) -> None:
+        """It may raise here."""
+        self.state = joined(self.state, state) if self.state else state.copy()
+
+    def note_facts(self, state: State) -> None:
+        """It may raise here, within a statement at whose begin `note` was called."""
+        if self.state is None:
+            self.state = state.copy()
+        else:
+            self.state.add_facts(state.facts())
+
+
+class Function:
+    """A definition: which names are its own, and what it may answer."""
+
+    def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, parent: Function | None, number: int) -> None:
+        self.node = node
+        self.parent = parent
+        self.result = 0
+        self._number = number
+        self._keys: dict[str, str] = {}
+        self._own = _own_names(node) if parent else frozenset()
+
+    def key(self, name: str) -> str:
+        """Under which key a state holds a name that is used here. Names of the method itself stand under themselves."""
+        key = self._keys.get(name)
+        if key is None:
+            inherited = name if self.parent is None else self.parent.key(name)
+            key = f"{name}@{self._number}" if name in self._own else inherited
+            self._keys[name] = key
+        return key
+
+    def parameters(self) -> list[str]:
+        """The names that positional arguments go to, in order."""
+        return [parameter.arg for parameter in (*self.node.args.posonlyargs, *self.node.args.args)]
+
+
+def all_parameters(arguments: ast.arguments) -> list[ast.arg]:
+    """Every parameter of a definition."""
+    more = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *more]
+
+
+def _own_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
+    own = {parameter.arg for parameter in all_parameters(function.args)}
+    outer: set[str] = set()
+    pending: list[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            own.add(node.name)
+            continue
+        elif isinstance(node, ast.Lambda):
+            continue
+        elif isinstance(node, ast.Nonlocal):
+            outer.update(node.names)
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            own.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            own.add(node.rest)
+        pending += ast.iter_child_nodes(node)
+    return frozenset(own - outer)
+
+
+class TooManySteps(Exception):
+    """The effects of a method cannot be followed within `audit_steps`."""
+
+
+class AnalysisBase(ABC):
+    """The current state and what may happen to it."""
+
+    state: State
+
+    def __init__(self, subject: AuditSubject, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.subject = subject
+        self.heap = Heap()
+        self.method = Function(method, None, 0)
+        self.function = self.method
+        self.functions: dict[int, Function] = {}
+        """definitions by the objects that stand for them"""
+        self.callables = 0
+        self.lazy = 0
+        """objects that write when they are used: bound mutators, generators with effects"""
+        self.frames: list[LoopFrame | FinallyFrame | Activation] = []
+        self.catchers: list[Catcher] = []
+        self.writes = 0
+        """how many writes were seen"""
+        self.steps = subject.limits.steps
+
+    def step(self) -> None:
+        """Count a step.
+
+        :raises TooManySteps: past the limit.
+        """
+        self.steps -= 1
+        if self.steps < 0:
+            raise TooManySteps
+
+    def may_raise(self) -> None:
+        """Something that is evaluated here may raise."""
+        if self.catchers:
+            self.catchers[-1].note_facts(self.state)
+
+    # --- names
+
+    def read(self, name: str) -> int:
+        """The objects that a name stands for."""
+        return self.state.env.get(self.function.key(name), 0)
+
+    def bind(self, name: str, objects: int) -> None:
+        """Bind a name. Those of inner functions keep what they had: several activations may be alive."""
+        key = self.function.key(name)
+        if self.function is self.method or key == name:
+            if self.function is not self.method:
+                objects |= self.state.env.get(key, 0)
+            self.state.env[key] = objects
+            return
+        before = self.state.env.get(key, 0)
+        if objects & ~before:
+            self.state.env[key] = before | objects
+            self.heap.version += 1
+
+    # --- effects
+
+    def owned(self, objects: int) -> int:
+        """Those of some objects that are state of self."""
+        return objects & (self.state.owned | self.heap.slots)
+
+    def write(self, node: ast.AST, objects: int = 0) -> None:
+        """Note a write to state of self."""
+        self.writes += 1
+        self.state.covenant = DIRTY
+        self.state.written = node
+        self.subject.writes.update(self.heap.names(objects))
+
+    def change(self, node: ast.AST, objects: int, value: int) -> None:
+        """Note that a container is changed in place, and `value` may be in it now."""
+        if objects & FOREIGN:
+            self.subject.refuse(STORE, node, "the method changes a container of another object", OTHERS)
+        heap = self.heap
+        heap.put(objects, value)
+        owned = self.owned(objects)
+        if owned:
+            self.write(node, owned)
+            self.own(value)
+
+    def own(self, objects: int) -> None:
+        """What is stored into self is state of self from here on."""
+        self.state.owned |= self.heap.reach(objects) & ~(SELF | FOREIGN)
+
+    def flag(self) -> None:
+        """`self._p_changed = True`."""
+        before = self.state.covenant
+        self.state.covenant = (before & CLEAN) | (FLAGGED if before & ~CLEAN else 0)
+        self.state.written = self.state.late = None
+
+    def effect(self, node: ast.AST) -> None:
+        """A statement was executed for its effect."""
+        if self.state.covenant & FLAGGED and self.function is self.method:
+            self.state.covenant = (self.state.covenant & ~FLAGGED) | LATE
+            self.state.late = node
+
+    # --- expressions, by kind; the parts add theirs
+
+    EVALUATORS: ClassVar[dict[type[ast.AST], Callable[[Any, Any], int]]] = {}
+
+    def evaluate(self, node: ast.AST) -> int:
+        """Evaluate an expression: its effects happen, and the objects that it may answer come back."""
+        self.step()
+        evaluator = self.EVALUATORS.get(type(node))
+        return evaluator(self, node) if evaluator else 0
+
+    @abstractmethod
+    def run_body(self, body: list[ast.stmt]) -> State | None:
+        """Run statements from the current state on: the state at their end, or None where no path reaches it."""

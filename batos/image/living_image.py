@@ -1,0 +1,341 @@
+"""LivingImage: the image as the rest of BAT OS uses it.
+
+The Prototypal Awakening: what every image holds from its first moment.
+
+One transaction, idempotent and versioned. Each layer that needs objects of its own hands in a *step*, a function of
+the lobby; a newer genesis runs the steps again, and they add what is missing and never overwrite what the image changed.
+
+Mirrors: the image as of now, with changes of its own that nobody else sees; for what is to be tried before it is done.
+
+A DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the same whatever the image holds,
+and commits go on meanwhile. What is committed to a mirror is in memory, and gone with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
+
+import structlog
+import ZODB
+from ZODB.DemoStorage import DemoStorage
+from ZODB.MappingStorage import MappingStorage
+from ZODB.POSException import POSKeyError
+from ZODB.utils import load_current, newTid, p64, u64
+
+from batos.errors import BatosSignal
+from batos.image import ledger
+from batos.image.checksummed_storage import base_of
+from batos.image.committer import Committer, SystemFunction, outlast
+from batos.image.ledger import DEFAULTS, Ledger
+from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, not_writable, open_database, require_checksums, sync_to_disk
+from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
+from batos.objects import Primitive, UvmObject
+
+VERSION = 1
+GenesisStep = Callable[[UvmObject], None]
+
+
+def awaken(root: Any, steps: Sequence[GenesisStep]) -> bool:
+    """Make sure that the image holds what this version of BAT OS begins with; whether anything was added."""
+    new = "lobby" not in root
+    if new:
+        root["genesis"] = VERSION
+        root["lobby"] = _lobby()
+    if root.get("format", 0) < FORMAT:  # an earlier version must not write to it any more
+        root["format"] = FORMAT
+    if CHECKED_AFTER not in root:
+        root[CHECKED_AFTER] = root._p_jar.db().lastTransaction()
+    lobby = root["lobby"]
+    add_missing(lobby.traits.mission, **DEFAULTS)  # an image of an earlier version lacks the newer ones
+    if "ledger" not in root:
+        root["ledger"] = Ledger(lobby.traits.mission)
+    ledger.add_missing_indexes(root)
+    for step in steps:
+        step(lobby)
+    if root["genesis"] < VERSION:
+        root["genesis"] = VERSION
+    return new
+
+
+def add_missing(target: UvmObject, **slots: Any) -> None:
+    """Give `target` those of the slots that it does not have itself; nothing it has is touched."""
+    for name, value in slots.items():
+        if name not in target._slots:
+            target._slots[name] = value() if callable(value) and not isinstance(value, UvmObject | Primitive) else value
+
+
+def _lobby() -> UvmObject:
+    genesis = UvmObject(
+        comment="I am the first object. All others that answer messages inherit from me, by however long a way.", name="genesis"
+    )
+    traits = genesis.derive(
+        comment="I hold the prototypes that give objects of one kind their common slots.",
+        name="traits",
+    )
+    traits.mission = genesis.derive(
+        comment="I am the prototype of missions. A mission holds its brief, what differs from my slots, and in the end its result.",
+        **DEFAULTS,
+    )
+    return genesis.derive(
+        comment="I am the lobby: what is to be found by name in this image is a slot of mine, or of an object that is.",
+        name="lobby",
+        genesis=genesis,
+        traits=traits,
+    )
+
+
+log = structlog.get_logger("batos.image")
+T = TypeVar("T")
+
+
+class LivingImage:
+    """The open image: one committer, many units of work.
+
+    `await LivingImage.open(...)` makes or recovers it; `await close()` commits what is queued and lets go of the file.
+    """
+
+    def __init__(self, uri: str, db: Any, committer: Committer) -> None:
+        self.uri, self.db, self.committer = uri, db, committer
+        self._idle: Idle = collections.deque()
+        self._views: Views = set()
+        self._kept: list[CachedQuery[Any]] = []
+        self.reach = asyncio.Lock()
+        """Held by a pack, and by who brings back what may be out of reach: a pack takes that, and does not see what comes meanwhile."""
+
+    @classmethod
+    async def open(
+        cls,
+        uri: str,
+        *,
+        steps: Sequence[GenesisStep] = (),
+        cache_size: int = 2000,
+        units: int = 64,
+        batch: int = 512,
+        on_failed: Callable[[BaseException], None] | None = None,
+    ) -> LivingImage:
+        """
+        :param steps: what each layer adds at genesis.
+        :param units: units of work open at once.
+        :param on_failed: called once the storage failed for good (see `Committer`).
+        :raises ImageError: one of its kinds.
+        """
+        db = await _opened(uri, cache_size, units + 16)
+        try:
+            with snapshot(db) as root:
+                check_format(root, uri)
+            committer = Committer(db, batch=batch, on_failed=on_failed or _raise)
+        except BaseException:
+            db.close()
+            raise
+        image = cls(uri, db, committer)
+        try:
+            new = await image.system(awaken, tuple(steps), mission="genesis")
+            image.read(require_checksums)
+            path = file_path(uri)
+            if new and path:
+                await asyncio.to_thread(sync_to_disk, path)
+        except BaseException as e:
+            await image.close()
+            if isinstance(e, OSError):
+                raise not_writable(uri, e) from e
+            raise
+        log.info("image_open", uri=uri, objects=len(db.storage), new=new)
+        return image
+
+    def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Coroutine[Any, Any, Any]:
+        """Run `function(root, *args)` as a system transaction; its result, once durable."""
+        return self.committer.system(function, *args, mission=mission)
+
+    def later(self, function: SystemFunction, *args: Any) -> None:
+        """Have `function(root, *args)` committed soon, in order with what follows, without waiting for it."""
+        self.committer.defer(function, *args)
+        self.committer.flush()
+
+    def unit(self) -> contextlib.AbstractAsyncContextManager[Unit]:
+        """One unit of work: commits at a normal exit unless doomed, aborts otherwise."""
+        return unit_of_work(self._idle, self._views, self.db, self.committer)
+
+    def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Any]:
+        """The root as of now, for reading."""
+        return snapshot(self.db, at=at, views=self._views)
+
+    def read(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(root, *args)` on a snapshot."""
+        with self.snapshot() as root:
+            return function(root, *args)
+
+    def kept(self, function: Callable[[Any], T]) -> Callable[[], T]:
+        """What answers `function(root)` of the image as it is now, and reads only where something has changed; for the loop's thread."""
+        kept = CachedQuery(self.db, self._views, function)
+        self._kept.append(kept)
+        return kept.get
+
+    async def barrier(self) -> None:
+        """Return when all that can be read now is durable: before it is told to the world outside."""
+        await self.committer.barrier()
+
+    async def told(self) -> None:
+        """Return when whoever committed what can be read now was told so: before it is put beside what he does about it then."""
+        await self.committer.told()
+
+    def oldest_view(self) -> bytes | None:
+        """The first transaction id that the oldest of all open units and snapshots does not see; None if none is open."""
+        # MVCC's own mark, set when a transaction begins; a snapshot of the past has none, and history is its own risk.
+        starts = [getattr(connection._storage, "_start", None) for connection in tuple(self._views)]
+        return min((start for start in starts if start is not None), default=None)
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of the image."""
+        return {
+            "uri": self.uri,
+            "objects": len(self.db.storage),
+            "bytes": self.db.getSize(),
+            **self.read(ledger.counts),
+            "folded": self.read(lambda root: len(ledger.ledger_of(root).folded)),
+            **self.committer.stats,
+            "trouble": self.committer.trouble,
+        }
+
+    async def close(self) -> None:
+        """Commit what is queued, then close the storage."""
+        await self.committer.close()
+        for _, connection in self._idle:
+            connection.close()
+        for kept in self._kept:
+            kept.close()
+        self.db.close()
+
+
+async def _opened(uri: str, cache_size: int, pool_size: int) -> Any:
+    """The database; if the caller is cancelled meanwhile, its lock is let go before he hears of it: the thread cannot be stopped."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_database, uri, cache_size=cache_size, pool_size=pool_size))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await outlast(opening)
+        if opening.exception() is None:
+            opening.result().close()
+        raise
+    finally:
+        del opening  # an error that it holds holds the half-made storage, and that the lock
+
+
+def _raise(failure: BaseException) -> None:
+    assert isinstance(failure, BatosSignal)
+    raise failure
+
+
+URI = "memory://mirror"
+_CONNECTIONS = 8
+_BATCH = 64
+
+
+class _View:
+    """A storage as of a moment, to be read."""
+
+    def __init__(self, storage: Any, before: bytes) -> None:
+        """
+        :param before: the first transaction that is not seen.
+        """
+        self._storage, self.before, self._lock = storage, before, threading.Lock()
+        for name in ("loadBlob", "openCommittedBlobFile"):
+            if hasattr(storage, name):
+                setattr(self, name, getattr(storage, name))
+
+    def loadBefore(self, oid: bytes, tid: bytes) -> tuple[bytes, bytes, bytes | None] | None:
+        """The data of a record as of before a transaction; what was written since then is not there."""
+        with self._lock:
+            found = self._storage.loadBefore(oid, min(tid, self.before))
+        if found is None:
+            return None
+        data, since, until = found
+        return data, since, None if until is not None and until >= self.before else until
+
+    def getTid(self, oid: bytes) -> bytes:
+        """By which transaction a record was written that is seen: what a commit in a mirror asks of what it has read as current.
+
+        :raises POSKeyError: if there is none of that id.
+        """
+        return bytes(load_current(self, oid)[1])
+
+    def lastTransaction(self) -> bytes:
+        """The last transaction that is seen."""
+        return bytes(p64(u64(self.before) - 1))
+
+    def registerDB(self, db: Any) -> None:
+        """Nothing ever changes here: nobody is to be told."""
+
+    def getName(self) -> str:
+        """For messages."""
+        return str(self._storage.getName())
+
+
+class _Changes(MappingStorage):
+    """What is committed to a mirror. It comes after what the mirror is of, also where the clock was set back."""
+
+    def __init__(self, before: bytes) -> None:
+        super().__init__()
+        self._begin = before
+
+    def tpc_begin(self, transaction: Any, tid: bytes | None = None) -> None:
+        """Begin a commit, with a number of its own."""
+        super().tpc_begin(transaction, tid or newTid(max(self._begin, self._ltid)))
+
+    def loadBlob(self, oid: bytes, serial: bytes) -> str:
+        """No blob is committed to a mirror: what it reads is that which it is of.
+
+        :raises POSKeyError: always, by which a DemoStorage knows where to look.
+        """
+        raise POSKeyError(oid, serial)
+
+    def openCommittedBlobFile(self, oid: bytes, serial: bytes, blob: Any = None) -> Any:
+        """As `loadBlob`.
+
+        :raises POSKeyError: always.
+        """
+        raise POSKeyError(oid, serial)
+
+
+@contextlib.asynccontextmanager
+async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None = None) -> AsyncIterator[LivingImage]:
+    """An image that is as `image` is now. A pack leaves what it sees.
+
+    :param of: another mirror of that image: this one is as that one was at its beginning.
+    """
+    with image.snapshot() as root, _reading(image.db.storage) as storage:
+        before = _before(root._p_jar._storage) if of is None else of.db.storage.base.before
+        layers = DemoStorage(base=_View(storage, before), changes=_Changes(before), close_base_on_close=False)
+        db = ZODB.DB(layers, cache_size=cache_size, pool_size=_CONNECTIONS)
+        made = LivingImage(URI, db, Committer(db, batch=_BATCH, on_failed=_failed))
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+def _before(storage: Any) -> bytes:
+    """The first transaction that a connection's storage does not see."""
+    return bytes(storage._start if hasattr(storage, "_start") else p64(u64(storage.lastTransaction()) + 1))
+
+
+@contextlib.contextmanager
+def _reading(storage: Any) -> Iterator[Any]:
+    """What may be read from beside the connections: of a server that does MVCC itself (RelStorage) an instance of its own."""
+    if not hasattr(base_of(storage), "new_instance"):
+        yield storage
+        return
+    instance = storage.new_instance()
+    try:
+        yield instance
+    finally:
+        instance.release()
+
+
+def _failed(failure: BaseException) -> None:
+    """A mirror has no disk to fail; should it fail all the same, what is tried in it says so."""
+    log.error("mirror_failed", error=repr(failure))

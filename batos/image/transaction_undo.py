@@ -1,0 +1,389 @@
+"""Undo: the changes of a mission's transaction taken back, or done again, in a transaction of its own.
+
+Nothing is rolled back: of each object that the mission wrote, its part (a slot, an item, a member) is given the value from before,
+if it still has the one that the mission gave it. What others did meanwhile to other parts stays. Where later work depends on
+the mission, that is a *conflict*, and it is named: a part that was changed again; an object that the mission made and that was changed
+since, or that something else refers to by now.
+
+Objects that it made stay in the file, out of reach, until a pack: so nothing ever refers to what is not there, and it can all be
+done again. Left out are the mission's own record and its thought, its journal, failures, and what other layers take care of themselves.
+
+Three ways together: what one transaction did to an object is taken back, or done again, in the object as it is now.
+
+A *state* is a dict of parts: the slots of an object, the items of a dict, the members of a set; what has no parts is one part, `WHOLE`.
+Between `base` and `mine` lies the change; a part that it touched must now be as in `base` (or be as in `mine` already), else it *clashes*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ZODB
+from persistent import Persistent
+from ZODB.POSException import POSKeyError
+from ZODB.serialize import referencesf
+from ZODB.utils import p64, u64, z64
+
+from batos.errors import HistoryGone, InvalidInput
+from batos.image import ledger
+from batos.image.history import require_history, when
+from batos.objects import Method, SlotDict, SlotList, SlotSet, UvmObject
+
+State = dict[Any, Any]
+WHOLE = "(all of it)"
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
+
+
+def parts_of_state(kind: type, raw: Any) -> State:
+    """The state that a stored one (`__getstate__`) of an object of that class stands for."""
+    if issubclass(kind, UvmObject):
+        return {name.decode("utf-8", "surrogatepass") if isinstance(name, bytes) else name: value for name, value in raw.items()}
+    if issubclass(kind, SlotDict):
+        return dict(raw["data"])
+    if issubclass(kind, SlotSet):
+        return dict.fromkeys(raw["data"], True)
+    return {WHOLE: raw}
+
+
+def put_part(obj: Persistent, was: State, now: State) -> None:
+    """Change an object from one state to the other, in its open transaction."""
+    changed = [part for part in {**was, **now} if not same_value(was.get(part, MISSING), now.get(part, MISSING))]
+    if isinstance(obj, SlotSet):
+        for item in changed:
+            (obj.add if item in now else obj.discard)(item)
+    elif isinstance(obj, UvmObject | SlotDict):
+        held: Any = obj._slots if isinstance(obj, UvmObject) else obj
+        for name in changed:
+            if name in now:
+                held[name] = now[name]
+            else:
+                del held[name]
+    elif changed:
+        obj.__setstate__(now[WHOLE])
+        obj._p_changed = True
+
+
+def merge_part(base: State, mine: State, theirs: State) -> tuple[State, list[Any]]:
+    """`theirs` with the change from `base` to `mine`, and the parts that clash, which stay as they are."""
+    found, clashes = dict(theirs), []
+    for part in {**base, **mine}:
+        was, wanted, now = (state.get(part, MISSING) for state in (base, mine, theirs))
+        if same_value(was, wanted) or same_value(now, wanted):
+            continue
+        if not same_value(now, was):
+            clashes.append(part)
+        elif wanted is MISSING:
+            del found[part]
+        else:
+            found[part] = wanted
+    return found, clashes
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two values are the same, type for type: 1 is not True. Other objects are the same if they are one."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, Persistent):
+        return False
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(same_value, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_value(value, b[key]) for key, value in a.items())
+    return bool(a == b) or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+
+
+def references(value: Any) -> Iterator[Persistent]:
+    """The persistent objects that a value holds."""
+    if isinstance(value, Persistent):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from references(key)
+            yield from references(item)
+    elif isinstance(value, tuple | list | set | frozenset):
+        for item in value:
+            yield from references(item)
+
+
+COMPLETE_NOTE = "COMPLETE by "
+"""What the note of a cycle's commit begins with."""
+UNDO, REDO = "undo:", "redo:"
+"""What an undo's transaction is annotated with, before the mission's id."""
+Theirs = Callable[[UvmObject], Collection[str]]
+"""Which slots of an object another layer takes care of: none where the object is none of its own."""
+_REVISIONS = 1_000_000  # of one object that are looked through
+_MERGED = (UvmObject, SlotDict, SlotList, SlotSet)
+
+
+class Conflict(NamedTuple):
+    """Later work that depends on a mission."""
+
+    oid: bytes
+    part: str
+    why: str
+    mission: str
+    """Whose work it is; empty where it is no mission's that could be undone."""
+    writer: str
+    """What the transaction is annotated with."""
+
+
+class TransactionChange(NamedTuple):
+    """What a mission's transaction did."""
+
+    mission: str
+    tid: bytes
+    before: dict[bytes, State]
+    """Of each object that it changed the state before, and of each of `at` that is not in it: it made that object."""
+    at: dict[bytes, State]
+    since: bytes
+    """The transaction since which it is so: its own, or the one that last did it again."""
+    others: tuple[bytes, ...]
+    """Records of a kind that is not merged by its parts: trees, counters, indexes."""
+
+
+class UndoPlan:
+    """What is to be written, found out on one view of the image; see `planned`."""
+
+    def __init__(self) -> None:
+        self.work: dict[bytes, State] = {}
+        self.was: dict[bytes, State] = {}
+        self.conflicts: list[Conflict] = []
+
+    def touched(self) -> list[tuple[bytes, list[Any]]]:
+        """The objects that change, and which of their parts."""
+        found = []
+        for oid, now in self.work.items():
+            was = self.was[oid]
+            if changed := [part for part in {**was, **now} if not same_value(was.get(part, MISSING), now.get(part, MISSING))]:
+                found.append((oid, changed))
+        return found
+
+
+def commit_of(db: ZODB.DB, root: Any, id: str) -> bytes:
+    """The transaction in which a mission was completed.
+
+    :raises UnknownMission: if there is none of that id.
+    :raises InvalidInput: for one that has not ended, or ended FAILED: nothing of it is in the image.
+    :raises HistoryGone: if it is from before the last pack.
+    :raises ImageError: for a storage without history.
+    """
+    require_history(db)
+    mission = ledger.mission_of(root, id)
+    if mission.state == ledger.FAILED:
+        raise InvalidInput(f"mission {id!r} FAILED: it left nothing in the image that could be undone")
+    if mission.state != ledger.COMPLETE:
+        raise InvalidInput(f"mission {id!r} has not ended; `batos cancel {id}` takes it back")
+    return annotated(db, mission._p_oid, id, COMPLETE_NOTE)
+
+
+def annotated(db: ZODB.DB, oid: bytes, name: str, note: str) -> bytes:
+    """The last transaction that wrote an object, was annotated with a name, and has a note that begins so.
+
+    :raises HistoryGone: if there is none any more.
+    """
+    for entry in db.history(oid, _REVISIONS):
+        if _text(entry["user_name"]) == name and _text(entry["description"]).startswith(note):
+            return bytes(entry["tid"])
+    raise HistoryGone(f"what {name!r} did cannot be told any more: history goes back to the last pack")
+
+
+def change_of(db: ZODB.DB, root: Any, id: str, theirs: Theirs) -> TransactionChange:
+    """What a mission did."""
+    change = change_in(db, root, id, commit_of(db, root, id), theirs)
+    again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
+    return change._replace(since=next(again, change.tid))
+
+
+def no_change(id: str) -> TransactionChange:
+    """What a mission that FAILED did."""
+    return TransactionChange(id, z64, {}, {}, z64, ())
+
+
+def change_in(
+    db: ZODB.DB, root: Any, id: str, tid: bytes, theirs: Theirs, left_out: Callable[[UvmObject], bool] = lambda obj: False
+) -> TransactionChange:
+    """What a transaction did; the root's own connection reads all states, so that what they refer to can be used.
+
+    :param id: what to call it.
+    :param left_out: tells objects that are none of its business.
+    """
+    connection = root._p_jar
+    before: dict[bytes, State] = {}
+    at: dict[bytes, State] = {}
+    others = []
+    for oid in _written(db, tid):
+        obj = connection.get(oid)
+        if not isinstance(obj, (*_MERGED, Method)):
+            others.append(oid)
+        elif not (isinstance(obj, UvmObject) and (_is_mission(obj) or left_out(obj))):
+            names, earlier = theirs(obj) if isinstance(obj, UvmObject) else (), _before(db, oid, tid)
+            if names and earlier is None:
+                continue  # it was made as that layer makes them
+            at[oid] = _without(names, parts_of_state(type(obj), connection.oldstate(obj, tid)))
+            if earlier is not None:
+                before[oid] = _without(names, parts_of_state(type(obj), connection.oldstate(obj, earlier)))
+    _written(db, tid)  # packed meanwhile, what it changed would have looked like what it made
+    return TransactionChange(id, tid, before, at, tid, tuple(others))
+
+
+def plan_undo(db: ZODB.DB, root: Any, changes: Sequence[TransactionChange], *, redo: bool = False) -> UndoPlan:
+    """What to write so that these changes are taken back, in the order given; with `redo`, done again."""
+    plan = UndoPlan()
+    for change in changes:
+        lost: set[bytes] = set()
+        for oid, before in change.before.items():
+            base, mine = (before, change.at[oid]) if redo else (change.at[oid], before)
+            theirs = _working(plan, root, oid)
+            plan.work[oid], clashes = merge_part(base, mine, theirs)
+            plan.conflicts += [_clash(db, root, oid, part, theirs.get(part, MISSING)) for part in clashes]
+            lost |= _refs(base) - _refs(mine)
+        if not redo:
+            _depends(db, root, change, plan, lost)
+    return plan
+
+
+def write_undo(root: Any, plan: UndoPlan) -> None:
+    """Write a plan in the transaction that is open.
+
+    :raises HistoryGone: if what is to be there again was packed away.
+    """
+    for oid, _ in plan.touched():
+        obj = root._p_jar.get(oid)
+        for reference in {id(one): one for one in references(plan.work[oid])}.values():
+            try:
+                reference._p_activate()
+            except POSKeyError:
+                raise HistoryGone(f"{oid_name(reference._p_oid)}, which is to be there again, was packed away") from None
+        put_part(obj, plan.was[oid], plan.work[oid])
+
+
+# --- trees in slots
+
+
+class TreeMerge(NamedTuple):
+    """What came of merging a tree."""
+
+    differed: bool
+    """Whether the change was one of this tree."""
+    clashes: list[Any]
+    """Keys that were changed since, which stay as they are."""
+
+
+def merge_tree(now: Any, base: State, mine: State) -> TreeMerge:
+    """Make the change from one state of a tree's items to another in the tree as it is."""
+    theirs = dict(now.items())
+    found, clashes = merge_part(base, mine, theirs)
+    for key in {**theirs, **found}:
+        if key not in found:
+            del now[key]
+        elif key not in theirs or not same_value(theirs[key], found[key]):
+            now[key] = found[key]
+    return TreeMerge(any(not same_value(base.get(key, MISSING), mine.get(key, MISSING)) for key in {**base, **mine}), clashes)
+
+
+# --- inside
+
+
+def _depends(db: ZODB.DB, root: Any, change: TransactionChange, plan: UndoPlan, lost: set[bytes]) -> None:
+    """Note what depends on the objects that the change made and that are out of reach without it."""
+    connection = root._p_jar
+    made = change.at.keys() - change.before.keys()
+    out: set[bytes] = set()
+    more = lost & made
+    while more:
+        out |= more
+        more = set().union(*(_refs(change.at[oid]) for oid in more)) & made - out
+    for oid in out:
+        now = _working(plan, root, oid)
+        connection.readCurrent(connection.get(oid))  # so that nobody changes it until this is committed
+        for part in {**change.at[oid], **now}:
+            if not same_value(change.at[oid].get(part, MISSING), now.get(part, MISSING)):
+                plan.conflicts.append(_clash(db, root, oid, part, now.get(part, MISSING)))
+    if not out:
+        return
+    for oid in _referring(db, change.tid, out) - out:
+        obj = connection.get(oid)
+        if not isinstance(obj, _MERGED) or _is_mission(obj):
+            continue
+        for part, value in _working(plan, root, oid).items():
+            if found := {one._p_oid for one in references(value)} & out:
+                why = f"refers to {oid_name(min(found))}, which {change.mission!r} made"
+                plan.conflicts.append(_clash(db, root, oid, part, value, why))
+
+
+def _working(plan: UndoPlan, root: Any, oid: bytes) -> State:
+    """The state of an object as far as the plan has come."""
+    if oid not in plan.work:
+        obj = root._p_jar.get(oid)
+        plan.was[oid] = plan.work[oid] = parts_of_state(type(obj), obj.__getstate__())
+    return plan.work[oid]
+
+
+def _clash(db: ZODB.DB, root: Any, oid: bytes, part: Any, value: Any, why: str = "was changed since") -> Conflict:
+    """A conflict about a part with that value, and who gave it that."""
+    connection = root._p_jar
+    obj = connection.get(oid)
+    entry, writer = None, ""
+    for revision in db.history(oid, _REVISIONS):  # the first of those in a row that gave it the value; an undo only gave it back
+        if same_value(parts_of_state(type(obj), connection.oldstate(obj, revision["tid"])).get(part, MISSING), value):
+            entry, writer = revision, _text(revision["user_name"])
+        elif entry is not None and not writer.startswith(UNDO):
+            break
+    mission = writer.removeprefix(REDO)
+    cycles = entry is not None and (writer != mission or _text(entry["description"]).startswith(COMPLETE_NOTE))
+    return Conflict(oid, str(part), why, mission if cycles and mission in ledger.ledger_of(root).missions else "", writer)
+
+
+def _written(db: ZODB.DB, tid: bytes) -> list[bytes]:
+    """The ids of all records of a transaction.
+
+    :raises HistoryGone: if it was packed: then it is not known which of them it made.
+    """
+    with contextlib.closing(db.storage.iterator(tid, tid)) as transactions:
+        for transaction in transactions:
+            if transaction.status != "p":
+                return list(dict.fromkeys(record.oid for record in transaction))
+    raise HistoryGone(f"the transaction of {when(tid)} was packed; history goes back to the last pack")
+
+
+def _before(db: ZODB.DB, oid: bytes, tid: bytes) -> bytes | None:
+    """The revision of an object before a transaction; None if there was none."""
+    try:
+        found = db.storage.loadBefore(oid, tid)
+    except POSKeyError:
+        return None
+    return None if found is None else found[1]
+
+
+def _referring(db: ZODB.DB, tid: bytes, wanted: set[bytes]) -> set[bytes]:
+    """The objects written after a transaction that referred to one of these then."""
+    found: set[bytes] = set()
+    last = db.lastTransaction()  # a stop: what is being written just now would be called truncated
+    with contextlib.closing(db.storage.iterator(p64(u64(tid) + 1), last)) as transactions:
+        for transaction in transactions:
+            found |= {record.oid for record in transaction if record.data and not wanted.isdisjoint(referencesf(record.data))}
+    return found
+
+
+def _without(names: Collection[str], state: State) -> State:
+    return {part: value for part, value in state.items() if part not in names}
+
+
+def _refs(values: State) -> set[bytes]:
+    return {one._p_oid for one in references(values) if one._p_oid}
+
+
+def _is_mission(obj: Persistent) -> bool:
+    return isinstance(obj, UvmObject) and "brief" in obj._slots and "journal" in obj._slots
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def oid_name(oid: bytes) -> str:
+    """An id as the wire shows it."""
+    return f"oid:{u64(oid):x}"

@@ -1,0 +1,149 @@
+"""A unit of work: one attempt at a mission, with one connection and one explicit transaction.
+
+Never the thread-local `transaction`. All persistent objects of a unit are dead after it: hand out plain values.
+
+What is read of the image again and again, and seldom changes: kept, and read anew once something that it was read from has changed.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import ZODB
+from transaction import TransactionManager
+from transaction.interfaces import NoTransaction
+
+from batos.image.committer import Committer
+
+Pair = tuple[TransactionManager, Any]
+Views = set[Any]
+"""Connections with a transaction under way: a pack must leave what they see."""
+Idle = collections.deque[Pair]
+"""Connections between two units: opening one costs more than a small commit. They are used in turn and few are kept,
+since every commit is noted for each connection until it is used again."""
+IDLE_LIMIT = 16
+
+
+_NOTE = 1000  # characters
+
+
+class Unit:
+    """What a cycle sees of its transaction."""
+
+    def __init__(self, connection: Any, tm: TransactionManager) -> None:
+        self.connection = connection
+        self.root = connection.root()
+        self._tm = tm
+
+    def note(self, mission: str, text: str) -> None:
+        """Name the mission and what was done, in the metadata of every revision this unit makes."""
+        transaction = self._tm.get()
+        transaction.user = mission
+        transaction.note(text[:_NOTE].encode("utf-8", "replace").decode())  # a storage refuses what is too long or no UTF-8
+
+    def doom(self) -> None:
+        """Make sure that nothing of this unit is ever committed."""
+        self._tm.doom()
+
+    def get(self, oid: bytes) -> Any:
+        """The object of that id in this unit's view (KeyError if there is none)."""
+        return self.connection.get(oid)
+
+
+@contextlib.asynccontextmanager
+async def unit_of_work(idle: Idle, views: Views, db: ZODB.DB, committer: Committer) -> AsyncIterator[Unit]:
+    """Commit at a normal exit unless doomed; abort otherwise.
+
+    :param idle: connections that no unit uses; one is taken from here, and comes back.
+    :param views: where the connection is listed meanwhile.
+    :raises transaction.interfaces.TransientError: out of the exit, for a conflict: nothing was committed.
+    """
+    tm, connection = idle.popleft() if idle else _opened(db)
+    committed = False
+    try:
+        tm.begin()
+        views.add(connection)
+        unit = Unit(connection, tm)
+        yield unit
+        if not tm.isDoomed():
+            await committer.commit(tm)
+            committed = True
+    finally:
+        committer.stats["aborts"] += not committed
+        with contextlib.suppress(NoTransaction):  # after a commit there is none; after a failure the connection is still joined
+            tm.abort()
+        views.discard(connection)
+        if len(idle) < IDLE_LIMIT:
+            connection.cacheGC()
+            idle.append((tm, connection))
+        else:
+            connection.close()
+
+
+def _opened(db: ZODB.DB) -> Pair:
+    tm = TransactionManager(explicit=True)
+    return tm, db.open(transaction_manager=tm)
+
+
+@contextlib.contextmanager
+def snapshot(db: ZODB.DB, *, at: Any = None, views: Views | None = None) -> Iterator[Any]:
+    """The root as of now (or of `at`, a transaction id or UTC datetime), for reading; nothing is committed.
+
+    It never waits for a mission, nor a mission for it.
+    """
+    tm = TransactionManager(explicit=True)
+    connection = db.open(transaction_manager=tm, at=at)
+    try:
+        tm.begin()
+        if views is not None:
+            views.add(connection)
+        yield connection.root()
+    finally:
+        tm.abort()
+        if views is not None:
+            views.discard(connection)
+        connection.close()
+
+
+T = TypeVar("T")
+
+
+class CachedQuery(Generic[T]):
+    """What a function of the root says, in plain values. All methods are called on one thread."""
+
+    def __init__(self, db: ZODB.DB, views: Views, function: Callable[[Any], T]) -> None:
+        """
+        :param views: where the connection is listed while it reads.
+        :param function: reads from the root, and from nothing else.
+        """
+        self._function, self._views = function, views
+        self._tm = TransactionManager(explicit=True)
+        self._connection: Any = db.open(transaction_manager=self._tm)
+        self._from: frozenset[bytes] = frozenset()
+        self._value: T | None = None
+
+    def get(self) -> T:
+        """What it says of the image as it is now."""
+        changed = self._connection._storage.poll_invalidations()  # of all connections; None: too many to tell
+        if not self._from or changed is None or not self._from.isdisjoint(changed):
+            self._value, self._from = self._read()
+        return self._value  # type: ignore[return-value]
+
+    def _read(self) -> tuple[T, frozenset[bytes]]:
+        connection = self._connection
+        connection.cacheMinimize()  # what is loaded afterwards is what it was read from
+        self._tm.begin()
+        self._views.add(connection)
+        try:
+            value = self._function(connection.root())
+            return value, frozenset(oid for oid, _ in connection._cache.lru_items())
+        finally:
+            self._tm.abort()
+            self._views.discard(connection)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()

@@ -1,0 +1,146 @@
+"""What all missions cost, by model: exact over restarts and kills, and without a record in the way of a mission.
+
+The truth is in the journals. A durable total covers all missions up to one of them that have ended; those after it, and the few
+before it that have not, are read at the start, and what is paid from then on is added in memory. From time to time the total is moved
+up, by a system transaction that rides along with others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import structlog
+
+from batos.errors import ImageDamaged
+from batos.image import journal
+from batos.image.journal import InferenceRecord, ModelCost, merged, spent_by, spent_on
+from batos.image.ledger import Costs, ledger_of
+from batos.image.living_image import LivingImage
+from batos.image.mission_index import FINAL, MILESTONE, next_numbered, numbered, of_numbers
+
+log = structlog.get_logger("batos.image")
+APART = 1024
+"""Missions that have not ended, and that the total is moved past: they may be paused, or wait for an answer, for ever. Past
+more, nothing is folded either (`batos.image.retention`)."""
+
+
+class CountedMissions(NamedTuple):
+    """What missions cost that have ended, up to one of them."""
+
+    until: int
+    """Its number."""
+    apart: tuple[int, ...]
+    """Numbers of those up to it that are not counted in, since they have not ended."""
+    rows: list[ModelCost]
+
+
+class CostMeter:
+    """Counts what inferences cost. All methods are called on the loop's thread."""
+
+    def __init__(self, image: LivingImage) -> None:
+        self._image = image
+        self._spent: dict[str, ModelCost] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._folded = 0
+
+    def begin(self) -> None:
+        """Read what was paid for before now, in the background. To be called before any mission is thought about."""
+        stack = contextlib.ExitStack()
+        root = stack.enter_context(self._image.snapshot())  # now: what is paid from here on is added by `add`
+        self._reading = asyncio.create_task(self._read(stack, root), name="costs")
+
+    async def _read(self, stack: contextlib.ExitStack, root: Any) -> None:
+        def read() -> list[ModelCost]:
+            with stack:
+                return total_spent(root)
+
+        try:
+            rows = await asyncio.to_thread(read)
+        except ImageDamaged as e:
+            log.error("costs_incomplete", error=e.message, hint="what was paid for before this start is not counted in")
+            return
+        for row in rows:
+            self._add(row)
+
+    async def ready(self) -> None:
+        """Wait until what was paid for earlier is counted in."""
+        if self._reading is not None:
+            await asyncio.shield(self._reading)
+
+    def add(self, inference: InferenceRecord) -> None:
+        """Count an inference that was just paid for."""
+        self._add(spent_by(inference))
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of costs; `counting` while earlier missions are still being read."""
+        rows = [self._spent[model] for model in sorted(self._spent)]
+        facts: dict[str, Any] = {**_plain(rows), "by_model": {row.model: _plain([row]) for row in rows}}
+        if self._reading is not None and not self._reading.done():
+            facts["counting"] = True
+        return facts
+
+    async def fold(self) -> int:
+        """Move the durable total up to the last stretch of missions that have ended; its number, 0 if nothing moved."""
+        counted: CountedMissions = await asyncio.to_thread(lambda: self._image.read(missions_to_count))
+        if counted.until <= self._folded:
+            return 0
+        self._folded = counted.until
+        self._image.committer.defer(add_to_total, counted)
+        return counted.until
+
+    async def stop(self) -> None:
+        """End the reading."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading])  # its thread must be off the image before that is closed
+
+    def _add(self, row: ModelCost) -> None:
+        before = self._spent.get(row.model)
+        self._spent[row.model] = row if before is None else before.and_also(row)
+
+
+def total_spent(root: Any) -> list[ModelCost]:
+    """What all missions cost so far, by model."""
+    until, apart, rows = missions_to_count(root)
+    rows = merged([*rows, *_spent_on(of_numbers(root, apart))])
+    while missions := next_numbered(root, until, MILESTONE):
+        rows = merged([*rows, *_spent_on(missions)])
+        until = missions[-1].number
+    return rows
+
+
+def missions_to_count(root: Any) -> CountedMissions:
+    """What the durable total can be moved up to: in whole stretches, past no more than `APART` missions that have not ended."""
+    costs: Costs = ledger_of(root).costs
+    until, rows = costs.until, [ModelCost(*row) for row in costs.by_model]
+    apart = tuple(costs.apart)
+    while len(missions := numbered(root, until, MILESTONE)) == MILESTONE:
+        missions = [*of_numbers(root, apart), *missions]
+        waiting = tuple(mission.number for mission in missions if mission.state not in FINAL)
+        if len(waiting) > APART:
+            break
+        rows = merged([*rows, *_spent_on(mission for mission in missions if mission.number not in waiting)])
+        until, apart = missions[-1].number, waiting
+    return CountedMissions(until, apart, rows)
+
+
+def add_to_total(root: Any, counted: CountedMissions) -> None:
+    """System transaction: set the durable total."""
+    costs: Costs = ledger_of(root).costs
+    if counted.until > costs.until:
+        costs.until, costs.apart, costs.by_model = counted.until, counted.apart, tuple(tuple(row) for row in counted.rows)
+
+
+def _spent_on(missions: Iterable[Any]) -> list[ModelCost]:
+    return [row for mission in missions for row in spent_on(journal.of(mission))]
+
+
+def _plain(rows: list[ModelCost]) -> dict[str, Any]:
+    return {
+        "inferences": sum(row.inferences for row in rows),
+        "prompt_tokens": sum(row.prompt_tokens for row in rows),
+        "answer_tokens": sum(row.answer_tokens for row in rows),
+        "model_s": round(sum(row.model_ms for row in rows) / 1000, 3),
+    }

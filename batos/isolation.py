@@ -1,0 +1,137 @@
+"""Work on what others wrote, in a child process that may freeze, grow or die without harm: see `batos/confinement.py` for its side.
+
+What keeps the interpreter's lock (a regular expression, a parser in C) would freeze the daemon from any thread. The child has limits on
+processor time and memory, no files, no network, and the walls of the sandbox. It is started when it is asked, kept for a while, and
+never outlives the daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import struct
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+from typing import Any
+
+from batos import confinement
+from batos.errors import BatosError, from_wire
+
+IDLE_S = 20.0  # without a request, after which a child ends
+PATIENCE = 5  # times its processor seconds that a request may take by the clock, on a machine that has much to do
+START_S = 30.0  # for the child to start, on top of that
+_STEP = 1 << 20  # bytes that are given to it at once
+
+
+class ChildStopped(Exception):
+    """The child did not end its work. `reason` is "time", "memory", "died", or "fault" (in the module, with its `trace`)."""
+
+    def __init__(self, reason: str, detail: str = "", trace: str = "") -> None:
+        """
+        :param detail: what is known beyond the reason.
+        """
+        super().__init__(f"{reason} {detail}".strip())
+        self.reason, self.detail, self.trace = reason, detail, trace
+
+
+class IsolatedChild:
+    """A child that runs one module's `serve(request, data)`, one request at a time. Used on one loop."""
+
+    def __init__(self, module: str, *, memory: int, idle_s: float = IDLE_S) -> None:
+        """
+        :param module: its name; what it imports should be little.
+        :param memory: bytes of address space that it may have.
+        """
+        self._module, self._memory, self._idle_s = module, memory, idle_s
+        self._process: Process | None = None
+        self._alone = asyncio.Lock()
+
+    async def ask(self, request: Any, data: bytes = b"", *, seconds: float) -> list[Any]:
+        """What the module yields for a request, each piece through JSON.
+
+        :param seconds: processor time that it may take.
+        :raises Stopped: if it takes longer, or more memory, or the child dies, or for a fault in the module.
+        :raises BatosError: what the module raises of these.
+        """
+        async with self._alone:
+            try:
+                async with asyncio.timeout(seconds * PATIENCE + START_S):
+                    while True:
+                        kept = self._process is not None
+                        process = self._process or await self._started()
+                        try:
+                            return await self._asked(process, request, data, seconds)
+                        except (ConnectionError, asyncio.IncompleteReadError):
+                            status = await self._ended()
+                        if status != 0 or not kept:  # else it had nothing to do for long, and went in the moment it was asked
+                            raise ChildStopped(*_why(status))
+            except TimeoutError:
+                await self.close()
+                raise ChildStopped("time") from None
+            except (ChildStopped, BatosError):
+                raise
+            except BaseException:  # a cancellation: what it says from now on is of nobody's asking
+                await self.close()
+                raise
+
+    async def close(self) -> None:
+        """End the child, if there is one, at whatever it is."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await self._ended()
+
+    async def _started(self) -> Process:
+        root = str(Path(__file__).parents[1])
+        paths = dict.fromkeys([root, *filter(os.path.isabs, sys.path)])
+        words = [confinement.__file__, str(os.getpid()), self._module, str(self._memory), str(self._idle_s), *paths]
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", *words), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_STEP, start_new_session=True,
+        )  # fmt: skip
+        return self._process
+
+    async def _asked(self, process: Process, request: Any, data: bytes, seconds: float) -> list[Any]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        head = json.dumps({"request": request, "bytes": len(data), "seconds": seconds}).encode()
+        process.stdin.write(struct.pack(">I", len(head)) + head)
+        for at in range(0, len(data), _STEP):
+            process.stdin.write(data[at : at + _STEP])
+            await process.stdin.drain()
+        await process.stdin.drain()
+        found: list[Any] = []
+        while True:
+            size = struct.unpack(">I", await process.stdout.readexactly(4))[0]
+            frame = await process.stdout.readexactly(size)
+            tag, content = frame[:1], frame[1:]
+            if tag == confinement.PIECE:
+                found.append(json.loads(content.decode("utf-8", "surrogatepass")))
+            elif tag == confinement.DONE:
+                return found
+            elif tag == confinement.REFUSED:
+                raise from_wire(json.loads(content))
+            elif tag == confinement.NO_MEMORY:
+                await self.close()  # it holds what it took
+                raise ChildStopped("memory")
+            else:
+                what, trace = json.loads(content)
+                raise ChildStopped("fault", what, trace)
+
+    async def _ended(self) -> int:
+        """The exit status of the child, which ends; from now on there is none."""
+        process, self._process = self._process, None
+        assert process is not None
+        if process.stdin is not None:
+            process.stdin.close()
+        return await process.wait()
+
+
+def _why(status: int) -> tuple[str, str]:
+    if status in (-signal.SIGXCPU, -signal.SIGPROF):
+        return "time", ""
+    return "died", f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"

@@ -1,0 +1,415 @@
+"""Archiving: sections leave the memory for a blob, a summary takes their place; and the way back.
+
+Documents stay where they are, with as little as tells them: their sources are found as before, their titles are looked for in new texts
+again once something of them is back.
+An archive is an object (`library.archives`) that knows the blob, the documents, and its summary. One that lost its summary, because a
+document in it was forgotten, waits in `library.unsummarised` for another. All functions work inside whatever transaction is open.
+
+What an undo does to the memory: documents that a mission remembered go, those that it forgot come back.
+
+The memory's trees and logs are not merged record by record, as the rest of the image is: since the mission, chunks were cut anew by meaning
+and parts of the index were merged. So the documents are told apart by two views of the image, and taken out or put back as a mission would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from BTrees.LOBTree import LOBTree, LOBucket
+from ZODB.POSException import POSKeyError
+
+from batos.errors import HistoryGone, ImageDamaged, UnknownSource
+from batos.image import blobs
+from batos.memory import section_builder, store
+from batos.memory.archive_format import ArchiveContent, ArchivedChunk, ArchivedSection, pack_archive, unpack_archive
+from batos.memory.eviction import pinned_documents
+from batos.memory.records import Section
+from batos.memory.section_builder import Shelver
+from batos.memory.segments import Array, Entry, Segment, build
+from batos.memory.store import Library, fill_archive, library_of
+from batos.objects import UvmObject
+
+OWN = frozenset(("parent*", "number", "document", "text", "speaker", "mentioned"))
+"""Slots that a chunk has of its own. One with more was given them by somebody, and stays."""
+
+
+class NewSummary(NamedTuple):
+    """A summary that is ready to take a place, and what it is of."""
+
+    number: int
+    """Of the archive."""
+    prepared: section_builder.PreparedDocument
+    segment: Segment
+    documents: tuple[int, ...]
+    """Numbers of those that it is of."""
+    at: float
+    """Seconds since the epoch."""
+    level: int = 1
+    by_model: bool = False
+
+
+class MemoryChange(NamedTuple):
+    """What a transaction did to the memory, for whoever lets searches see it once it is durable."""
+
+    segment: Segment | None = None
+    dropped: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    vectors: Array | None = None
+    """Of `ids`, float16."""
+    sections: tuple[int, ...] = ()
+    """Numbers of those that came back."""
+    embedder: str = ""
+    """Whose vectors those are."""
+
+
+# --- there
+
+
+def sections_as_archived(root: Any, numbers: Iterable[int]) -> list[ArchivedSection]:
+    """Sections as they are, without their vectors; those that may not leave, or are gone, are left out."""
+    library = library_of(root)
+    return [one for number in numbers if (one := _held(library, number)) is not None]
+
+
+def _held(library: Library, number: int) -> ArchivedSection | None:
+    if number not in library.sections or library.change is not None:
+        return None  # or its embedder changes: its vectors are made anew just now
+    section = library.section(number)
+    chunks = [library.chunks[n] for n in section.numbers]
+    if any(not set(chunk._slots) <= OWN for chunk in chunks):
+        return None
+    found = tuple(ArchivedChunk(chunk._p_oid, chunk.text, chunk.speaker, tuple(chunk.mentioned), chunk._p_serial) for chunk in chunks)
+    return ArchivedSection(section, found, None)
+
+
+def archive_sections(root: Any, material: ArchiveContent, data: bytes, made: NewSummary) -> MemoryChange | None:
+    """Put sections away. None, and nothing was changed, if one of them is not what it was or somebody said that it stays.
+
+    :param data: `packed(material)`.
+    """
+    library = library_of(root)
+    stay = pinned_documents(library)
+    if material.embedder != library.embedder or any(_changed(library, one) or one.section.document in stay for one in material.held):
+        return None
+    documents = [library.documents[number] for number in dict.fromkeys(one.section.document for one in material.held)]
+    if any(document.archive is not None for document in documents):
+        return None  # those are not put away, but together: see `merge`
+    node = UvmObject(**{"parent*": root["lobby"].traits.archive, "number": made.number, "level": made.level, "made": made.at})
+    library.archives[made.number] = node
+    root._p_jar.add(node)
+    fill_archive(node, root, material, data)
+    keys = {key for one in material.held for chunk in one.chunks for key in chunk.mentioned}
+    named = {key: library.entities[key] for key in sorted(keys) if key in library.entities}
+    gone = {one.section.number for one in material.held}
+    for document in documents:
+        _leaves(document, gone)
+        document.archives = (*document.archives, node)
+        library.catalogued(document)
+    dropped = library.drop_sections(one.section.number for one in material.held)
+    node.entities = tuple((key, entity) for key, entity in named.items() if key not in library.entities)
+    _summarise(root, node, made)
+    return MemoryChange(made.segment, tuple(dropped))
+
+
+def _changed(library: Library, one: ArchivedSection) -> bool:
+    now = _held(library, one.section.number)
+    return now is None or now.section != one.section or now.chunks != one.chunks
+
+
+def _leaves(document: UvmObject, gone: Collection[int]) -> None:
+    """Let a document do without these sections. What it does not hold costs nothing: there may be many such documents, for ever."""
+    if tuple(sorted(document.sections)) != document.sections and not document.whole:
+        document.whole = document.sections
+    if rest := tuple(number for number in document.sections if number not in gone):
+        document.sections = rest
+    else:
+        del document._slots["sections"]
+
+
+def section_order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ...]:
+    """These sections, which a document that is archived has or had, in their order."""
+    there = set(sections)
+    return tuple(number for number in document.whole or sorted(there) if number in there)
+
+
+def merge_archives(
+    root: Any, numbers: Sequence[int], were: Sequence[bytes], material: ArchiveContent, data: bytes, made: NewSummary
+) -> MemoryChange | None:
+    """Put archives together, with one summary in the place of theirs. None, and nothing was changed, if one of them is not what it was.
+
+    :param were: the ids of their blobs, out of which the material was read.
+    """
+    library = library_of(root)
+    nodes = [node for number in numbers if (node := library.archives.get(number)) is not None and node.summary is not None]
+    if [node.blob._p_oid for node in nodes] != list(were):
+        return None
+    new = UvmObject(**{"parent*": root["lobby"].traits.archive, "number": made.number, "level": made.level, "made": made.at})
+    library.archives[made.number] = new
+    root._p_jar.add(new)
+    fill_archive(new, root, material, data)
+    named: dict[str, UvmObject] = {}
+    for key, entity in sorted((pair for node in nodes for pair in node.entities), key=lambda pair: pair[1]._p_oid):
+        named.setdefault(key, entity)
+    new.entities = tuple(named.items())
+    for document in new.of:
+        document.archives = (*(one for one in document.archives if one not in nodes), new)
+    dropped: list[int] = []
+    for node in nodes:
+        dropped += library.take_out(node.summary)
+        del library.archives[node.number]
+    _summarise(root, new, made)
+    return MemoryChange(made.segment, tuple(dropped))
+
+
+# --- the summary in their place
+
+
+def replace_summary(root: Any, made: NewSummary) -> MemoryChange | None:
+    """Give an archive that lost its summary another one; None if it is gone, or has one."""
+    library = library_of(root)
+    node = library.archives.get(made.number)
+    if node is None or node.summary is not None or tuple(one.number for one in node.of) != made.documents:
+        return None
+    library.unsummarised.discard(made.number)
+    _summarise(root, node, made)
+    return MemoryChange(made.segment)
+
+
+def _summarise(root: Any, node: UvmObject, made: NewSummary) -> None:
+    section_builder.store_document(root, made.prepared._replace(of=node.of), made.segment)
+    summary = library_of(root).documents[made.prepared.number]
+    summary.archive, node.summary, node.by_model = node, summary, made.by_model
+
+
+# --- and back
+
+
+def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryChange:
+    """Bring back what an archive holds, as it was, in the place of its summary; what is left in it waits for another.
+
+    :param only: the number of a document: bring back what is of that.
+    :raises UnknownSource: if there is none of that number.
+    """
+    library = library_of(root)
+    node = library.archives.get(number)
+    if node is None:
+        raise UnknownSource(f"there is no archive {number}; `batos memory archives` lists them")
+    material = unpack_archive(blobs.read(node.blob))
+    others = {document.number for document in node.of if only not in (None, document.number)}
+    back, rest = (material.without(others), material.without([only])) if others and only is not None else (material, None)
+    named = {key for one in back.held for chunk in one.chunks for key in chunk.mentioned}
+    for key, entity in node.entities:
+        if key in named:
+            store.restore_entity(library, key, entity)
+    documents = [document for document in node.of if document.number not in others]
+    dropped = _close(root, node) if rest is None else _leave(root, node, rest, named)
+    for one in back.held:
+        library.enter(root, one.section, objects_of(root, library.documents[one.section.document], one))
+    library.text.add(back.segment)
+    for document in documents:
+        _rejoin(library, document, node, [one.section.number for one in back.held if one.section.document == document.number])
+    sections = tuple(one.section.number for one in back.held)
+    return MemoryChange(back.segment, tuple(dropped), *_with_vectors(library, back), sections, back.embedder)
+
+
+def _close(root: Any, node: UvmObject) -> list[int]:
+    """Do without an archive; the numbers of its summary's chunks."""
+    library = library_of(root)
+    library.unsummarised.discard(node.number)
+    del library.archives[node.number]
+    return library.take_out(node.summary) if node.summary is not None else []
+
+
+def _leave(root: Any, node: UvmObject, rest: ArchiveContent, gone: Collection[str]) -> list[int]:
+    """Leave an archive with less. Its summary goes, and another is made: it may tell of what can be forgotten without it from now on."""
+    library, summary = library_of(root), node.summary
+    fill_archive(node, root, rest, pack_archive(rest))
+    node.entities = tuple((key, entity) for key, entity in node.entities if key not in gone)
+    node.summary = None
+    library.unsummarised.add(node.number)
+    return library.take_out(summary) if summary is not None else []
+
+
+def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[UvmObject]:
+    """The chunks of an archived section as the objects that they were."""
+    prototype, found = root["lobby"].traits.chunk, []
+    for number, chunk in zip(one.section.numbers, one.chunks, strict=True):
+        slots = {"parent*": prototype, "number": number, "document": document, "text": chunk.text}
+        slots |= {name: value for name, value in (("speaker", chunk.speaker), ("mentioned", chunk.mentioned)) if value}
+        found.append(_revived(root._p_jar, chunk.oid, slots))
+    return found
+
+
+def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
+    """The object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
+    try:
+        connection._storage.load(oid)  # the cache may have what is not there any more
+    except POSKeyError:
+        return _made_again(connection, oid, slots)
+    there = connection.get(oid)
+    if not isinstance(there, UvmObject):
+        raise ImageDamaged(f"oid:{int.from_bytes(oid, 'big'):x} is no chunk any more; restore a backup (`batos restore`)")
+    for name in [name for name in there._slots if name in OWN and name not in slots]:
+        del there._slots[name]
+    for name, value in slots.items():
+        if there._slots.get(name) != value:
+            there._slots[name] = value
+    there._p_changed = True  # written in any case: a pack that is under way may have counted it as out of reach
+    return there
+
+
+def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
+    """A new object under an id that is free again: what `Connection.add` does, but for the new id."""
+    if connection._cache.get(oid) is not None:
+        del connection._cache[oid]
+    made = UvmObject(**slots)
+    made._p_oid, made._p_jar = oid, connection
+    connection._register(made)
+    connection._added[oid] = made
+    return made
+
+
+def _with_vectors(library: Library, material: ArchiveContent) -> tuple[tuple[int, ...], Array | None]:
+    """Give the chunks their vectors back, if those are of the embedder that searches use; all others wait for new ones."""
+    if material.embedder != library.embedder or library.embedder not in library.vectors:
+        return (), None
+    those = [one for one in material.held if one.vectors is not None]
+    if not those:
+        return (), None
+    for one in those:
+        library.waiting.discard(one.section.number)
+    ids = [number for one in those for number in one.section.numbers]
+    vectors = np.concatenate([one.vectors for one in those if one.vectors is not None])
+    library.vectors[library.embedder].add(ids, vectors)
+    return tuple(ids), vectors
+
+
+def _rejoin(library: Library, document: UvmObject, node: UvmObject, sections: Iterable[int]) -> None:
+    document.sections = section_order(document, {*document.sections, *sections})
+    document.archives = tuple(one for one in document.archives if one is not node)
+    if not document.archives:
+        for name in ("archives", "whole"):
+            document._slots.pop(name, None)
+    library.catalogued(document)
+
+
+def archived_sections(document: UvmObject) -> list[ArchivedSection]:
+    """What is archived of a document, in no order: for an undo, out of a view of the past."""
+    there = [unpack_archive(blobs.read(node.blob)) for node in document.archives]
+    return [one for material in there for one in material.held if one.section.document == document.number]
+
+
+class UndoneMemory(NamedTuple):
+    """What became of the memory, for whoever lets searches see it once it is durable."""
+
+    segment: Segment | None
+    """Index entries of the chunks that came."""
+    dropped: list[int]
+    """Numbers of those that went."""
+    gone: list[str]
+    """Titles of the documents that went."""
+    back: list[str]
+    """And of those that came back."""
+
+
+_TAKEN_CARE_OF = frozenset(
+    (
+        *(
+            "parent*",
+            "number",
+            "document",
+            "mentioned",
+            "chunks",
+            "sections",
+            "whole",
+            "summary",
+            "source",
+            "sources",
+            "digest",
+            "complete",
+        ),
+        *("archive", "archives", "of", "blob", "bytes", "entities", "by_model", "level", "made"),
+    )
+)
+
+
+def managed_slots(obj: UvmObject) -> frozenset[str]:
+    """Which slots of an object the memory sees to: some of a document, a chunk, an entity or an archive. Others were given by somebody."""
+    parent, root = obj._slots.get("parent*"), obj._p_jar.root()
+    traits = root["lobby"].traits._slots
+    return _TAKEN_CARE_OF if any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive")) else frozenset()
+
+
+def document_differences(before: Any, at: Any, written: Iterable[bytes]) -> tuple[set[int], set[int]]:
+    """The numbers of the documents that are in the second view of the image only, and in the first only.
+
+    :param written: ids of the records that lie between the two; only what stands in those leaves of trees is looked at.
+    """
+    numbers = {number for oid in written for root in (before, at) for number in _numbers(root, oid)}
+    was, now = ({number for number in numbers if number in library_of(root).documents} for root in (before, at))
+    return now - was, was - now
+
+
+def _numbers(root: Any, oid: bytes) -> Iterable[int]:
+    """The keys in a leaf of a tree by numbers, also of one that is the whole tree; none for any other record."""
+    try:
+        found = root._p_jar.get(oid)
+        if isinstance(found, LOBTree):
+            leaf = found._firstbucket
+            found = leaf if leaf is not None and leaf._p_oid in (None, oid) else None
+        return list(found.keys()) if isinstance(found, LOBucket) else ()
+    except POSKeyError:  # it was not there then
+        return ()
+
+
+def undo_documents(root: Any, past: Any, out: Iterable[int], back: Iterable[int], shelver: Shelver) -> UndoneMemory:
+    """Take documents out of the memory and put others back, in the transaction that is open. What is so already stays so.
+
+    :param past: a view of the image in which those to be put back are.
+    :raises HistoryGone: if one of them was packed away.
+    """
+    library = library_of(root)
+    dropped: list[int] = []
+    titles: tuple[list[str], list[str]] = [], []
+    for number in sorted(out):
+        document = library.documents.get(number)
+        if document is not None and document.archive is None:  # summaries of archives come and go with what they are of
+            titles[0].append(document.title or document.source)
+            dropped += library.forget(document)
+    entries: list[Entry] = []
+    for number in sorted(back):
+        document = library_of(past).documents[number]
+        known = number in library.documents or any(source in library.by_source for source in document.sources)
+        if document.archive is None and not known:
+            titles[1].append(document.title or document.source)
+            entries += _brought_back(root, past, document, shelver)
+    segment = build(entries) if entries else None
+    if segment is not None:
+        library.text.add(segment)
+    return UndoneMemory(segment, dropped, *titles)
+
+
+def _brought_back(root: Any, past: Any, then: UvmObject, shelver: Shelver) -> list[Entry]:
+    connection, shelves, entries = root._p_jar, [], []
+    try:
+        document = connection.get(then._p_oid)
+        for section in library_of(past).sections_of(then):
+            chunks = [connection.get(library_of(past).chunks[number]._p_oid) for number in section.numbers]
+            entries += _entries(section, chunks, document.kind, shelver)
+            shelves.append((section, chunks))
+        for one in archived_sections(then):
+            chunks = objects_of(root, document, one)
+            entries += _entries(one.section, chunks, document.kind, shelver)
+            shelves.append((one.section, chunks))
+        # what it has now may be less: some of it was archived when it went
+        document.sections = section_order(then, (section.number for section, _ in shelves)) if then.archives else then.sections
+    except POSKeyError:
+        raise HistoryGone(f"the document {then.title!r} cannot come back: it was packed away") from None
+    library_of(root).bring_back(root, document, shelves, None)
+    return entries
+
+
+def _entries(section: Section, chunks: list[UvmObject], kind: str, shelver: Shelver) -> list[Entry]:
+    return shelver.filled(section, [(chunk.text, chunk.speaker) for chunk in chunks], kind).entries

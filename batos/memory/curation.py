@@ -1,0 +1,352 @@
+"""What the curator reads of the image, and its system transactions: plain functions of the root, and of what they found.
+
+Extracts: the sentences of a few texts that say most of what all of them say. What a summary is where no model is asked.
+
+First the texts that stand for the others: greedily, each the one that adds most to how near every text has one of the chosen (a medoid
+for each theme, so that what comes up once is not drowned by what comes up often; Nemhauser, Wolsey and Fisher 1978 bound what greed
+loses). Then of each its most central sentence: by vectors where there are some, else by its words. No image needed; any thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batos.errors import UnknownSource
+from batos.image import blobs, journal, ledger
+from batos.image.history import oid_of
+from batos.image.mission_index import descending
+from batos.memory import archive_format, archiver, eviction, records
+from batos.memory.chunking import sentences
+from batos.memory.records import DIGEST, FAILURE, MISSION
+from batos.memory.segments import Array
+from batos.memory.store import library_of
+from batos.memory.tokenizer import content_words
+
+_LOOKED = 8
+"""Sentences of one text that are compared."""
+_TELLING = 3
+"""Different words of a sentence that tells something, where there are such."""
+_LONGEST = 400
+"""Characters of a sentence; what is longer is cut."""
+
+
+class ExtractSource(NamedTuple):
+    """A text that an extract may take from."""
+
+    text: str
+    kind: str = "text"
+    speaker: str = ""
+
+
+class ChosenSentence(NamedTuple):
+    """Sentences to choose from, of the texts that stand for the others, in the order of the texts."""
+
+    places: tuple[int, ...]
+    """Which of the texts."""
+    sentences: tuple[tuple[str, ...], ...]
+    """Of each its first few."""
+
+
+def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, most: int) -> ChosenSentence:
+    """The texts that stand for the others, `most` at most, and their sentences.
+
+    :param vectors: float[n, d], unit rows, of the texts; None: by their words.
+    """
+    rows = _by_words([source.text for source in sources]) if vectors is None else vectors.astype(np.float32)
+    places, parted = [], []
+    for place in sorted(_medoids(rows, most)):
+        if found := _sentences(sources[place]):
+            places.append(place)
+            parted.append(found)
+    return ChosenSentence(tuple(places), tuple(parted))
+
+
+def extract(sources: Sequence[ExtractSource], found: ChosenSentence, vectors: Array | None) -> str:
+    """One sentence of each of these texts, each on a line, with who says it.
+
+    :param vectors: of all sentences, in their order; None: by their words.
+    """
+    lines: dict[str, None] = {}
+    begin = 0
+    for place, said in zip(found.places, found.sentences, strict=True):
+        rows = _by_words(said) if vectors is None else vectors[begin : begin + len(said)]
+        begin += len(said)
+        best = said[int(np.argmax(rows @ rows.sum(0)))]
+        speaker = sources[place].speaker
+        lines[best if not speaker or best.startswith(f"{speaker}:") else f"{speaker}: {best}"] = None
+    return "\n".join(lines)
+
+
+def _medoids(rows: Array, most: int) -> list[int]:
+    """Places of the texts that stand for the others."""
+    near = rows @ rows.T
+    covered = np.zeros(len(rows), np.float32)
+    picked: list[int] = []
+    while len(picked) < min(most, len(rows)):
+        gains = np.maximum(near - covered, 0).sum(1)
+        gains[picked] = -1
+        best = int(np.argmax(gains))
+        if gains[best] <= 0:
+            break
+        picked.append(best)
+        covered = np.maximum(covered, near[best])
+    return picked or [0]
+
+
+def _sentences(source: ExtractSource) -> tuple[str, ...]:
+    found = [" ".join(source.text[begin:end].split()) for begin, end in sentences(source.text, source.kind)]
+    told = [one for one in found if len(set(content_words(one))) >= _TELLING and not (source.kind == "markdown" and one.startswith("#"))]
+    told = told or [one for one in found if content_words(one)] or [" ".join(source.text.split())]
+    return tuple(one[:_LONGEST] for one in told[:_LOOKED] if one)
+
+
+def _by_words(texts: Sequence[str]) -> Array:
+    """float32[n, words]: unit rows of how often each of their words occurs, rarer words counting more."""
+    counts = [Counter(content_words(text)) for text in texts]
+    spread = Counter(word for count in counts for word in count)
+    place = {word: i for i, word in enumerate(spread)}
+    rows = np.zeros((len(texts), max(1, len(place))), np.float32)
+    for row, count in zip(rows, counts, strict=True):
+        for word, times in count.items():
+            row[place[word]] = times * np.log(1 + len(texts) / spread[word])
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Array = rows / np.where(lengths > 0, lengths, 1)
+    return unit
+
+
+Reply = dict[str, Any]
+_SHOWN = 20  # sources that are named of one archive
+_EACH = 6  # chunks of which one sentence tells
+_KEPT_TO = 0.5  # share of a summary's words that must be in what it is of
+
+
+class SectionFacts(NamedTuple):
+    """What is known of a cluster's documents, as plain values."""
+
+    embedder: str
+    titles: tuple[str, ...]
+    kinds: dict[int, str]
+    day: int
+    left: tuple[int, ...]
+    """Numbers of those of which something else stays."""
+
+
+def said_in(material: archive_format.ArchiveContent, facts: SectionFacts) -> tuple[list[ExtractSource], Array | None]:
+    """The texts of all chunks, and their vectors if all have one."""
+    said = [
+        ExtractSource(chunk.text, facts.kinds.get(one.section.document, "text"), chunk.speaker)
+        for one in material.held
+        for chunk in one.chunks
+    ]
+    rows = [one.vectors for one in material.held if one.vectors is not None]
+    return said, np.concatenate(rows).astype(np.float32) if len(rows) == len(material.held) else None
+
+
+def sentences_for(chunks: int, most: int) -> int:
+    return min(most, -(-chunks // _EACH) + 1)
+
+
+def is_summary(text: str, said: list[ExtractSource]) -> bool:
+    """Whether a model's summary is one: shorter than what it is of, and about that."""
+    told = set(content_words(text))
+    held = {word for source in said for word in content_words(source.text)}
+    return bool(told) and len(text) * 2 <= sum(len(source.text) for source in said) and len(told & held) >= _KEPT_TO * len(told)
+
+
+# --- reads and system transactions
+
+
+def read_sections(root: Any, sections: Iterable[int]) -> tuple[list[archive_format.ArchivedSection], SectionFacts]:
+    """Sections as they are, and what is known of their documents."""
+    held = archiver.sections_as_archived(root, sections)
+    return held, facts_of(root, held)
+
+
+class InnerArchives(NamedTuple):
+    """Archives that are to be put together, as they are."""
+
+    numbers: tuple[int, ...]
+    blobs: tuple[bytes, ...]
+    """Ids of their blobs."""
+    material: archive_format.ArchiveContent
+    documents: tuple[int, ...]
+    titles: tuple[str, ...]
+    left: tuple[int, ...]
+    """Numbers of the documents of which something is live."""
+
+
+def inner_archives(root: Any, summaries: Iterable[int]) -> InnerArchives | None:
+    """What the archives hold that these documents are the summaries of; None if that cannot be put together, or not any more.
+
+    :raises ImageDamaged: if one of them cannot be read.
+    """
+    library = library_of(root)
+    nodes = [library.documents[number].archive for number in summaries if number in library.documents]
+    material = (
+        archive_format.combine_archives([archive_format.unpack_archive(blobs.read(node.blob)) for node in nodes])
+        if len(nodes) > 1
+        else None
+    )
+    if material is None:
+        return None
+    documents = {one.number: one for node in nodes for one in node.of}
+    titles = dict.fromkeys(one.title or one.source for one in documents.values())
+    left = tuple(number for number, one in documents.items() if one.sections)
+    were = tuple(node.number for node in nodes), tuple(node.blob._p_oid for node in nodes)
+    return InnerArchives(*were, material, tuple(documents), tuple(titles), left)
+
+
+def facts_of(root: Any, held: Sequence[archive_format.ArchivedSection]) -> SectionFacts:
+    library = library_of(root)
+    documents = [library.documents[number] for number in dict.fromkeys(one.section.document for one in held)]
+    gone = {one.section.number for one in held}
+    days = {one.section.day or library.documents[one.section.document].day for one in held}
+    return SectionFacts(
+        library.embedder,
+        tuple(dict.fromkeys(document.title or document.source for document in documents)),
+        {document.number: document.kind for document in documents},
+        days.pop() if len(days) == 1 else 0,
+        tuple(document.number for document in documents if not gone.issuperset(document.sections)),
+    )
+
+
+def described_clusters(root: Any, found: Sequence[eviction.Cluster]) -> list[Reply]:
+    library, told = library_of(root), []
+    for cluster in found:
+        sources = [library.documents[number].source for number in cluster.documents if number in library.documents]
+        told.append({"why": cluster.why, "chunks": cluster.chunks, "documents": len(sources), "sources": sources[:_SHOWN]})
+    return told
+
+
+def unsummarised(root: Any) -> list[int]:
+    return list(library_of(root).unsummarised.keys(0, excludemin=True))
+
+
+def archive_content(root: Any, number: int) -> tuple[archive_format.ArchiveContent, SectionFacts, int, bool] | None:
+    """What an archive holds that lost its summary; None if it is gone."""
+    node = library_of(root).archives.get(number)
+    if node is None or node.summary is not None:
+        return None
+    material = archive_format.unpack_archive(blobs.read(node.blob))
+    facts = facts_of(root, material.held)
+    return material, facts, node.level, not set(facts.kinds.values()).isdisjoint((DIGEST, MISSION, FAILURE))
+
+
+def put_away(
+    root: Any, material: archive_format.ArchiveContent, data: bytes, made: archiver.NewSummary, mission: str
+) -> archiver.MemoryChange | None:
+    """System transaction: put a cluster away. What a model said of it is in the summary now, and nowhere else."""
+    change = archiver.archive_sections(root, material, data, made)
+    _blank(root, mission)
+    return change
+
+
+def put_together(root: Any, found: InnerArchives, data: bytes, made: archiver.NewSummary, mission: str) -> archiver.MemoryChange | None:
+    """System transaction: put archives together."""
+    change = archiver.merge_archives(root, found.numbers, found.blobs, found.material, data, made)
+    _blank(root, mission)
+    return change
+
+
+def _blank(root: Any, mission: str) -> None:
+    """Take what a model said out of the mission by which it was asked."""
+    if mission and (line := ledger.line_of(root, mission)) is not None:
+        ledger.ledger_of(root).folded.keep(line._replace(came=""))
+    elif mission:
+        record = ledger.mission_of(root, mission)
+        record.result = record.result and json.dumps({**json.loads(record.result), "text": "", "value": None})
+        journal.drop_texts(journal.of(record))
+
+
+def bring_back(root: Any, number: int, only: int | None, now: float, score: float) -> archiver.MemoryChange | None:
+    """System transaction: bring back what is in an archive, if that is there still, and count it as read: whoever asked for it wants it."""
+    library = library_of(root)
+    if number not in library.archives:
+        return None
+    change = archiver.restore_archive(root, number, only)
+    library.reads.update({section: tuple(eviction.AccessScore(score, now)) for section in change.sections})
+    return change
+
+
+Part = tuple[int, int | None]
+"""An archive's number, and the document of which it is; None: of all in it."""
+
+
+def archives_of(root: Any, what: str) -> list[Part]:
+    """What is archived under a number, or of a source.
+
+    :raises UnknownSource: if there is no such archive, or nothing in the memory is from there.
+    """
+    library = library_of(root)
+    if what.isascii() and what.isdigit():
+        if int(what) in library.archives:
+            return [(int(what), None)]
+        if what not in library.by_source:
+            raise UnknownSource(f"there is no archive {what}; `batos memory archives` lists them")
+    document = library.document(what)
+    if document.archive is not None:
+        return [(document.archive.number, None)]
+    return [(node.number, document.number) for node in document.archives]
+
+
+def archived_below(root: Any, source: str) -> list[Part]:
+    """What is archived of a source, or of what is below that folder."""
+    library = library_of(root)
+    documents = [library.documents[number] for number in sorted(eviction.documents_below(library, source))]
+    return [(node.number, document.number) for document in documents for node in document.archives]
+
+
+def pin(root: Any, source: str, stays: bool) -> bool:
+    return eviction.pin_source(root, source, stays=stays)
+
+
+def note_round(root: Any, now: float, size: int) -> None:
+    """System transaction: there was a round."""
+    curator = root["lobby"].memory.curator
+    curator.at, curator.bytes, curator.rounds = now, size, curator.rounds + 1
+
+
+TREES = ("chunks", "sections", "starts", "documents", "reads", "by_source", "by_content", "by_title")
+"""Those of the library that archiving takes much out of, or which have few entries in many places then."""
+
+
+def sparse_tree_keys(root: Any, name: str) -> list[Any]:
+    """Keys of one of these trees that stand alone in too many leaves."""
+    return records.sparse_keys(getattr(library_of(root), name))
+
+
+def reinsert_tree_keys(root: Any, name: str, keys: Sequence[Any]) -> None:
+    """System transaction: put them together."""
+    records.reinsert(getattr(library_of(root), name), keys)
+
+
+def no_op(root: Any) -> None:
+    """What is waited for so that all before it has been."""
+
+
+def list_archives(root: Any, most: int) -> Reply:
+    """The archives, the newest first, as plain values."""
+    library = library_of(root)
+    nodes = [node for _, node in itertools.islice(descending(library.archives), most)]
+    return {"archives": len(library.archives), "listed": [_archive(node) for node in nodes], "pinned": list(library.pinned)[:most]}
+
+
+def _archive(node: Any) -> Reply:
+    return {
+        "archive": node.number,
+        "of": [document.source for document in node.of[:_SHOWN]],
+        "documents": len(node.of),
+        "chunks": node.chunks,
+        "bytes": node.bytes,
+        "level": node.level,
+        "by_model": node.by_model,
+        "made": node.made,
+        "summary": oid_of(node.summary) if node.summary is not None else None,
+        "oid": oid_of(node),
+    }

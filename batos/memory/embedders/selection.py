@@ -1,0 +1,156 @@
+"""The embedder that the settings ask for, and the one before it, for as long as its vectors are what searches have.
+
+The embedder that asks Ollama. It knows no HTTP: what asks and what tells the model's digest are given to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from batos.config import Settings
+from batos.memory.embedders import NORMALISATION, Embedder, Identity, Maker, Vectors, normalised, unit_rows
+from batos.memory.embedders.local import PACKAGED, Backend, LocalEmbedder
+
+Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
+QUESTION_TEXTS = 2  # that a question asks for at most
+_PROBE = "probe"
+
+
+class OllamaEmbedder:
+    """An `Embedder`. The model's digest is asked for each time; the number of its dimensions once for each digest."""
+
+    def __init__(self, model: str, ask: Ask, digest: Callable[[], Awaitable[str]], *, batch: int) -> None:
+        """
+        :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
+        :param digest: of the model as it is now.
+        :param batch: texts in one request. Of documents one is under way at a time: more at once are no faster (docs/decisions.md).
+            A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).
+        """
+        self._model, self._ask, self._digest, self._batch = model, ask, digest, batch
+        self._turn = asyncio.Lock()
+        self._known: dict[str, int] = {}
+
+    async def identity(self) -> Identity:
+        """See `Embedder.identity`."""
+        digest = await self._digest()
+        if digest not in self._known:
+            rows = await self._rows([_PROBE])
+            self._known = {digest: int(rows.shape[1])}
+        return Identity("ollama", self._model, f"{digest[:16]}.{NORMALISATION}", self._known[digest])
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """See `Embedder.embed`."""
+        import numpy as np
+
+        if not texts:
+            return np.empty((0, (await self.identity()).dimensions), np.float32)
+        plain = [normalised(text) for text in texts]
+        return np.concatenate([await self._rows(plain[at : at + self._batch]) for at in range(0, len(plain), self._batch)])
+
+    async def close(self) -> None:
+        """Nothing to let go of: the connection belongs to whoever gave `ask`."""
+
+    async def _rows(self, texts: list[str]) -> Vectors:
+        if len(texts) <= QUESTION_TEXTS:
+            rows = await self._ask(texts)
+        else:
+            async with self._turn:
+                rows = await self._ask(texts)
+        return unit_rows(rows, len(texts), f"the embedder {self._model}")
+
+
+class Service(Protocol):
+    """What the Ollama embedder needs of an inference (`batos.bridge.inference.Inference` is one)."""
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        """One vector for each text; one that is longer than the model reads gets the mean of its parts."""
+        ...
+
+    async def digest(self, model: str) -> str:
+        """The content digest of a model."""
+        ...
+
+
+class Origin(NamedTuple):
+    """What an embedder is made from, whatever its weights are now."""
+
+    kind: str
+    model: str
+    place: str = ""
+
+
+def embedder_of(settings: Settings, service: Service, model: str) -> Embedder:
+    """The embedder of memory. It is made without asking anybody or loading anything.
+
+    :param model: of Ollama, where `embedder` is "ollama": the profile's.
+    """
+    return _made(_chosen(settings, model), settings, service)
+
+
+class Readers:
+    """Who reads questions: the embedder of the settings, `present`, or the one that the vectors which searches have are from."""
+
+    def __init__(self, settings: Settings, service: Service, asked_only: Service, model: str) -> None:
+        """
+        :param asked_only: the same service, which neither waits for a model nor fetches one: an earlier model may be gone.
+        :param model: see `embedder_of`.
+        """
+        self._settings, self._service = settings, asked_only
+        self._chosen = _chosen(settings, model)
+        self.present = _made(self._chosen, settings, service)
+        self._former: dict[Origin, Embedder] = {}
+
+    def of(self, maker: Maker) -> Embedder:
+        """Who reads a question for vectors of that maker; whether it is the same still is for the caller to see, by its identity."""
+        return self.former(maker) or self.present
+
+    def former(self, maker: Maker) -> Embedder | None:
+        """Another embedder than the settings' that vectors are from, loaded when it is first asked; None where there is none."""
+        origin = _origin(maker)
+        if origin is None or origin == self._chosen:
+            return None
+        if origin not in self._former:
+            self._former[origin] = _made(origin, self._settings, self._service)
+        return self._former[origin]
+
+    async def let_go(self) -> None:
+        """Close the former embedder: nothing is from it any more. Whoever asks it nevertheless is told so."""
+        while self._former:
+            await self._former.popitem()[1].close()
+
+    async def close(self) -> None:
+        """Let go of threads and models."""
+        await self.let_go()
+        await self.present.close()
+
+
+_LOCAL: dict[str, Backend] = {"sentence-transformers": "torch", "onnx": "onnx", "onnx-int8": "onnx-int8"}
+
+
+def _chosen(settings: Settings, model: str) -> Origin:
+    if settings.embedder == "ollama":
+        return Origin("ollama", model)
+    if not settings.embedder_folder:
+        return Origin(settings.embedder, PACKAGED)
+    folder = Path(settings.embedder_folder)
+    return Origin(settings.embedder, folder.name, str(folder))
+
+
+def _origin(maker: Maker) -> Origin | None:
+    """What made these vectors; None where that cannot be told, as of an image that does not know the folder."""
+    kind, _, rest = maker.identity.partition(":")
+    model = rest.rpartition("@")[0]
+    known = kind == "ollama" or (kind in _LOCAL and (maker.place or model == PACKAGED))
+    return Origin(kind, model, maker.place) if known and model else None
+
+
+def _made(origin: Origin, settings: Settings, service: Service) -> Embedder:
+    if origin.kind == "ollama":
+        ask = partial(service.embed, origin.model, deadline_s=settings.embed_deadline_s)
+        return OllamaEmbedder(origin.model, ask, partial(service.digest, origin.model), batch=settings.embed_texts)
+    folder = Path(origin.place) if origin.place else None
+    return LocalEmbedder(_LOCAL[origin.kind], folder, settings.data / "embedders", batch=settings.embed_texts)

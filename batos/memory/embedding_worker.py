@@ -1,0 +1,514 @@
+"""The worker that gives chunks their vectors, in the background: section by section, as `batos.memory.section_builder` has it.
+
+Which sections wait stands in the image, so that it goes on after a restart. An embedder that is away is asked again after a while;
+searches go by words meanwhile. When the settings ask for another embedder than the vectors are from, those serve until the new ones
+are all there (`batos.memory.embedding_worker`). When there is nothing to do, and under load that does not end every `TIDY_S`, it
+tidies up: small parts of the index are merged, and what was dropped is taken out.
+
+A change of embedder: the vectors of the one before serve until all those of the new one are there, then all at once give way.
+
+What the image says of it is enough to go on after a kill: `Library.embedder` is whose vectors searches use, `Library.change` who comes
+next and which sections lack its vectors. There are two logs of vectors meanwhile and never more. All are functions of the root: reads and
+system transactions. `batos.memory.embedding_worker` does the work.
+
+A title that is new is looked for in what the memory holds already: who named it before it was there points at it from then on.
+
+Which titles are new stands in the image (`Library.unlinked`), so that none is passed over when the process dies. Nothing is embedded
+anew: chunks keep their numbers, texts and vectors, and get other entries in the index. The functions of the root are reads and
+system transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import structlog
+from ZODB.POSException import POSKeyError
+
+from batos.concurrency import in_helper
+from batos.config import Settings
+from batos.errors import BatosError, EmbedderFailed, ImageDamaged
+from batos.image.living_image import LivingImage
+from batos.memory import section_builder, store
+from batos.memory.chunking import ChunkLimits
+from batos.memory.embedders import Embedder
+from batos.memory.embedders.selection import Readers
+from batos.memory.part_log import BEGIN, Drops, VectorLog
+from batos.memory.records import Change
+from batos.memory.search import targets
+from batos.memory.search_index import Collection
+from batos.memory.section_builder import EmbeddingWork, Gazetteer, KnownName, Shelved, Shelver, work_of
+from batos.memory.segments import Array, Segment, build
+from batos.memory.store import Library, library_of
+from batos.memory.tokenizer import words
+
+if TYPE_CHECKING:
+    from batos.memory.search_index import View
+
+
+class Adoption(Enum):
+    """What became of an embedder that was asked who it is."""
+
+    KNOWN = 0
+    """It is the one that was known: that serves, or that comes."""
+    SERVES = 1
+    """Searches use its vectors from now on: there were none of another."""
+    COMES = 2
+    """Its vectors are made now; those of the one before serve meanwhile."""
+    BACK = 3
+    """It serves, and another was to come: that one does not any more."""
+
+
+def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -> Adoption:
+    """System transaction: this is the embedder that the settings ask for.
+
+    :param place: see `VectorLog`.
+    """
+    library = library_of(root)
+    change, logs = library.change, library.vectors
+    if identity in logs and logs[identity].place != place:
+        logs[identity].place = place
+    if change is not None and change.identity != identity:  # what there is of that one's is of no use
+        del logs[change.identity]
+        change = library.change = None
+        if identity == library.embedder:
+            return Adoption.BACK
+    if identity in (library.embedder, change and change.identity):
+        return Adoption.KNOWN
+    before = logs.get(library.embedder)
+    logs[identity] = VectorLog(identity, dimensions, place)
+    if before is None or not before.parts():
+        _serve(library, identity)
+        library.waiting.update(library.sections)
+        return Adoption.SERVES
+    since = library.sections.maxKey() if library.sections else 0
+    library.change = Change(identity, library.sections, since)
+    return Adoption.COMES
+
+
+def finish_change(root: Any, identity: str) -> bool:
+    """System transaction: searches use the vectors of the embedder that comes, if none is lacking; whether they do."""
+    library = library_of(root)
+    change = library.change
+    if change is not None and change.identity == identity and len(change.waiting) == 1:
+        _serve(library, identity)
+    return bool(library.embedder == identity)
+
+
+class DueSections(NamedTuple):
+    """Sections that lack vectors."""
+
+    works: list[EmbeddingWork]
+    damaged: list[int]
+    """Numbers of those that cannot be read."""
+
+
+def due_sections(root: Any, most: int) -> DueSections:
+    """Sections that lack the vectors of the embedder that the settings ask for, in the order in which they came."""
+    library = library_of(root)
+    return _works(library, (library.change or library).waiting.keys(0, excludemin=True), most)
+
+
+def late_sections(root: Any, most: int) -> DueSections:
+    """Sections that came during a change, and lack the vectors that searches use till its end."""
+    library = library_of(root)
+    return _works(library, library.waiting.keys(library.change.since, excludemin=True) if library.change is not None else [], most)
+
+
+def give_up(root: Any, work: EmbeddingWork, identity: str) -> None:
+    """System transaction: a section stays without an embedder's vectors, and is found by its words."""
+    library = library_of(root)
+    waiting = library.lacking(identity)
+    if waiting is not None and library.sections.get(work.section.number) == tuple(work.section[1:]):
+        waiting.discard(work.section.number)
+
+
+def pass_over(root: Any, damaged: Iterable[int], identity: str) -> None:
+    """System transaction: sections that cannot be read stay without an embedder's vectors, and hold up no other."""
+    waiting = library_of(root).lacking(identity)
+    for number in damaged if waiting is not None else []:
+        waiting.discard(number)
+
+
+def _works(library: Library, numbers: Iterable[int], most: int) -> DueSections:
+    found = DueSections([], [])
+    for number in itertools.islice(numbers, most):
+        try:
+            found.works.append(work_of(library, number))
+        except (ImageDamaged, POSKeyError):  # the self-audit tells of what is damaged
+            found.damaged.append(number)
+    return found
+
+
+def _serve(library: Library, identity: str) -> None:
+    for other in list(library.vectors):
+        if other != identity:
+            del library.vectors[other]
+    library.embedder, library.change = identity, None
+    for number in list(library.without_vectors()):  # of the one before
+        library.waiting.remove(number)
+
+
+class RelinkedSection(NamedTuple):
+    """A section whose chunks name something that they did not name before."""
+
+    was: section_builder.EmbeddingWork
+    shelved: Shelved
+
+
+def unlinked_titles(root: Any, most: int) -> list[KnownName]:
+    """Titles that are new; one whose document is gone already is of document 0."""
+    library = library_of(root)
+    found = ((key, library.by_title.get(key, 0)) for key in itertools.islice(library.unlinked.keys("", excludemin=True), most))
+    return [KnownName(library.documents[number].title if number else key, number) for key, number in found]
+
+
+class NewTitles(NamedTuple):
+    """A section with chunks that name a document."""
+
+    work: section_builder.EmbeddingWork
+    astray: bool
+    """Whether they point at one that is not there any more: of the same title, it may be."""
+
+
+def new_titles(root: Any, view: View, names: Sequence[KnownName], most: int) -> list[NewTitles]:
+    """The sections with chunks that name one of these documents.
+
+    :param most: chunks that are looked at for one name, those with most of its words first.
+    """
+    library = library_of(root)
+    gazetteer = Gazetteer((name.text, name.document) for name in names)
+    found: dict[int, NewTitles] = {}
+    for name in names:
+        for chunk in (library.chunks.get(number) for number in _with_words(view, name, most)):
+            with contextlib.suppress(ImageDamaged, POSKeyError):  # what cannot be read holds up no other
+                if chunk is not None and set(gazetteer.find(chunk.text)) - {chunk.document.number}:
+                    section = library.section_of(chunk).number
+                    known = found.get(section) or NewTitles(section_builder.work_of(library, section), astray=False)
+                    row = int(view.rows_of(np.array([chunk.number]))[0])
+                    gone = any(to not in library.documents for to in targets(view.links, row))
+                    found[section] = known._replace(astray=known.astray or gone)
+    return list(found.values())
+
+
+def _with_words(view: View, name: KnownName, most: int) -> list[int]:
+    terms = list(dict.fromkeys(words(name.text)))
+    if not name.document or not terms or not view.n:
+        return []
+    scores = [view.bm25([term]) for term in terms]
+    rows = np.flatnonzero(np.logical_and.reduce([score > 0 for score in scores]) & ~view.gone)
+    best = rows[np.argsort(-sum(score[rows] for score in scores), kind="stable")[:most]]
+    return view.ids[best].tolist()  # type: ignore[no-any-return]
+
+
+def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection]:
+    """The sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
+    made = []
+    for work, astray in found:
+        cuts = list(zip(work.texts, work.speakers, strict=True))
+        one = RelinkedSection(work, shelver.filled(work.section, cuts, work.kind, work.about))
+        if astray or tuple(passage.mentioned for passage in one.shelved.shelf.passages) != work.mentioned:
+            made.append(one)
+    return made
+
+
+def store_links(root: Any, names: Iterable[KnownName], made: Sequence[RelinkedSection]) -> Segment | None:
+    """System transaction: these chunks name more than before, and the titles are new no more; the chunks' entries, if any changed."""
+    library: Library = library_of(root)
+    entries = []
+    for one in made:
+        number = one.was.section.number
+        if (
+            number in library.sections and section_builder.work_of(library, number) == one.was
+        ):  # else it is another by now, cut with all names
+            store.change_mentions(library, root, one.shelved.shelf)
+            entries += one.shelved.entries
+    for name in names:
+        library.unlinked.discard(name.text.casefold())
+    if not entries:
+        return None
+    segment = build(entries)
+    library.text.drop(segment.ids.tolist())
+    library.text.add(segment)
+    return segment
+
+
+log = structlog.get_logger("batos.memory")
+
+_PROBE = "Is anybody there?"
+TIDY_S = 30.0
+"""Between two times that it tidies up under load that does not end: what was dropped, and is still in memory, grows with each mission."""
+MERGES = 8  # of parts of one log, at such a time
+
+
+class VectorsHearer(Protocol):
+    """Who is told what was committed (`batos.app.memory.Recollection`)."""
+
+    collection: Collection
+
+    def count(self) -> int: ...
+    def stored(self, segment: Any, dropped: list[int]) -> None: ...
+    def relinked(self, segment: Any) -> None: ...
+    def embedded(self, identity: str, ids: list[int], rows: Array) -> None: ...
+    async def reload(self) -> None: ...
+
+
+class EmbeddingWorker:
+    """See the module. All methods are called on the loop's thread."""
+
+    def __init__(
+        self, image: LivingImage, readers: Readers, shelver: Shelver, limits: ChunkLimits, settings: Settings, hearer: VectorsHearer
+    ) -> None:
+        self._image, self._readers, self._shelver, self.limits = image, readers, shelver, limits
+        self._settings, self._hearer = settings, hearer
+        self._more = asyncio.Event()
+        self._identity = ""
+        self._former_until, self._former_why = 0.0, ""
+        self._state, self._why = "waiting", ""
+        self._tidied_at = time.monotonic()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._more.set()
+
+    def facts(self) -> dict[str, Any]:
+        """How it stands: the embedder's identity, `ready`, `working`, `waiting` or `away`, why, and chunks that have a vector.
+
+        `serving` is the identity of the embedder that those vectors are from: another one while a change is under way.
+        """
+        told = {"identity": self._identity, "state": self._state, "why": self._why, "vectors": self._hearer.count()}
+        return {**told, "serving": self._hearer.collection.maker.identity}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._more.clear()
+            try:
+                more = await self._step()
+            except (BatosError, OSError) as e:  # an OSError is of a full disk; nothing of this step was kept
+                await self._away(e)
+                continue
+            if not more:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.embed_check_s):
+                        await self._more.wait()
+
+    async def _step(self) -> bool:
+        """Do some of what is to be done; whether there may be more."""
+        await self._linked()
+        await self._late()
+        await self._known()
+        if work := await self._readable(due_sections, self._identity):
+            if self._state != "away":
+                self._state, self._why = "working", ""
+            await self._round(work, self._readers.present, self._identity)
+            self._state, self._why = "working", ""
+            if time.monotonic() - self._tidied_at >= TIDY_S:
+                await self._tidied(MERGES)
+            return True
+        if not await self._arrived():
+            return True
+        self._state = "ready"
+        await self._tidied()
+        return False
+
+    async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
+        """The next sections that lack an embedder's vectors; those that are damaged stay without."""
+        while True:
+            due: DueSections = await in_helper(self._image.read, which, self._settings.embed_sections)
+            if due.damaged:
+                log.error("sections_damaged", sections=due.damaged, hint="they stay without vectors; restore a backup (`batos restore`)")
+                await self._image.system(pass_over, due.damaged, identity, mission="ingest")
+            if due.works or not due.damaged:
+                return due.works
+
+    async def _away(self, e: BatosError | OSError) -> None:
+        why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
+        if self._state != "away":
+            log.warning("embedder_away", error=why, retry_s=self._settings.embed_retry_s, hint="searches go by words meanwhile")
+        self._state, self._why = "away", why
+        await asyncio.sleep(self._settings.embed_retry_s)
+
+    async def _round(self, work: list[section_builder.EmbeddingWork], embedder: Embedder, identity: str) -> None:
+        """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
+
+        :raises BatosError: where the embedder is away.
+        """
+        try:
+            await self._embed(work, embedder, identity)
+        except OSError:
+            raise
+        except Exception as e:
+            if isinstance(e, BatosError):
+                await embedder.embed([_PROBE])
+            for one in work if len(work) > 1 else []:
+                await self._round([one], embedder, identity)
+            if len(work) == 1:
+                log.error("section_without_vectors", section=work[0].section.number, trace=traceback.format_exc(limit=-4))
+                await self._image.system(give_up, work[0], identity, mission="ingest")
+
+    async def _linked(self) -> None:
+        """Let texts point at documents that came after them, by their titles."""
+        settings = self._settings
+        while names := await in_helper(self._image.read, unlinked_titles, settings.embed_sections):
+            self._shelver.names.add(name for name in names if name.document)
+            view = self._hearer.collection.view()
+            found = await in_helper(self._image.read, new_titles, view, names, settings.link_chunks)
+            made = await in_helper(relink, found, self._shelver)
+            for begin in range(0, max(1, len(made)), settings.embed_sections):
+                some = made[begin : begin + settings.embed_sections]
+                done = names if begin + settings.embed_sections >= len(made) else []
+                segment = await self._image.system(store_links, done, some, mission="ingest")
+                if segment is not None:
+                    self._hearer.relinked(segment)
+
+    async def _known(self) -> None:
+        """Ask who the embedder is; if it is another than the vectors are from, its own are made beside them."""
+        identity = await self._readers.present.identity()
+        if str(identity) == self._identity:
+            return
+        adopted = await self._image.system(adopt_embedder, str(identity), identity.dimensions, identity.place, mission="ingest")
+        self._identity = str(identity)
+        maker = self._hearer.collection.maker
+        if adopted is Adoption.SERVES:
+            log.info("vectors_from", embedder=self._identity)
+            await self._hearer.reload()
+        elif maker.identity != self._identity:
+            log.info("embedder_changes", embedder=self._identity, serving=maker.identity, hint="searches go on meanwhile")
+            self._former_until = 0.0
+            await self._former()  # loaded before it is asked
+        elif adopted is Adoption.BACK:
+            log.info("embedder_back", embedder=self._identity)
+
+    async def _arrived(self) -> bool:
+        """Let searches use the present embedder's vectors, once all are there; whether they do."""
+        if self._hearer.collection.maker.identity != self._identity:
+            if not await self._image.system(finish_change, self._identity, mission="ingest"):
+                return False
+            await self._hearer.reload()
+            log.info("embedder_changed", embedder=self._identity)
+        await self._readers.let_go()
+        return True
+
+    async def _late(self) -> None:
+        """Give what came during a change the vectors that searches use meanwhile, if their embedder can be had."""
+        while time.monotonic() >= self._former_until:
+            work = await self._readable(late_sections, self._hearer.collection.maker.identity)
+            former = await self._former() if work else None
+            if former is None:
+                return
+            try:
+                await self._round(work, former, self._hearer.collection.maker.identity)
+            except (BatosError, OSError) as e:
+                self._former_away(e)
+
+    async def _former(self) -> Embedder | None:
+        """The embedder that searches' vectors are from, where it is not the present one and can be had."""
+        maker = self._hearer.collection.maker
+        former = self._readers.former(maker)
+        if former is None:
+            return None
+        try:
+            if str(await former.identity()) == maker.identity:
+                return former
+            self._former_away(EmbedderFailed("its model has other weights by now"))
+        except BatosError as e:
+            self._former_away(e)
+        return None
+
+    def _former_away(self, e: BatosError | OSError) -> None:
+        why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
+        self._former_until = time.monotonic() + self._settings.embed_retry_s
+        if why != self._former_why:
+            log.warning("former_embedder_away", error=why, hint="what comes during the change is found by words until its end")
+        self._former_why = why
+
+    async def _embed(self, work: list[section_builder.EmbeddingWork], embedder: Embedder, identity: str) -> None:
+        plans = await in_helper(lambda: [section_builder.plan_embedding(one, self.limits) for one in work])
+        rows = await embedder.embed([text for plan in plans for text in plan.texts])
+        if str(await embedder.identity()) != identity:
+            return  # another by now: whose these are is not known, and the next round makes them again
+        made = await in_helper(self._made, plans, rows)
+        kept = await self._image.system(section_builder.store_vectors, identity, made, mission="ingest")
+        self._hearer.stored(kept.segment, kept.dropped)
+        if kept.ids:
+            self._hearer.embedded(identity, kept.ids, kept.vectors)
+
+    def _made(self, plans: list[section_builder.EmbeddingPlan], rows: Array) -> list[section_builder.EmbeddedSection]:
+        made, at = [], 0
+        for plan in plans:
+            made.append(section_builder.make_section(plan, rows[at : at + len(plan.texts)], self._shelver, self.limits))
+            at += len(plan.texts)
+        return made
+
+    # --- tidying up
+
+    async def purge(self) -> None:
+        """Take what was dropped out of the index and the vectors for good."""
+        for name in await in_helper(self._image.read, _logs):
+            drops = await in_helper(self._image.read, _drops, name)
+            if len(drops.ids) < 2:  # one entry is none
+                continue
+            after: int | None = BEGIN
+            while after is not None:
+                after = await self._image.system(_purge, name, drops, after, self._settings.purge_rows, mission="ingest")
+
+    async def _tidied(self, merges: int = 0) -> None:
+        """Tidy up.
+
+        :param merges: of parts of each log, at most; 0: as many as there are to do, until somebody needs it for something else.
+        """
+        for name in await in_helper(self._image.read, _logs):
+            left = merges or math.inf
+            while left > 0 and not (self._more.is_set() and not merges) and await self._image.system(_tidy, name, mission="ingest"):
+                left -= 1
+        if max(await in_helper(self._image.read, _most_dropped)) > self._settings.dropped_rows:
+            await self.purge()
+        if self._hearer.collection.dropped > max(self._settings.dropped_rows, self._hearer.collection.size // 4):
+            await self._hearer.reload()
+        self._tidied_at = time.monotonic()
+
+
+def load_collection(root: Any) -> Collection:
+    """All that searches see, with the vectors of the embedder that the image has them of."""
+    library = library_of(root)
+    return Collection.load(library.text, library.vectors.get(library.embedder))
+
+
+def _logs(root: Any) -> list[str]:
+    """Names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
+    return ["", *library_of(root).vectors]
+
+
+def _log(root: Any, name: str) -> Any:
+    library = library_of(root)
+    return library.vectors.get(name) if name else library.text
+
+
+def _most_dropped(root: Any) -> list[int]:
+    return [log.dropped() for name in _logs(root) if (log := _log(root, name)) is not None]
+
+
+def _drops(root: Any, name: str) -> Drops:
+    held = _log(root, name)
+    return held.drops() if held is not None else Drops(np.empty(0, np.int64), np.empty(0, np.int64), BEGIN)
+
+
+def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | None:
+    held = _log(root, name)
+    return held.purge_some(drops, after, rows) if held is not None else None
+
+
+def _tidy(root: Any, name: str) -> bool:
+    """One merge, if one is due; whether there may be more."""
+    held = _log(root, name)
+    return held is not None and bool(held.tidy())

@@ -1,0 +1,350 @@
+"""What may leave the memory, and in which company: clusters of sections that are old, rarely read or redundant.
+
+A section is *old* when nobody has read it for long, or ever, and its reads count little by now; *redundant* when another says nearly
+the same and neither is read; and when there are more chunks than the memory is to hold, those go first that count least (*pressure*).
+What was lived through in a mission of which one line is left (`batos.image.retention`), and is rarely read, goes too (*folded*).
+Those that belong together by their meaning, or are of one document, make a cluster. A reading of the image and of arrays; any thread.
+
+How chunks stand: how much they are read, and which are to stay. By that the curator decides what may leave.
+
+Reads are counted in memory, by chunk, and written now and then, by section: a score that halves every `half_life_s`, and the time of the
+last one. A kill costs what was not written yet. A section that is not known is taken as read, by nobody, when the curator sees it first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from ZODB.POSException import POSKeyError
+
+from batos.concurrency import LoopTurns
+from batos.errors import ImageDamaged
+from batos.image import ledger
+from batos.memory.records import DIGEST, FAILURE, MISSION, Section
+from batos.memory.segments import Array
+from batos.memory.store import Library, library_of
+
+if TYPE_CHECKING:
+    from batos.memory.search_index import View
+
+_AHEAD_S = 3600.0  # by which a time may be ahead
+
+
+class AccessScore(NamedTuple):
+    """Of a section. Stored as a plain tuple."""
+
+    score: float
+    """Reads, as they counted at `at`."""
+    at: float
+    """When it was read last, or first seen; seconds since the epoch."""
+
+    def now(self, now: float, half_life_s: float) -> float:
+        """What its reads count now."""
+        return float(self.score * 0.5 ** (max(0.0, now - self.at) / half_life_s))
+
+
+class ReadCounter:
+    """Counts what is read. Any thread may."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, chunks: Iterable[int]) -> None:
+        """These were read once more."""
+        with self._lock:
+            self._counts.update(chunks)
+
+    def take(self) -> dict[int, int]:
+        """What was counted since the last time."""
+        with self._lock:
+            found, self._counts = self._counts, Counter()
+        return dict(found)
+
+
+def note_reads(root: Any, counts: Mapping[int, int], now: float, half_life_s: float) -> None:
+    """System transaction: these chunks were read so often."""
+    library = library_of(root)
+    found: Counter[int] = Counter()
+    for chunk, count in counts.items():
+        if chunk in library.chunks:
+            found[library.starts[library.starts.maxKey(chunk)]] += count
+    for section, count in found.items():
+        score = access_score(library, section).now(now, half_life_s) + count
+        library.reads[section] = tuple(AccessScore(score, now))
+
+
+class UnseenSections(NamedTuple):
+    """Numbers of sections, each lot in order."""
+
+    new: list[int]
+    """Those that are not known yet."""
+    gone: list[int]
+    """Those that are known and not there any more."""
+    ahead: list[int]
+    """Those that were seen in the future: the clock was wrong then."""
+
+
+def unseen_sections(root: Any, now: float) -> UnseenSections:
+    """What is to be noticed; a look at all sections, for a helper thread."""
+    library = library_of(root)
+    known, there = set(library.reads), set(library.sections)
+    ahead = [section for section, (_, at) in library.reads.items() if at > now + _AHEAD_S]
+    return UnseenSections(sorted(there - known), sorted(known - there), ahead)
+
+
+def note_seen(root: Any, now: float, some: UnseenSections) -> None:
+    """System transaction: notice sections that are new, and forget those that are gone; one that was seen in the future is seen now."""
+    library = library_of(root)
+    for section in some.new:
+        if section in library.sections:
+            library.reads.setdefault(section, tuple(AccessScore(0.0, now)))
+    for section in some.gone:
+        if section not in library.sections:
+            library.reads.pop(section, None)
+    for section in some.ahead:
+        if section in library.reads:
+            library.reads[section] = tuple(access_score(library, section)._replace(at=now))
+
+
+def access_score(library: Library, section: int) -> AccessScore:
+    """How a section stands; one that is not known has not been read."""
+    return AccessScore(*library.reads.get(section, (0.0, 0.0)))
+
+
+# --- what stays
+
+
+def waits_for_vectors(library: Library, number: int, unread_s: float, patience_s: float) -> bool:
+    """Whether a section stays until it has vectors: where there never was an embedder, or it is away for long, that could be for ever.
+
+    :param unread_s: how long it was not read, or has been there.
+    :param patience_s: how long it is waited for.
+    """
+    return bool(library.embedder) and number in library.waiting and unread_s < patience_s
+
+
+def pin_source(root: Any, source: str, *, stays: bool) -> bool:
+    """System transaction: what is from a source, or below that folder, stays from now on, or may leave; whether that is new.
+
+    :raises UnknownSource: to pin what there is nothing of.
+    """
+    library = library_of(root)
+    if stays is (source in library.pinned):
+        return False
+    if stays:
+        if not documents_below(library, source):
+            library.document(source)
+        library.pinned.add(source)
+    else:
+        library.pinned.remove(source)
+    return True
+
+
+def pinned_documents(library: Library) -> set[int]:
+    """Numbers of the documents that stay."""
+    return {number for source in library.pinned for number in documents_below(library, source)}
+
+
+def documents_below(library: Library, source: str) -> set[int]:
+    """Numbers of the documents from a source, or from below that folder."""
+    folder = source.rstrip("/") + "/"
+    found = set(library.by_source.values(folder, folder + chr(0x10FFFF)))
+    return found | {library.by_source[source]} if source in library.by_source else found
+
+
+OLD, REDUNDANT, FOLDED, PRESSURE = "old", "redundant", "folded", "pressure"
+_OF_ANY_THEME = (FOLDED, PRESSURE)
+_NEAR = 0.3
+"""Cosine from which two sections are of one theme; so few tell nothing together."""
+_KIN = 0.25
+"""What being of the same document counts beside it."""
+_ROOM = 0.9
+"""Share of the chunks that there may be, down to which pressure makes room: else each new document would be one too many."""
+_LOADED = 1000  # documents looked at before the cache is let go of
+
+
+class EvictionLimits(NamedTuple):
+    """What decides; times in seconds."""
+
+    age_s: float
+    """How long a section was not read that is old."""
+    fresh_s: float
+    """How long it is left alone in any case."""
+    reads: float
+    """What its reads count at most."""
+    half_life_s: float
+    """In which they count half."""
+    chunks: int
+    """Chunks that the memory may hold."""
+    alike: float
+    """Cosine from which two sections say the same."""
+    cluster: int
+    """Chunks of a cluster at most; a section of more is one alone."""
+    archive: int
+    """Chunks of several archives at most that are put together."""
+    least: int
+    """Chunks of a cluster at least, so that it is worth a summary; redundant ones and those under pressure need two."""
+    looked: int
+    """Sections that are looked at in one go, those first that count least."""
+
+
+class Cluster(NamedTuple):
+    """Sections that may leave together."""
+
+    sections: tuple[int, ...]
+    chunks: int
+    why: str
+    level: int
+    """Of the archive that they would be in: 1 for what was read or lived through, more for summaries, whose archives are put together."""
+    lived: bool
+    """Whether it is of missions."""
+    documents: tuple[int, ...]
+
+
+class _Row(NamedTuple):
+    section: Section
+    weight: int
+    """Chunks that an archive would have of it."""
+    score: float
+    at: float
+    why: str
+    level: int
+    lived: bool
+
+
+def plan_clusters(root: Any, view: View, limits: EvictionLimits, now: float) -> list[Cluster]:
+    """Clusters that may leave now, those first that count least.
+
+    :param now: seconds since the epoch.
+    """
+    library = library_of(root)
+    rows = _candidates(root, library, limits, now)
+    means, known = _means(view, [row.section for row in rows])
+    rows = _with_redundant(rows, means, known, limits)
+    groups: dict[tuple[bool, bool], list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.why:
+            groups.setdefault((row.level > 1, row.lived), []).append(place)
+    return [cluster for places in groups.values() for cluster in _clusters(rows, means, places, limits)]
+
+
+def _candidates(root: Any, library: Library, limits: EvictionLimits, now: float) -> list[_Row]:
+    """Sections that might leave, those first that count least: with the reason, or without one yet."""
+    stay, turns = pinned_documents(library), LoopTurns()
+    judged = []
+    for number, state in library.sections.items():
+        turns.take()
+        stands = access_score(library, number)
+        if state[0] in stay or waits_for_vectors(library, number, now - stands.at, limits.age_s):
+            continue
+        score = stands.now(now, limits.half_life_s)
+        if stands.at and now - stands.at >= limits.fresh_s:
+            judged.append((score, stands.at, number, state))
+    judged.sort(key=lambda one: one[:3])
+    there = library.counts.chunks
+    excess = there - _ROOM * limits.chunks if there > limits.chunks else 0.0
+    rows: list[_Row] = []
+    for score, at, number, state in judged:
+        if len(rows) >= limits.looked:
+            break
+        section = Section(number, *state)
+        kind = _kind(root, library, section.document, len(rows))
+        if kind is None:
+            continue
+        weight, level, lived, folded = kind
+        rarely = score <= limits.reads
+        why = FOLDED if folded and rarely else OLD if rarely and now - at >= limits.age_s else PRESSURE if excess > 0 else ""
+        excess -= section.size if why else 0
+        rows.append(_Row(section, weight or section.size, score, at, why, level, lived))
+    return rows
+
+
+def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, int, bool, bool] | None:
+    """Of a document's sections: the chunks that they stand for, level, class, and whether its mission was folded; None where they stay."""
+    if looked % _LOADED == _LOADED - 1:
+        root._p_jar.cacheGC()
+    try:
+        document = library.documents[number]
+        if not document.complete:
+            return None
+        chunks, level = (document.archive.chunks, document.archive.level + 1) if document.archive is not None else (0, 1)
+        lived = document.kind in (MISSION, FAILURE)
+        folded = lived and ledger.line_of(root, document.mission) is not None
+        return chunks, level, lived or document.kind == DIGEST, folded
+    except (ImageDamaged, POSKeyError):  # the self-audit tells of it
+        return None
+
+
+def _means(view: View, sections: Iterable[Section]) -> tuple[Array, Array]:
+    """The mean vector of each section (unit rows; zeros where there is none), and which have one."""
+    sections = list(sections)
+    means = np.zeros((len(sections), view.matrix.shape[1] or 1), np.float32)
+    for place, section in enumerate(sections):
+        rows = view.rows_of(np.arange(section.first, section.first + section.size, dtype=np.int64))
+        rows = rows[rows >= 0]
+        if len(rows) and view.matrix.shape[1]:
+            means[place] = view.matrix[rows].mean(0)
+    lengths = np.linalg.norm(means, axis=1, keepdims=True)
+    return means / np.where(lengths > 0, lengths, 1), lengths[:, 0] > 0
+
+
+def _with_redundant(rows: list[_Row], means: Array, known: Array, limits: EvictionLimits) -> list[_Row]:
+    """Those that say what another says, and are read as little, may leave too."""
+    found = list(rows)
+    for begin in range(0, len(rows), 512):
+        near = means[begin : begin + 512] @ means.T
+        near[np.arange(len(near)), np.arange(begin, begin + len(near))] = -1
+        for place in (np.flatnonzero((near >= limits.alike).any(1)) + begin).tolist():
+            if known[place] and not rows[place].why and rows[place].score <= limits.reads:
+                found[place] = rows[place]._replace(why=REDUNDANT)
+    return found
+
+
+def _clusters(rows: list[_Row], means: Array, places: list[int], limits: EvictionLimits) -> list[Cluster]:
+    """Greedily: whoever counts least takes along who is nearest."""
+    left = np.array(places)
+    found = []
+    while len(left):
+        seed = rows[left[0]]
+        kin = np.array([rows[place].section.document == seed.section.document for place in left])
+        near = means[left] @ means[left[0]] + _KIN * kin
+        near[0] = np.inf
+        taken = _taken(rows, left, near, kin, limits)
+        cluster = [rows[place] for place in left[sorted(taken)]]
+        left = np.delete(left, taken)
+        chunks = sum(row.section.size for row in cluster)
+        enough = limits.least if seed.level == 1 and all(row.why == OLD for row in cluster) else 2
+        if chunks >= enough and (seed.level == 1 or len({row.section.document for row in cluster}) > 1):
+            found.append(_cluster(cluster, chunks))
+    return found
+
+
+def _taken(rows: list[_Row], left: Array, near: Array, kin: Array, limits: EvictionLimits) -> list[int]:
+    """Which of those that are left make a cluster with the first of them."""
+    taken: list[int] = []
+    chunks, most = 0, limits.archive if rows[left[0]].level > 1 else limits.cluster
+    for at in np.argsort(-near, kind="stable").tolist():
+        pressed = rows[left[at]].why in _OF_ANY_THEME and rows[left[at]].why == rows[left[0]].why
+        if taken and near[at] < _NEAR and not kin[at] and not pressed:
+            break
+        weight = rows[left[at]].weight
+        if taken and chunks + weight > most:
+            continue
+        taken.append(at)
+        chunks += weight
+        if chunks >= most:
+            break
+    return taken
+
+
+def _cluster(rows: list[_Row], chunks: int) -> Cluster:
+    ordered = sorted(rows, key=lambda row: (row.section.document, row.section.number))
+    why = min((row.why for row in rows), key=(OLD, REDUNDANT, FOLDED, PRESSURE).index)
+    documents = tuple(dict.fromkeys(row.section.document for row in ordered))
+    level = max(row.level for row in rows)
+    return Cluster(tuple(row.section.number for row in ordered), chunks, why, level, rows[0].lived, documents)

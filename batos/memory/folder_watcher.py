@@ -1,0 +1,174 @@
+"""Watched folders: what is new or changed in them is read into the memory, what vanishes is forgotten.
+
+They are looked through again and again; that needs nothing of the operating system, and works on network folders, too. What is
+seen for the first time is read when it has not changed between two looks, so that nobody's half-written file is. A folder that is
+away, or cannot be read, says nothing about its files: they stay in the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from batos.concurrency import in_helper
+from batos.config import Settings
+from batos.errors import BatosError, Unreadable
+from batos.image.daemon_files import DaemonFiles
+from batos.image.living_image import LivingImage
+from batos.memory.files import LeftOut, files_in
+from batos.memory.ingest import PASSING, SHUT, Ingest, files_known
+from batos.memory.store import library_of
+
+log = structlog.get_logger("batos.memory")
+
+AGAIN_S = 3600.0  # after which a file that could not be read for what is not in it is tried again, at the latest
+Stamps = dict[str, tuple[int, int]]
+
+
+class FolderWatcher:
+    """Looks through the folders that the image says are watched. All methods are called on the loop's thread."""
+
+    def __init__(self, image: LivingImage, ingest: Ingest, settings: Settings) -> None:
+        self._image, self._ingest, self._settings = image, ingest, settings
+        self._before: dict[str, Stamps] = {}
+        self.away: dict[str, str] = {}
+        """Folders that cannot be looked through now, and why."""
+        self.left_out: dict[str, dict[str, Any]] = {}
+        """What is not read of each folder (`batos.memory.files.LeftOut`)."""
+        self._wake = asyncio.Event()
+
+    async def add(self, folder: str, exclude: Sequence[str] = ()) -> None:
+        """Watch a folder from now on, also after a restart.
+
+        :param exclude: patterns of what is left out, as in `.gitignore`, in place of those that were said before.
+        :raises Unreadable: if it is no folder that can be read.
+        """
+        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        await self._image.system(_watch, path, (*identity, *exclude), mission="ingest")
+        self._wake.set()
+
+    async def remove(self, folder: str) -> None:
+        """Watch a folder no more; what was read from it stays.
+
+        :raises Unreadable: if it is not watched.
+        """
+        await self._image.system(_watch, folder, None, mission="ingest")
+        self.away.pop(folder, None)
+        self._before.pop(folder, None)
+        self.left_out.pop(folder, None)
+
+    async def run(self) -> None:
+        """Look through the folders until cancelled."""
+        while True:
+            for folder, told in self._image.read(lambda root: dict(library_of(root).watched)).items():
+                try:
+                    await self._look(folder, told)
+                except (BatosError, OSError) as e:
+                    if folder not in self.away:
+                        log.warning("folder_away", folder=folder, error=str(e), hint="what was read from it stays in the memory")
+                    self.away[folder] = str(e)
+                else:
+                    self.away.pop(folder, None)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._settings.watch_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, folder: str, told: tuple[Any, ...]) -> None:
+        identity, exclude = told[:2], told[2:]
+        now, unread, left = await in_helper(_stamps, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        if not now and _identity(folder) != identity:
+            raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
+        self.left_out[folder] = left.facts()
+        known, queued, refused = await in_helper(self._image.read, files_known, folder)
+        again = await in_helper(_worth_another, refused.items(), self._ingest.able)
+        before = self._before.get(folder)
+        self._before[folder] = now
+        if before is None:  # the first look: what did not change lately is whole
+            old = time.time_ns() - int(self._settings.watch_s * 1e9)
+            before = {path: stamp for path, stamp in now.items() if stamp[0] < old}
+        new = (path for path, stamp in now.items() if (known.get(path) != stamp or path in again) and before.get(path) == stamp)
+        ready = [path for path in new if path not in queued]
+        if ready:
+            await self._ingest.ask(ready)
+        away = known.keys() - now.keys() - before.keys() - queued  # for two looks: not the moment in which an editor replaces it
+        for path in await in_helper(_vanished, away, unread):
+            await self._ingest.vanished(path)
+
+
+def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) -> set[str]:
+    """Files that were refused and may be read now: by what the readers can do by now, or since what was in the way may be gone."""
+    found = set()
+    for path, (cause, at) in refused:
+        passed = _opens(path) if cause == SHUT else time.time() - at > AGAIN_S if cause == PASSING else cause != able
+        found |= {path} if passed else set()
+    return found
+
+
+def _vanished(away: Iterable[str], unread: Collection[str]) -> list[str]:
+    """Which of these files are no more. What is there is left out by a pattern now, and what was read of it stays; of what cannot be looked
+    at nobody knows."""
+    return [
+        path
+        for path in away
+        if not (os.path.isfile(path) and not os.path.islink(path))
+        and not any(path == place or path.startswith(place + os.sep) for place in unread)
+    ]
+
+
+def _opens(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # a pipe would wait for somebody to write
+    except OSError:
+        return False
+    return True
+
+
+def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[Stamps, set[str], LeftOut]:
+    """The files of a folder; what of it cannot be looked at now, which says nothing about its files; and what is not read of it."""
+    if not os.path.isdir(folder):
+        raise Unreadable(f"the folder {folder} is away")
+    found: Stamps = {}
+    unread: set[str] = set()
+    left = LeftOut()
+    for path in files_in(folder, most, own, exclude=exclude, unread=unread, left=left):
+        try:
+            about = os.stat(path)
+        except FileNotFoundError:
+            continue  # it went between the list and now
+        except OSError:
+            unread.add(path)
+            continue
+        found[path] = (about.st_mtime_ns, about.st_size)
+    return found, unread, left
+
+
+def _checked(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[str, tuple[int, int]]:
+    path = os.path.normpath(folder)
+    if not os.path.isabs(path):
+        raise Unreadable(f"{folder!r} is no absolute path; the daemon does not know which folder you are in")
+    if not os.path.isdir(path):
+        raise Unreadable(f"it is {'no folder, but a file' if os.path.exists(path) else 'not there'}: only a folder can be watched")
+    files_in(path, most, own, exclude=exclude)
+    return path, _identity(path)
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    """What tells a folder from another in its place: where a disk is not mounted, there is an empty one."""
+    about = os.stat(folder)
+    return about.st_dev, about.st_ino
+
+
+def _watch(root: Any, folder: str, identity: tuple[Any, ...] | None) -> None:
+    watched = library_of(root).watched
+    if identity is not None:
+        watched[folder] = identity
+    elif watched.pop(folder, None) is None:
+        raise Unreadable(f"{folder} is not watched; watched are: {', '.join(watched) or 'no folders'}")

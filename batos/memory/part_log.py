@@ -1,0 +1,388 @@
+"""A log of immutable parts in the image: what is added is a part of its own, and touches no other.
+
+Two units of work that add at the same time do not conflict (the tree of parts merges their entries). What is dropped is only noted, also
+without touching a part. Small parts become larger ones, and what was dropped goes for good, when somebody calls `tidy` or `purge`: upkeep,
+in system transactions.
+
+The newest parts of a log, in a record of their own: an addition writes that one, and not the leaf of a tree with all the others.
+
+A tree's leaf is written whole, and asks of every entry's every value whether it is persistent. Here keys and sizes are packed, and
+only the parts are asked about. Two units that add at the same time are put together by key, and so is one that adds and a merge.
+
+The log of vectors: half-precision rows in blocks, 1 -> 32 -> 1,024 rows. One log for each embedder.
+
+Half precision loses nothing that a search would notice (measured: the same recall to three digits), and is half the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from BTrees.LLBTree import LLBTree
+from BTrees.LOBTree import LOBTree
+from persistent import Persistent
+from ZODB.POSException import ConflictError
+
+from batos.memory.segments import Array, pack_sorted, unpack_sorted
+
+Packed = tuple[bytes, tuple[Any, ...]]
+"""Keys and sizes, and the parts."""
+_ENTRY = struct.Struct("<qI")
+
+
+class Tail(Persistent):
+    """A mapping of few entries: key -> (rows, part), in the order of their keys."""
+
+    __module__ = "batos.memory"
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[int, Any]] = {}
+        """In the order of keys."""
+        self._numbers = b""
+        """Keys and sizes as they are stored."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._held
+
+    def newest(self) -> int:
+        """The greatest key."""
+        newest: int = next(reversed(self._held))
+        return newest
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._held))
+
+    def __getitem__(self, key: int) -> tuple[int, Any]:
+        return self._held[key]
+
+    def __setitem__(self, key: int, entry: tuple[int, Any]) -> None:
+        late = bool(self._held) and key <= self.newest()
+        self._held[key] = entry
+        if late:  # hardly ever: a key is of the time when it came
+            self._held = dict(sorted(self._held.items()))
+            self._numbers, _ = _packed(self._held)
+        else:
+            self._numbers += _ENTRY.pack(key, entry[0])
+        self._p_changed = True
+
+    def __delitem__(self, key: int) -> None:
+        del self._held[key]
+        self._numbers, _ = _packed(self._held)
+        self._p_changed = True
+
+    def __getstate__(self) -> Packed:
+        return self._numbers, tuple([part for _, part in self._held.values()])
+
+    def __setstate__(self, state: Packed) -> None:
+        self._held, self._numbers = _unpacked(state), state[0]
+
+    def _p_resolveConflict(self, old: Packed, saved: Packed, new: Packed) -> Packed:
+        """What was added by either is there, what was taken out by either is not.
+
+        :raises ConflictError: where both took out the same, or added under one key: two merges.
+        """
+        was, there, ours = _unpacked(old), _unpacked(saved), _unpacked(new)
+        if was.keys() - there.keys() & was.keys() - ours.keys() or (there.keys() & ours.keys()) - was.keys():
+            raise ConflictError("two merged the same parts of a log")
+        both = there | ours
+        return _packed({key: both[key] for key in sorted(both) if key not in was or (key in there and key in ours)})
+
+
+def _packed(held: dict[int, tuple[int, Any]]) -> Packed:
+    return b"".join([_ENTRY.pack(key, rows) for key, (rows, _) in held.items()]), tuple([part for _, part in held.values()])
+
+
+def _unpacked(state: Packed) -> dict[int, tuple[int, Any]]:
+    numbers, parts = state
+    return {key: (rows, part) for (key, rows), part in zip(_ENTRY.iter_unpack(numbers), parts, strict=True)}
+
+
+class Drops(NamedTuple):
+    """What is noted as dropped, in one view of a log."""
+
+    ids: Array
+    """Ascending."""
+    ages: Array
+    """In parts of this age or older, the rows of each count no more."""
+    newest: int
+    """Age of the newest part then: what came later was not dropped, whatever `ages` says."""
+
+
+class PartLog(Persistent):
+    """Base of the logs. A part is persistent and has `len`, and `held()`: the ids of its rows."""
+
+    FAN: ClassVar[int]
+    """So many parts of about one size become one; the next size is as many times larger."""
+    MOST: ClassVar[int]
+    """Rows of the largest part: what a merge holds up the image for is bounded by it."""
+    _tail: Tail | None = None  # an image of an earlier version has none until `complete`
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self._parts = LOBTree({_FIRST: (0, None)})
+        """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time, and in its last bits the turn."""
+        self._gone = LLBTree({_FIRST: _FIRST})
+        """Id -> age: in parts of this age or older, the id's rows count no more; more than `_EVER`: in none, until it is added again."""
+        self._tail = Tail()
+
+    def complete(self) -> None:
+        """Make what an earlier BAT OS did not have."""
+        if self._tail is None:
+            self._tail = Tail()
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """What is held of these ids is held no more; it can be added again. Ids that are not held do not matter."""
+        # in parts of any age: a merge beside this transaction may put their rows into one that is newer than all that it sees
+        mark = _EVER + (self._newest() >> _TURNS)
+        self._gone.update(dict.fromkeys(map(int, ids), mark))
+
+    def tidy(self) -> bool:
+        """Merge parts of one size if there are too many of them; whether there were (then there may be more to do)."""
+        levels: dict[int, list[int]] = {}
+        for key, size, _ in self._entries():
+            if size * 2 <= self.MOST:
+                levels.setdefault(_level(size, self.FAN), []).append(key)
+        for level in sorted(levels):
+            if len(levels[level]) >= self.FAN:
+                self._merge(self._fitting(levels[level]))
+                return True
+        return False
+
+    def purge(self) -> int:
+        """Take out what was dropped, so that nothing of it is left once the image is packed; how many rows that were."""
+        held = self._rows()
+        self.purge_some(self.drops(), _FIRST)
+        return held - self._rows()
+
+    def purge_some(self, drops: Drops, after: int, rows: int | None = None) -> int | None:
+        """Take a part of that out: what a transaction costs others is bounded by it.
+
+        :param drops: what `drops` said at first. What is dropped meanwhile waits for the next purge.
+        :param after: `BEGIN` at first, then what was answered.
+        :param rows: after so many rows in parts that were written anew it answers; None: never.
+        :returns: where to go on; None when all of it is out and no longer noted.
+        """
+        written = 0
+        for key, size, part in self._entries():
+            if key <= after or _mask(key, part, drops) is None:
+                part._p_deactivate()  # a cache counts objects, and a part is as large as a thousand others
+                continue
+            self._merge([key])
+            written += size
+            if rows is not None and written >= rows:
+                return key
+        for id, age in zip(drops.ids.tolist(), drops.ages.tolist(), strict=True):
+            if id != _FIRST and self._gone.get(id) == age:  # not one that was dropped again
+                del self._gone[id]
+        return None
+
+    def dropped(self) -> int:
+        """How many ids are noted as dropped since the last `purge`."""
+        return len(self._gone) - 1
+
+    def parts(self) -> int:
+        """How many parts there are."""
+        return len(self._parts) - 1 + len(self._tail or ())
+
+    # --- for the logs themselves
+
+    def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> Any:
+        """A part of the rows of these, without those under their masks."""
+        raise NotImplementedError
+
+    def _add(self, part: Any) -> None:
+        self.complete()
+        tail, key = self._tail, self._next_key()
+        self._come_again(part.held().tolist(), key)
+        if tail is None or _level(len(part), self.FAN):  # few of those come, and none of them goes soon
+            self._parts[key] = (len(part), part)
+            return
+        if len(tail) >= _TAIL:  # nobody tidied for long
+            for old in list(tail)[: _TAIL // 2]:
+                self._parts[old] = tail[old]
+                del tail[old]
+        tail[key] = (len(part), part)
+
+    def _come_again(self, ids: Sequence[int], key: int) -> None:
+        """Of those that were dropped, only older rows count no more from now on."""
+        for id in {*self._gone.keys(min(ids), max(ids))}.intersection(ids):
+            self._gone[id] = (key >> _TURNS) - 1
+
+    def _each(self) -> Iterator[tuple[Any, Array | None]]:
+        """Each part, with the mask of its rows that were dropped, or None. Its memory is let go afterwards."""
+        drops = self.drops()
+        for key, _, part in self._entries():
+            yield part, _mask(key, part, drops)
+            part._p_deactivate()
+
+    def _state(self) -> Any:
+        """What is another as soon as anything was added, dropped or merged."""
+        return list(self._parts), list(self._tail or ()), list(self._gone.items())
+
+    # --- inside
+
+    def _entries(self) -> list[tuple[int, int, Any]]:
+        """(key, rows, part), oldest first."""
+        entries = [(key, *self._home(key)[key]) for key in (*self._parts, *(self._tail or ()))]
+        return sorted((entry for entry in entries if entry[2] is not None), key=lambda entry: entry[0])
+
+    def _home(self, key: int) -> Any:
+        """Where the entry of a key is."""
+        return self._tail if key in (self._tail or ()) else self._parts
+
+    def _newest(self) -> int:
+        """The greatest key."""
+        return max(self._parts.maxKey(), self._tail.newest() if self._tail else _FIRST)  # type: ignore[no-any-return]
+
+    def _merge(self, keys: Sequence[int]) -> None:
+        parts = [self._home(key)[key][1] for key in keys]
+        drops = self.drops()
+        made = self._merged(parts, [_mask(key, part, drops) for key, part in zip(keys, parts, strict=True)])
+        for part in parts:
+            part._p_deactivate()
+        for key in keys:
+            del self._home(key)[key]
+        if len(made):
+            # Of the same age, so that a drop that is committed meanwhile holds. Not under the same key: a changed entry
+            # conflicts with entries that are added meanwhile, a new one does not.
+            newest = keys[-1]
+            self._parts[newest >> _TURNS << _TURNS | (newest + 1) % (1 << _TURNS)] = (len(made), made)
+
+    def drops(self) -> Drops:
+        """What is noted as dropped, for `purge_some`."""
+        size = len(self._gone)
+        ids, ages = (np.fromiter(column, np.int64, size) for column in (self._gone.keys(), self._gone.values()))
+        return Drops(ids, ages, self._newest() >> _TURNS)
+
+    def _rows(self) -> int:
+        return sum(size for _, size, _ in self._entries())
+
+    def _fitting(self, keys: Sequence[int]) -> list[int]:
+        """The oldest of these parts, as many as go into the largest part."""
+        found: list[int] = []
+        rows = 0
+        for key in keys:
+            rows += self._home(key)[key][0]
+            if rows > self.MOST:
+                break
+            found.append(key)
+        return found
+
+    def _next_key(self) -> int:
+        """Later than all before, here and in transactions that are not committed yet; no counter that all would write."""
+        global _last
+        with _lock:
+            last: int = self._newest() >> _TURNS
+            _last = max(time.time_ns() // 1000, _last + 1, last + 1)
+            return _last << _TURNS
+
+
+_FIRST = BEGIN = -(2**63)
+"""The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
+_TAIL = 64
+"""Small parts, the newest, that are in a record of their own."""
+_EVER = 1 << 60
+"""Above every age."""
+_TURNS = 10
+"""Bits of a key that change when a part is written anew. The others are microseconds: that fits 64 bits for 280 years."""
+_lock = threading.Lock()
+_last = 0
+
+
+def _mask(key: int, part: Any, drops: Drops) -> Array | None:
+    """Which rows of a part were dropped; None for none."""
+    ids, ages, newest = drops
+    if len(ids) == 1:
+        return None
+    held = part.held()
+    at = np.minimum(np.searchsorted(ids, held), len(ids) - 1)
+    mask: Array = (ids[at] == held) & (np.minimum(ages[at], newest) >= key >> _TURNS)
+    return mask if mask.any() else None
+
+
+def _level(size: int, fan: int) -> int:
+    level = 0
+    while size >= fan:
+        size //= fan
+        level += 1
+    return level
+
+
+class Block(Persistent):
+    """Rows of vectors with the ids of their chunks. Never changed."""
+
+    __module__ = "batos.memory"
+
+    def __init__(self, ids: Array, rows: Array) -> None:
+        self.size = len(ids)
+        self.ids = pack_sorted(ids)
+        self.rows = rows.astype("<f2").tobytes()
+
+    def __len__(self) -> int:
+        return int(self.size)
+
+    def held(self) -> Array:
+        """int64: the id of each row."""
+        return unpack_sorted(self.ids)
+
+    def load(self) -> Array:
+        """float16[n, d]: the rows, for reading."""
+        return np.frombuffer(self.rows, "<f2").reshape(self.size, -1)
+
+
+class VectorLog(PartLog):
+    """The vectors that one embedder made of chunks.
+
+    :param identity: of the embedder: kind, model and digest. Vectors of another are not to be compared with these.
+    :param dimensions: numbers of a vector.
+    :param place: where the embedder's weights are, if the identity does not tell (`batos.memory.embedders.Identity`).
+    """
+
+    __module__ = "batos.memory"
+    FAN, MOST = 32, 1024
+    place = ""
+
+    def __init__(self, identity: str, dimensions: int, place: str = "") -> None:
+        super().__init__()
+        self.identity, self.dimensions = identity, dimensions
+        if place:
+            self.place = place
+
+    def add(self, ids: Sequence[int] | Array, vectors: Array) -> None:
+        """Keep the vectors of chunks that have none here yet (else `drop` them first), as a block.
+
+        :param vectors: [n, d], unit rows.
+        :raises ValueError: for vectors of another shape.
+        """
+        if vectors.shape != (len(ids), self.dimensions):
+            raise ValueError(f"{len(ids)} vectors of {self.dimensions} numbers were expected, not an array of shape {vectors.shape}")
+        for begin in range(0, len(ids), self.MOST):
+            end = begin + self.MOST
+            self._add(Block(np.asarray(ids[begin:end], np.int64), vectors[begin:end]))
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        """(ids, float16 rows) of all that are held, a block at a time."""
+        for block, mask in self._each():
+            ids, rows = block.held(), block.load()
+            yield (ids, rows) if mask is None else (ids[~mask], rows[~mask])
+
+    def ids(self) -> set[int]:
+        """The chunks that have a vector here."""
+        return {id for ids, _ in self.blocks() for id in ids.tolist()}
+
+    def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> Block:
+        kept = [np.ones(len(part), bool) if mask is None else ~mask for part, mask in zip(parts, masks, strict=True)]
+        ids = [part.held()[keep] for part, keep in zip(parts, kept, strict=True)]
+        rows = [part.load()[keep] for part, keep in zip(parts, kept, strict=True)]
+        return Block(np.concatenate(ids), np.concatenate(rows))

@@ -1,0 +1,266 @@
+"""What is known of documents besides their words: zope.index field and keyword indexes over document numbers.
+
+Day, speaker and kind of a single chunk are in the facts that searches keep in memory (`batos.memory.segments.FACTS`); here is what
+narrows a search to documents, and what lists them.
+
+Kinds of documents.
+
+What the library stores as records: sections of documents, chunks to be, and a change of embedder that is under way.
+
+How much there is in a library: kept with each change, since a tree knows its size only by a walk through all its leaves.
+
+Numbers of documents, sections and chunks: handed out by the process, so that nothing in the image is written for them by all.
+
+Trees that grow at their end, by numbers that ascend; and how what was taken out of a tree leaves no room behind.
+
+A leaf of a tree goes when its last entry does, and not before: where much leaves and a few entries stay here and there, there are as many
+leaves as ever, and each is a record.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import BTrees
+from BTrees.LLBTree import LLTreeSet
+from BTrees.LOBTree import LOBTree
+from persistent import Persistent
+
+from batos.errors import InvalidInput
+
+MISSION, FAILURE = "mission", "failure"
+"""Kinds of documents that are made of missions: what was answered, and what went wrong."""
+NOTE = "note"
+"""The kind of the documents that missions remember."""
+STATEMENT = "statement"
+"""The kind of the documents of what the user said in a brief."""
+SUMMARY, DIGEST = "summary", "digest"
+"""Kinds of documents that say what others hold; `of` is what. A digest is of missions, which the curator archived."""
+KINDS = (
+    "text", "markdown", "html", "pdf", "code", "conversation", "document", "table", "mail",
+    NOTE, STATEMENT, MISSION, FAILURE, SUMMARY, DIGEST,
+)  # fmt: skip
+"""Kinds of documents that there can be: those of files, what missions noted, and the above."""
+UNTITLED = (STATEMENT, MISSION, FAILURE, SUMMARY, DIGEST)
+"""Kinds whose titles are briefs, or say what they are of: no document is found by such a title."""
+
+
+class Section(NamedTuple):
+    """A part of a document: a heading's text, a conversation's session, some pages. Stored as a plain tuple under `number`."""
+
+    number: int
+    """Its own; it stays when its chunks are cut anew."""
+    document: int
+    first: int
+    """Number of its first chunk."""
+    size: int
+    """How many chunks it has."""
+    room: int
+    """How many it can have without other numbers."""
+    digest: bytes
+    title: str
+    day: int
+    cut: bool
+    """Whether its chunks were cut where its meaning parts; before, by structure and size alone."""
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its chunks."""
+        return range(self.first, self.first + self.size)
+
+
+class Passage(NamedTuple):
+    """A chunk to be: its text, who says it (empty: nobody), keys of the entities it mentions."""
+
+    text: str
+    speaker: str = ""
+    mentioned: tuple[str, ...] = ()
+
+
+class Shelf(NamedTuple):
+    """A section to be stored, with its chunks."""
+
+    section: Section
+    passages: tuple[Passage, ...]
+
+
+class Change(Persistent):
+    """The embedder that comes, while its vectors are being made."""
+
+    __module__ = "batos.memory"
+
+    def __init__(self, identity: str, sections: Iterable[int], since: int) -> None:
+        """
+        :param sections: that lack its vectors: all there are.
+        :param since: the number of the newest of them.
+        """
+        self.identity, self.since = identity, since
+        self.waiting = LLTreeSet([0])  # see `Library.complete`
+        self.waiting.update(sections)
+
+
+class Counts(Persistent):
+    """Documents, sections, chunks and entities. A record of its own, that transactions which commit at once both change."""
+
+    __module__ = "batos.memory"
+
+    def __init__(self, documents: int = 0, sections: int = 0, chunks: int = 0, entities: int = 0) -> None:
+        self.documents, self.sections, self.chunks, self.entities = documents, sections, chunks, entities
+
+    def add(self, *, documents: int = 0, sections: int = 0, chunks: int = 0, entities: int = 0) -> None:
+        """So many more, or fewer, in the transaction that is open."""
+        self.documents += documents
+        self.sections += sections
+        self.chunks += chunks
+        self.entities += entities
+
+    def told(self) -> dict[str, int]:
+        """By name."""
+        return {"documents": self.documents, "sections": self.sections, "chunks": self.chunks, "entities": self.entities}
+
+    def _p_resolveConflict(self, old: dict[str, int], saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+        """What both have added is there."""
+        return {name: saved[name] + new[name] - old[name] for name in new}
+
+
+EPOCH = 1 << 32
+"""Numbers that one run of the process may hand out."""
+
+
+class Epoch(Persistent):
+    """How many runs of the process have stored something; the numbers of each lie apart from those of all others."""
+
+    __module__ = "batos.memory"
+    value: int = 0
+
+    def _p_resolveConflict(self, old: Any, saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+        """Two units of one run stored its first things at once: they say the same."""
+        return max(saved, new, key=lambda state: state["value"])
+
+
+class Numbers:
+    """Hands out numbers of documents and chunks. May be asked by any thread."""
+
+    def __init__(self, epoch: int) -> None:
+        """
+        :param epoch: of this run of the process (`epoch_of`).
+        """
+        self._next, self._end = max(1, epoch * EPOCH), (epoch + 1) * EPOCH
+        self._lock = threading.Lock()
+
+    def take(self, count: int = 1) -> int:
+        """The first of `count` consecutive numbers that nobody has."""
+        with self._lock:
+            first = self._next
+            self._next += count
+        assert self._next <= self._end, "a run of the process hands out at most 2**32 numbers"
+        return first
+
+
+_FULL = 0.75
+"""Share of a leaf that neighbours are put together up to: an entry that comes between them shall not part them again."""
+
+
+class GrowingTree(LOBTree):
+    """Number -> value. Small leaves: an addition writes the last one whole, and most of what that costs is what its entries refer to."""
+
+    __module__ = "batos.memory"
+    max_leaf_size, max_internal_size = 20, 64
+
+
+def sparse_keys(tree: Any) -> list[Any]:
+    """Keys in leaves whose entries would go into the leaf before them. Of the last leaf none: what is added goes there."""
+    found: list[Any] = []
+    room = 0.0
+    leaf = tree._firstbucket
+    while leaf is not None and leaf._next is not None:
+        if (size := len(leaf)) <= room:
+            found += leaf.keys()
+            room -= size
+        else:
+            room = _FULL * tree.max_leaf_size - size
+        leaf = leaf._next
+    return found
+
+
+def reinsert(tree: Any, keys: Iterable[Any]) -> None:
+    """Take these out, as far as they are there, and put them in again: into the leaves before theirs, which are gone then."""
+    held = {key: tree[key] for key in keys if key in tree}
+    for key in held:
+        del tree[key]
+    tree.update(held)
+
+
+FIELDS = ("kind", "mission", "day")
+"""One value a document."""
+KEYWORDS = ("tags", "speakers", "days")
+"""Any number of values a document."""
+
+
+class Catalogue(Persistent):
+    """The indexes of one library, by name."""
+
+    __module__ = "batos.memory"
+
+    def __init__(self) -> None:
+        from zope.index.field import FieldIndex  # late: a daemon that remembers nothing does not pay for it
+        from zope.index.keyword import KeywordIndex
+
+        family = BTrees.family64
+        self.fields = {name: FieldIndex(family) for name in FIELDS}
+        self.keywords = {name: KeywordIndex(family) for name in KEYWORDS}
+
+    def put(self, number: int, facts: Mapping[str, Any]) -> None:
+        """Index a document, in place of what was known of it. Fields that are empty are not indexed."""
+        for name, index in self.fields.items():
+            index.unindex_doc(number)
+            if facts.get(name):
+                index.index_doc(number, facts[name])
+        for name, index in self.keywords.items():
+            index.unindex_doc(number)
+            if words := [_key(word) for word in facts.get(name, ())]:
+                index.index_doc(number, words)
+
+    def drop(self, number: int) -> None:
+        """Forget a document."""
+        for index in (*self.fields.values(), *self.keywords.values()):
+            index.unindex_doc(number)
+
+    def find(self, **wanted: Any) -> set[int] | None:
+        """The numbers of the documents that fit all of these; None where nothing is asked for.
+
+        :param wanted: of a field one value, or a pair (lowest, highest; None is open); of a keyword one value, or several of
+            which one must be there.
+        :raises InvalidInput: for an index that there is not.
+        """
+        found: set[int] | None = None
+        for name, value in wanted.items():
+            if name in self.fields:
+                span = value if isinstance(value, tuple) else (value, value)
+                fits = set(self.fields[name].apply(span))
+            elif name in self.keywords:
+                several = [value] if isinstance(value, str | int) else list(value)
+                fits = set(self.keywords[name].apply({"query": [_key(word) for word in several], "operator": "or"}))
+            else:
+                raise InvalidInput(f"documents are not indexed by {name!r}; they are by {', '.join((*FIELDS, *KEYWORDS))}")
+            found = fits if found is None else found & fits
+        return found
+
+    def called(self, name: str) -> list[int]:
+        """Keys (`speaker_key`) of the speakers whose names begin with a name: their first ones, for example.
+
+        :param name: its words, casefolded.
+        """
+        from batos.memory.segments import speaker_key
+
+        return [speaker_key(known) for known in self.keywords["speakers"]._fwd_index.keys(f"{name} ", f"{name} \U0010ffff")]
+
+    def values(self, name: str) -> list[Any]:
+        """The values that there are of a keyword, in order."""
+        return list(self.keywords[name]._fwd_index)
+
+
+def _key(word: Any) -> Any:
+    return word.casefold() if isinstance(word, str) else word

@@ -1,0 +1,471 @@
+"""The collection: all that searches see of memory, in RAM, as arrays of which row i of one is row i of all.
+
+What a transaction committed is appended; what it dropped is masked. A search takes a `View`, which stays as it is while others are
+added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Any thread may call it.
+
+A view of the collection: what one search sees, while others are added and dropped. Any thread may read it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from batos.memory.embedders import Maker
+from batos.memory.segments import FACTS, LIVED, SPOKEN, Array, Segment, build, merge, widen
+from batos.memory.text_index import ROOM, RankedSegment, Ranking
+
+if TYPE_CHECKING:
+    from batos.memory.part_log import VectorLog
+    from batos.memory.text_index import SegmentedText
+
+_SAMPLE = 128
+"""Rows from which mean and deviation of a signal are taken that is not worked out for all."""
+
+
+class Beside(NamedTuple):
+    """What stands beside some rows."""
+
+    around: Array
+    """float32[m, d]: a row's vector twice and each neighbour's once, not brought to one length."""
+    lengths: Array
+    """float32[m]: how long those are."""
+    flags: Array
+    """Of the row before."""
+    first: Array
+    """bool: whether there is none."""
+
+
+class View:
+    """What one search sees. Arrays have `n` rows and are for reading.
+
+    Rows of one section stand together, in order; a section that grew after it was loaded goes on further down.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        n = collection.size
+        self.n = n
+        self.read = collection.read
+        """How many rows are of documents that were read, at most; the others are of missions."""
+        self.facts: Array = collection._facts[:n]
+        """FACTS (`batos.memory.segments`) of each row."""
+        self.ids: Array = self.facts["id"]
+        self.told: Array = collection._told[:n]
+        """uint16[n]: their lengths, one after the other in memory."""
+        self.looks: Array = collection._looks[:n]
+        """uint16[n]: their flags, and SPOKEN for those that somebody says."""
+        self.speakers: frozenset[int] = collection._speakers
+        """Keys (`speaker_key`) of those who speak, or did."""
+        self.gone: Array = collection._gone[:n]
+        """bool: rows that no search may return; their vectors are there still."""
+        self.matrix: Array = collection._matrix[:n]
+        """float32[n, d]: unit vectors; zeros where none has come yet. d is 0 as long as there is none at all."""
+        self.has: Array = collection._has[:n]
+        """bool: which rows have their vector. Vectors that come meanwhile are seen."""
+        self.maker = collection.maker
+        """Who made them: a question must be read by the same."""
+        self._rows, self._ranking, self._pairs = collection._rows, collection._ranked(), tuple(collection._links)
+        self.runs: Array = collection._runs[:n]
+        """int32: the run of neighbours that each row is in, counted from 0."""
+
+    def bm25(self, words: Iterable[str]) -> Array:
+        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 where none occurs."""
+        return self._ranking.bm25(words)
+
+    def row_of(self, id: int) -> int | None:
+        """The row of a chunk; None if this view has none of that id."""
+        row = int(self.rows_of(np.array([id], np.int64))[0])
+        return None if row < 0 else row
+
+    def rows_of(self, ids: Array) -> Array:
+        """int64: the rows of these chunks, -1 for those that this view does not have."""
+        rows = self._rows.find(ids)
+        here = (rows >= 0) & (rows < self.n)
+        here[here] = ~self.gone[rows[here]]
+        return np.where(here, rows, -1)
+
+    # --- what many questions ask of one view, worked out once
+
+    @functools.cached_property
+    def begins(self) -> Array:
+        """bool[n + 1]: whether a run of neighbours begins with a row; True after the last."""
+        begins = np.ones(self.n + 1, bool)
+        np.not_equal(self.runs[1:], self.runs[:-1], out=begins[1:-1])
+        return begins
+
+    @functools.cached_property
+    def starts(self) -> Array:
+        """int64: the rows with which a run of neighbours begins, ascending; the first is 0. For `np.add.reduceat` and the like."""
+        return np.flatnonzero(self.begins[:-1])
+
+    @functools.cached_property
+    def sizes(self) -> Array:
+        """int64: how many rows each run of neighbours has."""
+        return np.diff(self.starts, append=self.n)
+
+    @functools.cached_property
+    def documents(self) -> Array:
+        """int64[n]: the numbers of their documents, one after the other in memory."""
+        return np.ascontiguousarray(self.facts["document"])
+
+    @functools.cached_property
+    def days(self) -> Array:
+        """int32[n]: the days that they are from, 0 for none."""
+        return np.ascontiguousarray(self.facts["day"])
+
+    @functools.cached_property
+    def spoken(self) -> Array:
+        """uint32[n]: keys of who says them, 0 for nobody."""
+        return np.ascontiguousarray(self.facts["speaker"])
+
+    @functools.cached_property
+    def span(self) -> tuple[int, int] | None:
+        """The first and the last day that anything is from."""
+        known = self.days[self.days > 0]
+        return (int(known.min()), int(known.max())) if len(known) else None
+
+    @functools.cached_property
+    def talk(self) -> float:
+        """Share of the rows that somebody says; 0 to 1."""
+        return float((self.looks >= SPOKEN).mean()) if self.n else 0.0
+
+    @functools.cached_property
+    def masked(self) -> bool:
+        """Whether any row is gone."""
+        return bool(self.gone.any())
+
+    def known(self) -> Array:
+        """bool[n]: the rows that may be returned and have their vector by now."""
+        return self.has & ~self.gone if self.masked else self.has
+
+    @functools.cached_property
+    def sampled(self) -> Array:
+        """float32[2 m, d]: unit vectors of some rows, then those with what stands beside them: they show what is usual."""
+        known = np.flatnonzero(self.known())
+        rows = known[:: max(1, len(known) // _SAMPLE)]
+        beside = self.beside(rows)
+        return np.concatenate([self.matrix[rows], beside.around / beside.lengths[:, None]])
+
+    def beside(self, rows: Array) -> Beside:
+        """What stands beside some rows: neighbours of a run, as far as they have vectors and are not gone."""
+        before, after = np.maximum(rows - 1, 0), np.minimum(rows + 1, self.n - 1)
+        first, last = self.begins.take(rows), self.begins.take(rows + 1)
+        known = self.known()
+        if not known.all():
+            first |= ~known.take(before)
+            last |= ~known.take(after)
+        around = self.matrix.take(rows, 0)
+        around += around
+        for beside, none in ((before, first), (after, last)):
+            theirs = self.matrix.take(beside, 0)
+            theirs[none] = 0
+            around += theirs
+        lengths = np.maximum(np.sqrt(np.vecdot(around, around)), np.float32(1e-6))
+        return Beside(around, lengths, self.looks.take(before), first)
+
+    @functools.cached_property
+    def links(self) -> Array:
+        """int64[m, 2]: (row, number of a document that it points at), ascending; the document need not be there any more."""
+        if not self._pairs:
+            return np.empty((0, 2), np.int64)
+        pairs = np.concatenate(self._pairs)
+        pairs[:, 0] = self.rows_of(pairs[:, 0])
+        return np.unique(pairs[pairs[:, 0] >= 0], axis=0)
+
+
+_SPARE = 1 << 15
+"""Rows of room at least, beyond as many as there are. Making more copies everything, on the loop; room takes no memory until it is used."""
+_FAN, _MOST = 8, 4096
+"""So many small parts that came one after another become one, of at most so many rows: more would hold up the loop."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _whole(method: Callable[Concatenate[Collection, _P], _R]) -> Callable[Concatenate[Collection, _P], _R]:
+    """One at a time: no view is taken of half a change."""
+
+    @functools.wraps(method)
+    def locked(self: Collection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
+
+
+class Collection:
+    """See the module. Make it with `Collection.load`, or empty."""
+
+    def __init__(self, *, room: int = ROOM) -> None:
+        """:param room: bytes for what terms gave in earlier searches."""
+        self.size = 0
+        self.read = 0
+        """Rows of documents that were read, those that are masked included: the others are of missions."""
+        self.dropped = 0
+        """Rows that are masked: every search passes over them. When they are many, load anew."""
+        self.maker = Maker()
+        """Who made the vectors, as the image has it: those of another embedder are loaded, all of them."""
+        self._room, self._lock = room, threading.RLock()
+        self._facts = np.zeros(0, FACTS)
+        self._gone = np.zeros(0, bool)
+        self._has = np.zeros(0, bool)
+        self._runs = np.zeros(0, np.int32)
+        self._lengths = np.zeros(0, np.float32)
+        self._told = np.zeros(0, np.uint16)
+        self._looks = np.zeros(0, np.uint16)
+        self._speakers: frozenset[int] = frozenset()
+        self._matrix = np.zeros((0, 0), np.float32)
+        self._rows = _Rows(np.empty(0, np.int64))
+        self._parts: list[RankedSegment] = []
+        self._links: list[Array] = []
+        self._ranking: Ranking | None = None
+        self._view: View | None = None
+
+    @classmethod
+    def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:
+        """All that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
+        made = cls(room=room)
+        segments = text.segments()
+        facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)], dtype=FACTS)
+        rows = made._begin(facts)
+        base = 0
+        for segment in segments:
+            made._join(RankedSegment.of(segment, rows[base : base + len(segment)]))
+            base += len(segment)
+        if vectors is not None:
+            made.maker = Maker(vectors.identity, vectors.place)
+            made._widen(vectors.dimensions)
+            for ids, block in vectors.blocks():
+                made.vectors(ids, block)
+        return made
+
+    def view(self) -> View:
+        """What there is now, for one search; the same one until something changes."""
+        view = self._view
+        if view is None:
+            with self._lock:
+                view = self._view = View(self)
+        return view
+
+    @_whole
+    def append(self, segment: Segment) -> None:
+        """Chunks that were committed. One whose id is there already takes its place."""
+        if not len(segment):
+            return
+        if len(segment) == 1 and self.size:
+            self._append_one(segment)
+            return
+        self.drop(segment.ids)
+        base = self.size
+        self._reserve(base + len(segment))
+        self._add(segment.facts)
+        self._rows.add(segment.ids, base)
+        self._join(RankedSegment.of(segment, np.arange(base, self.size, dtype=np.int32)))
+        self._tidy()
+
+    @_whole
+    def replace(self, segment: Segment) -> None:
+        """Other entries of chunks whose texts are what they were: they keep their vectors."""
+        rows = self._alive(segment.ids)
+        known = np.flatnonzero(rows >= 0)[self._has[rows[rows >= 0]]]
+        kept = self._matrix[rows[known]]
+        self.append(segment)
+        self.vectors(segment.ids[known], kept)
+
+    @_whole
+    def vectors(self, ids: Array, matrix: Array) -> None:
+        """Vectors (unit rows) of chunks; those of chunks that are not there are left out.
+
+        :raises ValueError: for vectors of another length than those that are there: another embedder's are loaded, all of them.
+        """
+        if not len(ids):
+            return
+        self._widen(matrix.shape[1])
+        if len(ids) == 1 and matrix.dtype == np.float32:
+            row = self._alive_one(int(ids[0]))
+            if row >= 0:
+                self._matrix[row] = matrix[0]
+                self._has[row] = True
+                self._view = None
+            return
+        rows = self._alive(np.asarray(ids, np.int64))
+        if rows[0] >= 0 and (len(rows) == 1 or (rows[1:] - rows[:-1] == 1).all()):
+            place = self._matrix[rows[0] : rows[-1] + 1]
+            if matrix.dtype == np.float16:
+                widen(matrix, place)
+            else:
+                place[:] = matrix
+        else:
+            matrix, rows = matrix[rows >= 0], rows[rows >= 0]
+            self._matrix[rows] = matrix
+        self._has[rows] = True  # after the rows: a search that runs meanwhile takes no half of one
+        self._view = None
+
+    @_whole
+    def drop(self, ids: Array | Sequence[int]) -> None:
+        """Chunks that were forgotten; those that are not there do not matter."""
+        rows = self._alive(np.asarray(ids, np.int64))
+        rows = rows[rows >= 0]
+        if len(rows):
+            self._gone = self._gone.copy()  # a view sees those of its time
+            self._gone[rows] = True
+            self.dropped += len(rows)
+            self._ranking = self._view = None
+
+    def excerpt(self, ids: Sequence[int]) -> tuple[Segment, Array, Array]:
+        """What is held of some chunks: their index entries, their vectors (float16[n, d]), and which of them have one. A copy."""
+        with self._lock:
+            rows, parts, matrix, has = self._alive(np.asarray(ids, np.int64)), tuple(self._parts), self._matrix, self._has
+            wanted = np.zeros(self.size, bool)
+        there = rows >= 0
+        wanted[rows[there]] = True
+        fitting = [(part.segment, ~keep) for part in parts if (keep := wanted[part.rows]).any()]
+        segment = merge([one for one, _ in fitting], [mask for _, mask in fitting]) if fitting else build(())
+        vectors = np.zeros((len(rows), matrix.shape[1]), np.float16)
+        vectors[there] = matrix[rows[there]]
+        return segment, vectors, there & has[rows]
+
+    # --- growing
+
+    def _begin(self, facts: Array) -> Array:
+        """Take these as the first rows, section by section; int32: the row of each."""
+        order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
+        self._reserve(len(order))
+        self._add(facts[order])
+        self._rows = _Rows(facts["id"][order])
+        places = np.empty(len(order), np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return places
+
+    def _add(self, facts: Array) -> None:
+        begin, end = self.size, self.size + len(facts)
+        self._facts[begin:end] = facts
+        self._ranking = self._view = None
+        if not self._speakers.issuperset(said := set(facts["speaker"].tolist()) - {0}):
+            self._speakers |= said
+        self._told[begin:end] = facts["length"]
+        self._looks[begin:end] = facts["flags"] + (facts["speaker"] > 0) * np.uint16(SPOKEN)
+        documents, sections = (self._facts[name][max(begin - 1, 0) : end] for name in ("document", "section"))
+        new = (documents[1:] != documents[:-1]) | (sections[1:] != sections[:-1])
+        if begin:
+            self._runs[begin:end] = self._runs[begin - 1] + np.cumsum(new)
+        elif end:
+            self._runs[1:end] = np.cumsum(new)
+        self.read += int(np.count_nonzero((facts["flags"] & LIVED) == 0))
+        self.size = end
+
+    def _append_one(self, segment: Segment) -> None:
+        """As `append` for one chunk after others, without arrays."""
+        id, document, section, _place, speaker, _day, length, flags = segment.facts[0].item()
+        if self._alive_one(id) >= 0:
+            self.drop(segment.ids)
+        at = self.size
+        self._reserve(at + 1)
+        _, document_before, section_before, *_ = self._facts[at - 1].item()
+        self._facts[at] = segment.facts[0]
+        self._told[at], self._looks[at] = length, flags + SPOKEN * bool(speaker)
+        self._runs[at] = self._runs[at - 1] + ((document, section) != (document_before, section_before))
+        self._lengths[at] = sum(segment.counts.tolist())
+        if speaker and speaker not in self._speakers:
+            self._speakers |= {speaker}
+        self._rows.add_one(id, at)
+        self._list(RankedSegment.of(segment, np.array([at], np.int32)))
+        self.read += not flags & LIVED
+        self.size = at + 1
+        self._ranking = self._view = None
+        self._tidy()
+
+    def _join(self, part: RankedSegment) -> None:
+        self._lengths[part.rows] = part.own_lengths()
+        self._list(part)
+
+    def _list(self, part: RankedSegment) -> None:
+        self._parts.append(part)
+        if len(part.segment.links):
+            self._links.append(part.segment.links)
+
+    def _tidy(self) -> None:
+        """Merge the last parts while there are many small ones: a look for a term asks every part."""
+        while len(self._parts) >= _FAN:
+            last = self._parts[-_FAN:]
+            most = min(_MOST, _FAN * 2 * len(last[-1].rows))
+            if len(last[0].rows) > most or sum(len(part.rows) for part in last) > most:
+                return
+            self._parts[-_FAN:] = [RankedSegment.of(merge([part.segment for part in last]), np.concatenate([part.rows for part in last]))]
+
+    def _reserve(self, rows: int) -> None:
+        if rows <= len(self._facts):
+            return
+        room = 2 * rows + _SPARE
+        for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_told", "_looks", "_matrix"):
+            old: Any = getattr(self, name)
+            new = np.zeros((room, *old.shape[1:]), old.dtype)
+            new[: self.size] = old[: self.size]
+            setattr(self, name, new)
+
+    def _widen(self, dimensions: int) -> None:
+        if self._matrix.shape[1] == dimensions:
+            return
+        if self._has.any():
+            raise ValueError(f"vectors of {dimensions} numbers do not go with those of {self._matrix.shape[1]} that are there")
+        self._matrix = np.zeros((len(self._facts), dimensions), np.float32)
+        self._view = None
+
+    def _alive(self, ids: Array) -> Array:
+        rows = self._rows.find(ids)
+        return np.where((rows >= 0) & ~self._gone[rows], rows, -1) if self.dropped else rows
+
+    def _alive_one(self, id: int) -> int:
+        row = self._rows.one(id)
+        return -1 if row >= 0 and self._gone[row] else row
+
+    def _ranked(self) -> Ranking:
+        if self._ranking is None:
+            n = self.size
+            self._ranking = Ranking(self._parts, self._lengths[:n], gone=self._gone[:n], runs=self._runs[:n], room=self._room)
+        return self._ranking
+
+
+class _Rows:
+    """Id -> row: of what was loaded by a sorted array, of what came later by a dict."""
+
+    def __init__(self, ids: Array) -> None:
+        self._order = np.argsort(ids, kind="stable")
+        self._ids = ids[self._order]
+        self._greatest = int(self._ids[-1]) if len(ids) else -(2**63)
+        self._late: dict[int, int] = {}
+
+    def add(self, ids: Array, base: int) -> None:
+        self._late.update(zip(ids.tolist(), range(base, base + len(ids)), strict=True))
+
+    def add_one(self, id: int, row: int) -> None:
+        """As `add`, of one id."""
+        self._late[id] = row
+
+    def one(self, id: int) -> int:
+        """The row of an id, -1 where there never was one."""
+        late = self._late.get(id)
+        if late is not None or id > self._greatest:
+            return -1 if late is None else late
+        at = int(self._ids.searchsorted(id))
+        return int(self._order[at]) if at < len(self._ids) and self._ids[at] == id else -1
+
+    def find(self, ids: Array) -> Array:
+        """int64: the row of each, -1 for one that there never was."""
+        if len(ids) == 1:  # what is added alone, and its vector
+            return np.array([self.one(int(ids[0]))], np.int64)
+        if len(self._ids):
+            at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+            rows = np.where(self._ids[at] == ids, self._order[at], -1)
+        else:
+            rows = np.full(len(ids), -1, np.int64)
+        if self._late:
+            late = self._late
+            new = np.array([late.get(id, -1) for id in ids.tolist()], np.int64)
+            rows = np.where(new >= 0, new, rows)
+        return rows

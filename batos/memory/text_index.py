@@ -1,0 +1,290 @@
+"""The text index behind zope.index's interfaces, twice: in segments, and zope.index's own. Either can stand in for the other.
+
+Both rank alike (Okapi BM25), take a question as an OR of its words, and read no pattern into a question mark. BAT OS uses
+`SegmentedText`: it writes a batch as one record where zope.index changes a record for every word.
+
+BM25 over segments held in RAM, with windows: what stands beside a chunk counts for it, less than its own words.
+
+Scores are those of zope.index's Okapi index over the same words (k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4), and a
+question is an OR of its words. What a term gives to every chunk is worked out at its first use and kept: a question whose words
+were asked before costs one addition a word.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from BTrees import family64
+from zope.index.interfaces import IIndexSearch, IInjection, IStatistics
+from zope.index.text.interfaces import ILexicon, ILexiconBasedIndex, ISplitter
+from zope.index.text.lexicon import Lexicon
+from zope.index.text.okapiindex import OkapiIndex
+from zope.interface import implementer
+
+from batos.memory.part_log import PartLog
+from batos.memory.segments import Array, Entry, Segment, StoredSegment, build, merge
+from batos.memory.tokenizer import words
+
+K1, B = 1.2, 0.75
+LENT = (1 / 3, 1 / 6)
+"""How much a word counts in a chunk that its neighbour says, each side, and the one after that."""
+ROOM = 64 << 20
+_ENTRY = 200  # bytes, about, of a term and its arrays without their numbers
+_DENSE = 8
+"""A term in more than one row of so many is kept as one number for every row: adding that is quicker than picking rows."""
+
+
+class RankedSegment(NamedTuple):
+    """A segment and where its rows stand."""
+
+    segment: Segment
+    rows: Array
+    """int32: for each row of the segment its row among all."""
+    places: dict[str, int]
+    """Term -> its place in the segment."""
+
+    @classmethod
+    def of(cls, segment: Segment, rows: Array) -> RankedSegment:
+        """The part, with its terms ready to be looked up."""
+        return cls(segment, rows, dict(zip(segment.terms, range(len(segment.terms)), strict=True)))
+
+    def own_lengths(self) -> Array:
+        """float32: how many words each row has itself."""
+        segment = self.segment
+        return np.bincount(segment.rows, segment.counts, len(segment)).astype(np.float32)
+
+
+class Ranking:
+    """The scores of all rows for a question. Immutable but for what it remembers; any thread may ask it."""
+
+    def __init__(
+        self, parts: Sequence[RankedSegment], lengths: Array, *, gone: Array | None = None, runs: Array | None = None, room: int = ROOM
+    ) -> None:
+        """
+        :param lengths: float32[n]: each row's own words.
+        :param gone: bool[n]: rows that count for nothing.
+        :param runs: int32[n]: which rows are neighbours: those next to one another with the same number. Without it there are no windows.
+        :param room: bytes for what terms gave; the terms that were asked for first are forgotten first.
+        """
+        self._parts, self._room = tuple(parts), room
+        self._gone = gone if gone is not None and gone.any() else None
+        self._same = [] if runs is None else [(runs[step:] == runs[:-step]) * np.float32(lent) for step, lent in enumerate(LENT, 1)]
+        self.size = len(lengths)
+        self.count = self.size - (int(self._gone.sum()) if self._gone is not None else 0)
+        spread = self._spread(lengths.copy())
+        mean = float(spread.sum(dtype=np.float64)) / max(self.count, 1)
+        self._norms = (K1 * (1 - B) + K1 * B / (mean or 1.0) * spread).astype(np.float32)
+        self._impacts: dict[str, tuple[Array | None, Array]] = {}
+        self._kept, self._lock = 0, threading.Lock()
+
+    def bm25(self, words: Iterable[str]) -> Array:
+        """float32[n]: the score of every row for these terms; 0 where none occurs. A term that is there twice counts twice."""
+        scores = np.zeros(self.size, np.float32)
+        for word, times in Counter(words).items():
+            rows, impacts = self._impact(word)
+            if times > 1:
+                impacts = impacts * np.float32(times)
+            if rows is None:
+                scores += impacts
+            else:
+                scores[rows] += impacts
+        return scores
+
+    def frequency(self, word: str) -> Array:
+        """float32[n]: how often a term counts in each row."""
+        own = np.zeros(self.size, np.float32)
+        for segment, rows, places in self._parts:
+            place = places.get(word)
+            if place is not None:
+                found = slice(segment.starts[place], segment.starts[place + 1])
+                own[rows[segment.rows[found]]] = segment.counts[found]
+        return self._spread(own)
+
+    def _impact(self, word: str) -> tuple[Array | None, Array]:
+        """What a term gives, and to which rows; None: to all, some of it 0."""
+        known = self._impacts.get(word)
+        if known is not None:
+            return known
+        counts = self.frequency(word)
+        there = counts != 0
+        held = int(np.count_nonzero(there))
+        factor = np.float32(math.log1p(self.count / held) * (K1 + 1)) if held else np.float32(0)
+        if held * _DENSE > self.size:
+            made: tuple[Array | None, Array] = (None, counts * factor / (counts + self._norms))
+        else:
+            rows = np.flatnonzero(there)
+            made = (rows, counts[rows] * factor / (counts[rows] + self._norms[rows]))
+        with self._lock:
+            if word not in self._impacts:
+                self._impacts[word] = made
+                self._kept += _bytes(made)
+            while self._kept > self._room:
+                self._kept -= _bytes(self._impacts.pop(next(iter(self._impacts))))
+        return made
+
+    def _spread(self, own: Array) -> Array:
+        """What each row has with what its neighbours lend it, given what each has itself (which may be written to)."""
+        if self._gone is not None:
+            own[self._gone] = 0
+        if not self._same:
+            return own
+        spread: Array = own.copy()
+        lent = np.empty_like(own)
+        for step, same in enumerate(self._same, 1):
+            spread[step:] += np.multiply(own[:-step], same, out=lent[step:])
+            spread[:-step] += np.multiply(own[step:], same, out=lent[step:])
+        if self._gone is not None:
+            spread[self._gone] = 0
+        return spread
+
+
+def _bytes(impacts: tuple[Array | None, Array]) -> int:
+    rows, values = impacts
+    return _ENTRY + values.nbytes + (rows.nbytes if rows is not None else 0)
+
+
+@implementer(ISplitter)
+class Words:
+    """`words` as the one element of a zope.index lexicon's pipeline."""
+
+    __module__ = "batos.memory"
+
+    def process(self, texts: Iterable[str]) -> list[str]:
+        """The terms of all the texts."""
+        return [word for text in texts for word in words(text)]
+
+    processGlob = process  # a question mark ends a question; it is no pattern
+
+
+def lexicon() -> Any:
+    """A lexicon of zope.index whose pipeline is ours."""
+    return Lexicon(Words())
+
+
+@implementer(IInjection, IIndexSearch, IStatistics, ILexiconBasedIndex)
+class SegmentedText(PartLog):
+    """The text index in segments (`batos.memory.segments`).
+
+    :param lexicon: an ILexicon; only its pipeline is used, terms are kept as they are.
+    """
+
+    __module__ = "batos.memory"
+    FAN, MOST = 8, 0x3FFF
+
+    def __init__(self, lexicon: ILexicon = None) -> None:
+        super().__init__()
+        self.lexicon = lexicon or _lexicon()
+
+    # --- as BAT OS uses it
+
+    def add(self, segment: Segment) -> None:
+        """Hold a segment's chunks, which are not held yet (else `drop` them first)."""
+        for piece in _pieces(segment, self.MOST):
+            self._add(StoredSegment(piece))
+
+    def segments(self) -> list[Segment]:
+        """All that is held, as plain arrays, oldest first, without what was dropped."""
+        loaded = [(part.load(), mask) for part, mask in self._each()]
+        return [segment if mask is None else merge([segment], [mask]) for segment, mask in loaded]
+
+    # --- as zope.index has it
+
+    def index_doc(self, docid: int, value: str | list[str]) -> None:
+        """Hold a text, instead of the one under that id if there is one."""
+        self.index_docs([(docid, value)])
+
+    def index_docs(self, texts: Iterable[tuple[int, str | list[str]]]) -> None:
+        """As `index_doc` for many at once: one segment, which is what makes it quick. Merges what is due."""
+        entries = {id: Entry(id, self.lexicon.parseTerms(value)) for id, value in texts}
+        self.drop(entries.keys() & self._ids())
+        self.add(build(entries.values()))
+        while self.tidy():
+            pass
+
+    def unindex_doc(self, docid: int) -> None:
+        """Hold a text no more; nothing happens if there is none of that id."""
+        if docid in self._ids():
+            self.drop([docid])
+
+    def apply(self, query: str | list[str]) -> Any:
+        """Id -> score (an LFBTree) of all texts that hold a word of the query; None for a query without any."""
+        words = self.lexicon.parseTerms(query)
+        if not words:
+            return None
+        ids, ranking = self._ranked()
+        scores = ranking.bm25(words)
+        rows = np.flatnonzero(scores)
+        return family64.IF.BTree(dict(zip(ids[rows].tolist(), scores[rows].tolist(), strict=True)))
+
+    def documentCount(self) -> int:
+        """Texts that are held."""
+        return self._ranked()[1].count
+
+    def wordCount(self) -> int:
+        """Different words of the texts that are held."""
+        return len(set().union(*(segment.terms for segment in self.segments())))
+
+    # --- inside
+
+    def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> StoredSegment:
+        return StoredSegment(merge([part.load() for part in parts], masks))
+
+    def _ids(self) -> set[int]:
+        return set(self._ranked()[0].tolist())
+
+    def _ranked(self) -> tuple[Array, Ranking]:
+        """The ids of all rows, and their ranking; made anew when parts came or went."""
+        now = self._state()
+        if getattr(self, "_v_seen", None) != now:
+            parts, base = [], 0
+            segments = self.segments()
+            for segment in segments:
+                parts.append(RankedSegment.of(segment, np.arange(base, base + len(segment), dtype=np.int32)))
+                base += len(segment)
+            ids = np.concatenate([np.empty(0, np.int64), *(segment.ids for segment in segments)])
+            lengths = np.concatenate([np.empty(0, np.float32), *(part.own_lengths() for part in parts)])
+            self._v_ranked = (ids, Ranking(parts, lengths))
+            self._v_seen = now
+        ranked: tuple[Array, Ranking] = self._v_ranked
+        return ranked
+
+
+@implementer(IIndexSearch)
+class OkapiText(OkapiIndex):
+    """zope.index's own Okapi index, with our words and the same face."""
+
+    __module__ = "batos.memory"
+
+    def __init__(self, lexicon: ILexicon = None) -> None:
+        super().__init__(lexicon or _lexicon(), family=family64)
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        super().clear()
+        if hasattr(self, "_totaldoclen"):  # which the class itself forgets to set back
+            self._totaldoclen.set(0)
+
+    def index_docs(self, texts: Iterable[tuple[int, str | list[str]]]) -> None:
+        """As `index_doc` for many at once."""
+        for id, value in texts:
+            self.index_doc(id, value)
+
+    def apply(self, query: str | list[str]) -> Any:
+        """Id -> score of all texts that hold a word of the query; None for a query without any."""
+        return self.search(query)
+
+
+_lexicon = lexicon
+
+
+def _pieces(segment: Segment, most: int) -> Iterable[Segment]:
+    """The segment, cut where it has more rows than the largest part may have."""
+    if len(segment) <= most:
+        return [segment] if len(segment) else []
+    rows = np.arange(len(segment))
+    return [merge([segment], [(rows < begin) | (rows >= begin + most)]) for begin in range(0, len(segment), most)]

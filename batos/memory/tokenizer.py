@@ -1,0 +1,259 @@
+"""The words of a text, as the index knows them: folded to plain letters, without stop words, stemmed.
+
+Questions and texts go the same way, so that "Cafés" finds "café". English is stemmed (Snowball) and has a stop list that knows
+greetings and contractions; other languages are found by their words as they are, and scripts without spaces by pairs of characters, and
+by single ones where these are words. Words end where UAX #29 ends them: not at a vowel sign of Hindi or Thai, nor at a soft hyphen or
+another mark that nobody sees.
+
+What a question is about: its words without those that only ask, in the languages of Western Europe; and whether it asks at all.
+
+The index stems and stops English only. Here is decided whether a passage speaks to a question, so that "wie", "mon" or "dónde" must not
+count as words that it has to hold.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import tomllib
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+LONGEST = 40
+"""Characters of a word that count: what is longer is data, not language, and would fill the vocabulary."""
+_KNOWN = 200_000
+"""Words whose stems are remembered; then all are forgotten, and come back with their next use."""
+
+_WORD = re.compile(r"[^\W_]+")
+_PLAIN = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
+_UNSPACED = re.compile(
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\uac00-\ud7af\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
+)
+_WORDS_ALONE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\uac00-\ud7af]")
+"""Ideographs and syllables: one can be a word."""
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711\u0730-\u074a\u1ab0-\u1aff"
+    "\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
+)
+"""Marks that a word is found without: accents, points of Hebrew, vowels of Arabic, voicing of kana. Those of others are letters."""
+
+_STOP = """
+    a about above after again against ain all also am an and any are aren as at be because been before being below between both but by
+    can could couldn d did didn do does doesn doing don done down during each either else ever few for from further get gets getting
+    go goes going gone gonna got gotten had hadn has hasn have haven having he her here hers herself him himself his how i if in into
+    is isn it its itself just let like ll m ma many me might mine more most much must mustn my myself needn neither no nor not now o
+    of off oh ok okay on once one only or other our ours ourselves out over own quite rather re really s same shall shan she should
+    shouldn since so some such t than that the their theirs them themselves then there these they thing things this those through thus
+    to too under until up upon us ve very via was wasn way we well were weren what whatever when whenever where wherever whether which
+    while who whoever whom whose why will with within without won would wouldn y yeah yep yes yet you your yours yourself yourselves
+    bye cheers dear goodbye hello hey hi please sure thank thanks welcome wow
+"""
+STOP = frozenset(_STOP.split())
+"""Words that say nothing of what a text is about."""
+
+
+def words(text: str) -> list[str]:
+    """The terms of a text under which it is indexed and searched, in order, repetitions included."""
+    return list(filter(None, map(_STEMS.__getitem__, _split(text))))
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a text that carry meaning, as `words` but not stemmed: for a model to read."""
+    return [word for word in _split(text) if word not in STOP]
+
+
+def _split(text: str) -> list[str]:
+    if text.isascii():  # by bytes: a third of what the expression takes, and most texts are so
+        return text.encode().translate(_PLAIN).decode().split()
+    found: list[str] = []
+    for word in _folded(text).split():
+        if word.isascii() or not _UNSPACED.search(word):
+            found.append(word)
+        else:
+            found += _pairs(word)
+    return found
+
+
+class _Folded(dict[int, str]):
+    """What becomes of each character of a text that was taken apart (NFKD); filled as characters are met."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        category = unicodedata.category(char)
+        if _ACCENTS.match(char) or category in ("Cf", "Me") or 0xFE00 <= code <= 0xFE0F or code == 0x640:
+            folded = ""  # tatweel, the last, only makes a word longer on the page
+        elif category == "Nd":
+            folded = str(unicodedata.decimal(char))
+        else:
+            folded = char if char.isalnum() or category in ("Mn", "Mc") else " "
+        self[code] = folded
+        return folded
+
+
+_FOLDED = _Folded()
+
+
+def _folded(text: str) -> str:
+    """Without accents, ligatures, case (NFKD, Unicode's case folding) and marks that nobody sees, with spaces between words."""
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD also takes Korean syllables to pieces
+
+
+def former(text: str) -> list[str]:
+    """The terms of a question under which earlier versions of BAT OS indexed texts, where they are others than now: they ended words at
+    vowel signs, and at marks that nobody sees."""
+    if text.isascii():
+        return []
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    plain = unicodedata.normalize("NFC", "".join(char for char in apart if not unicodedata.combining(char)))
+    found = (part for word in _WORD.findall(plain) for part in (_pairs(word) if _UNSPACED.search(word) else [word]))
+    known = set(words(text))
+    return [term for term in dict.fromkeys(filter(None, map(_STEMS.__getitem__, found))) if term not in known]
+
+
+def _pairs(word: str) -> list[str]:
+    """A word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the rest as
+    words."""
+    found: list[str] = []
+    end = 0
+    for run in _UNSPACED.finditer(word):
+        found += [part for part in (word[end : run.start()],) if part]
+        chars, end = run.group(), run.end()
+        found += [chars[i : i + 2] for i in range(len(chars) - 1)] or [chars]
+        found += _WORDS_ALONE.findall(chars) if len(chars) > 1 else []
+    return [*found, word[end:]] if word[end:] else found
+
+
+class _Stems(dict[str, str]):
+    """Word -> its stem, or "" for a word that is not indexed. Stemming costs a hundred times what looking up does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()  # a stemmer keeps the word it is at work on
+        self._stemmer: Any = None
+
+    def __missing__(self, word: str) -> str:
+        if word in STOP:
+            stem = ""
+        else:
+            with self._lock:
+                if self._stemmer is None:
+                    import snowballstemmer  # late: it brings all its languages
+
+                    self._stemmer = snowballstemmer.stemmer("english")
+                stem = self._stemmer.stemWord(word[:LONGEST])
+        if len(self) >= _KNOWN:
+            self.clear()
+        self[word] = stem
+        return stem
+
+
+_STEMS = _Stems()
+
+
+_TOKEN = re.compile(r"[^\W_]+")
+_OPENING = 4  # words with which something is looked up
+_NAMING = re.compile("heisst|heisse|heissen|appelle|llama|llamo|llaman|chiama|chiamo|chiamano|chama|chamam|heet|heten")
+_OPENS = re.compile(
+    r"\W{0,5}(?:(?:and|und|et|y|e|en) )?(?:what|who|whom|whose|when|where|which|how|why|is|are|was|were|do|does|did|can|has|have|am|"
+    r"look up|look for|find|search|tell me|remind me|give me|name|list|show me|check|"
+    r"was|wer|wen|wem|wessen|wann|wo|wohin|woher|wie|warum|welche\w?|wogegen|womit|wofür|nenne?|sage? mir|suche?|finde|erinnere? mich|"
+    r"zeige? mir|"
+    r"qui|que|quoi|quand|où|comment|pourquoi|quel\w*|combien|dis-moi|cherche|rappelle-moi|"
+    r"qué|quién\w*|cuándo|dónde|cómo|cuál\w*|cuánt\w*|dime|busca|recuérdame|"
+    r"che|chi|cosa|quando|dove|come|perché|qual\w*|quant\w*|dimmi|cerca|ricordami|"
+    r"quem|onde|diz-me|lembra-me|wie|wat|wanneer|waar|hoe|welke?|hoeveel|zeg|zoek)\b",
+    re.IGNORECASE,
+)
+_ANSWERED = re.compile(
+    r"\byou (?:have |had )?(?:said|say|told|answered|suggested|recommended|wrote|mentioned|planned|explained|proposed|advised|called)\b"
+    r"|\b(?:did|have|had|do|would) you (?:ever |just |already |not )?(?:say|said|tell|told|answer|suggest|recommend|write|written|mention|"
+    r"explain|propose|advise|plan)"
+    r"|\byour (?:last|earlier|previous|first|former|old) (?:answer|suggestion|advice|plan|reply|recommendation|idea|proposal)"
+    r"|\b(?:i|we) (?:have |had )?(?:asked|talked|spoke|spoken|discussed|decided|agreed)\b"
+    r"|\bdid (?:i|we) (?:ask|talk|speak|discuss|decide|agree)\b"
+    r"|\b(?:hast|hattest) du\b.{0,80}\b(?:gesagt|geantwortet|vorgeschlagen|empfohlen|geschrieben|erklärt|geraten|erzählt)\b"
+    r"|\bdu\b.{0,40}\b(?:gesagt|geantwortet|vorgeschlagen|empfohlen|geschrieben|erklärt|geraten) (?:hast|hattest)\b"
+    r"|\bdeine?r? (?:letzte|frühere|vorige|erste)n? (?:antwort|empfehlung|rat|vorschlag|plan|idee)"
+    r"|\bhaben wir\b.{0,60}\b(?:besprochen|geredet|beschlossen|gesprochen)\b"
+    r"|\b(?:as-tu|avez-vous|tu (?:m['’])?(?:as|avais)|vous (?:m['’])?avez)\b.{0,40}"
+    r"\b(?:dit|répondu|proposé|conseillé|recommandé|écrit|expliqué)\b"
+    r"|\b(?:dijiste|respondiste|sugeriste|recomendaste|propusiste|escribiste|explicaste|aconsejaste|hablamos|acordamos)\b"
+    r"|\b(?:hai|avevi)\b.{0,20}\b(?:detto|risposto|suggerito|consigliato|proposto|scritto|spiegato)\b"
+    r"|\b(?:disseste|respondeste|recomendaste|propuseste|falámos|você (?:disse|respondeu|sugeriu|recomendou))\b"
+    r"|\b(?:heb|had) (?:je|jij)\b.{0,60}\b(?:gezegd|geantwoord|voorgesteld|aangeraden|geschreven)\b",
+    re.IGNORECASE,
+)
+
+
+class Subject(NamedTuple):
+    """What a question is about."""
+
+    words: tuple[str, ...]
+    """Index terms that an answer must hold."""
+    figured: tuple[str, ...]
+    """Terms of what a figure tells as well."""
+    asks: bool
+    """Whether it asks or looks something up; a plan or a text to write does not."""
+    own: bool
+    """Whether it is about who asks: "my", "ich", "nous"."""
+    names: bool = False
+    """Whether it asks what something is called."""
+
+
+def subject_of(text: str) -> Subject:
+    """What a text is about, as a question."""
+    lists, said = _lists(), _TOKEN.findall(text)
+    language = _language_of(said)
+    asking = lists.asking.get(language, frozenset())  # English ones are no terms
+    bare = [(word, at) for at, token in enumerate(said) if token.casefold() not in asking for word in words(token)]
+    figured = tuple(dict.fromkeys(word for word, _ in bare if word in lists.figured))
+    about = [(word, at) for word, at in bare if word not in figured]
+    particular = [word for word, at in about if not (word in lists.naming or (at < _OPENING and word in lists.lookup))]
+    chosen = tuple(dict.fromkeys(particular or [word for word, _ in about]))
+    asks = "?" in text or "？" in text or _OPENS.match(text) is not None
+    names = bool(particular) and any(
+        bool(_NAMING.fullmatch(token.casefold())) or word in lists.naming for token in said for word in words(token) or [""]
+    )
+    return Subject(chosen, figured, asks, any(token.casefold() in lists.own[language] for token in said), names)
+
+
+def contents_of(text: str) -> set[str]:
+    """The index terms of a text that say something, in whatever of these languages it is."""
+    return set(words(text)) - _lists().all_
+
+
+def asks_what_was_answered(text: str) -> bool:
+    """Whether a text asks for what the system itself said, or what was talked about with it: "what did you say about …"."""
+    return _ANSWERED.search(text[:2000]) is not None
+
+
+def _language_of(said: Sequence[str]) -> str:
+    """The language of a question by the words that ask, by its code: that which has most of them."""
+    found = [token.casefold() for token in said[:400]]
+    counts = {language: sum(token in spelled for token in found) for language, spelled in _lists().asking.items()}
+    best = max(counts, key=counts.__getitem__)
+    return best if counts[best] > sum(token in STOP for token in found) else "en"
+
+
+class _Lists(NamedTuple):
+    lookup: frozenset[str]
+    naming: frozenset[str]
+    figured: frozenset[str]
+    asking: dict[str, frozenset[str]]
+    """By language, as they are spelled."""
+    own: dict[str, frozenset[str]]
+    all_: frozenset[str]
+
+
+@cache
+def _lists() -> _Lists:
+    table = tomllib.loads(resources.files("batos.memory").joinpath("asking.toml").read_text("utf-8"))
+    lookup, naming, figured = (frozenset(words(table[name])) for name in ("lookup", "naming", "figured"))
+    asking = {language: frozenset(listed.split()) for language, listed in table["asking"].items()}
+    own = {language: frozenset(listed.split()) for language, listed in table["own"].items()}
+    terms = frozenset(word for listed in table["asking"].values() for word in words(listed))
+    return _Lists(lookup, naming, figured, asking, own, terms | lookup | naming)

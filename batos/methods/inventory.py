@@ -1,0 +1,75 @@
+"""Which generated methods the image has: those that a path from the lobby leads to, and those that the senses ever noted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from batos.errors import BatosError
+from batos.image import history
+from batos.objects import Method, Primitive, UvmObject
+
+WALKED = 10_000  # objects that are looked at by their paths; what hangs in trees is found by what was noted of it
+
+
+class MethodUse(Protocol):
+    """What was noted of a method: see `batos.autotelic.telemetry.MethodUse`."""
+
+    @property
+    def runs(self) -> int: ...
+    @property
+    def last(self) -> float: ...
+
+
+def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
+    """Objects that may hold methods, each once: by path, then by the ids of what was noted (`oid:1f selector`)."""
+    seen: set[bytes] = set()
+    for path, obj in _walk(root["lobby"]):
+        seen.add(obj._p_oid)
+        yield path, obj
+    for oid in sorted({key.partition(" ")[0] for key in uses}):
+        try:
+            found = history.resolve(root, oid)
+        except BatosError:  # gone meanwhile, or damaged: the walk over the image tells of that
+            continue
+        if found._p_oid not in seen:
+            yield oid, found
+
+
+def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, MethodUse]) -> list[dict[str, Any]]:
+    """The methods that these objects hold themselves, by path and selector; `runs` and `last` where they were noted."""
+    found = []
+    for path, obj in objects:
+        for selector, method in sorted(obj._slots.items()):
+            if isinstance(method, Method):
+                use = uses.get(f"{history.oid_of(obj)} {selector}")
+                found.append({"holder": path, "oid": history.oid_of(obj), "selector": selector, **_of(method, use)})
+    return sorted(found, key=lambda row: (row["holder"], row["selector"]))
+
+
+def _of(method: Method, use: MethodUse | None) -> dict[str, Any]:
+    came = dict(method.provenance)
+    noted = {} if use is None else {"runs": use.runs, "last": use.last}
+    lacks = [name for name in grants_needed(method) if not method.may_send(name)]
+    told = {"version": method.version, "mission": came.get("mission"), "model": came.get("model"), "intact": method.intact()}
+    return {**told, **({"lacks_grant": lacks} if lacks else {}), **noted}
+
+
+def _walk(lobby: UvmObject) -> Iterator[tuple[str, UvmObject]]:
+    seen, waiting = {lobby._p_oid}, deque([("lobby", lobby)])
+    while waiting and len(seen) <= WALKED:
+        path, obj = waiting.popleft()
+        yield path, obj
+        for name, value in obj._slots.items():
+            if isinstance(value, UvmObject) and value._p_oid not in seen and not name.endswith("*"):
+                seen.add(value._p_oid)
+                waiting.append((name if path == "lobby" else f"{path}.{name}", value))
+
+
+def grants_needed(method: Method) -> list[str]:
+    """The messages that stand in a method by name and need a grant; of one that was audited before there were grants, those it sends."""
+    contract = dict(method.contract)
+    if "needs_grant" in contract:
+        return list(contract["needs_grant"])
+    return [name for name in contract.get("sends", ()) if name in Primitive.reaching()]

@@ -1,0 +1,313 @@
+"""What generated methods need of the host: the guardian, the sandbox, and who is writing what.
+
+Who is writing which method: concurrent sends of the same missing message have it written once.
+
+A method is seen by others when the mission that wrote it has committed. So whoever comes second leaves its unit of work, waits
+for that mission's end, and begins again with a view that has the method. Where waiting could go round in a circle, nobody
+waits: both write, and the database's own conflict settles it.
+
+The parameters of a method's source, behind `self`.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import contextvars
+import datetime
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from batos.config import Settings
+from batos.errors import BatosSignal, MethodError
+from batos.guardian import PersistenceGuardian, Verdict, policy_named
+from batos.image import taught_examples
+from batos.image.history import oid_of
+from batos.image.living_image import LivingImage
+from batos.image.taught_examples import Example
+from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.sandbox import Activity, Sandbox, Sender
+from batos.synthesis.plain_values import KINDS, kind_of
+
+
+class BeingWritten(BatosSignal):
+    """Another mission is writing the method that this one needs: its cycle begins again when that one has ended."""
+
+    def __init__(self, other: str) -> None:
+        super().__init__(other)
+        self.other = other
+
+
+class WriterAwaited(BatosSignal):
+    """The expert that writes methods may be there soon: the cycle that needs one begins again when that is known."""
+
+
+class Claims:
+    """The methods that are being written, each by one attempt (named by its mission)."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Hashable, str] = {}
+        self._ended: dict[str, asyncio.Event] = {}
+        self._waiting: dict[str, str] = {}
+
+    def claim(self, key: Hashable, owner: str) -> None:
+        """Claim a method for a mission, until `release`.
+
+        :raises BeingWritten: if another mission has claimed it, and can be waited for.
+        """
+        other = self._owners.setdefault(key, owner)
+        if other == owner:
+            self._ended.setdefault(owner, asyncio.Event())
+        elif not self._leads_to(other, owner):
+            raise BeingWritten(other)
+
+    async def ended(self, other: str, owner: str) -> None:
+        """Wait, for the mission `owner`, until the mission `other` has let go."""
+        event = self._ended.get(other)
+        if event is None or self._leads_to(other, owner):
+            return
+        self._waiting[owner] = other
+        try:
+            await event.wait()
+        finally:
+            del self._waiting[owner]
+
+    def release(self, owner: str) -> None:
+        """Let go of all that a mission had claimed: its attempt has ended."""
+        for key in [key for key, holder in self._owners.items() if holder == owner]:
+            del self._owners[key]
+        event = self._ended.pop(owner, None)
+        if event is not None:
+            event.set()
+
+    def _leads_to(self, other: str, owner: str) -> bool:
+        """Whether `other` waits, by however many steps, for `owner`."""
+        seen = {other}
+        while (other := self._waiting.get(other, "")) and other not in seen:
+            if other == owner:
+                return True
+            seen.add(other)
+        return False
+
+
+def misfit(source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Why a call does not fit a method's parameters; None if it does."""
+    given = inspect.Signature(parameters_of(source))
+    try:
+        given.bind(*args, **kwargs)
+    except TypeError as e:
+        return f"it is called with {len(args)} arguments{''.join(f', {name}=' for name in kwargs)}: {e}"
+    return None
+
+
+def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call is one that a method is for: it fits the parameters, and gives each what is of a kind that this is for.
+
+    That is what examples give it, and what it is named after (`plain_values.signature`); one of which nothing is known is for anything.
+
+    :param taught: the examples of the method.
+    """
+    signature = inspect.Signature(parameters_of(source))
+    kinds: dict[str, set[str]] = {name: {name.rstrip("0123456789")} & KINDS for name in signature.parameters}
+    for one in taught:
+        with contextlib.suppress(TypeError):  # it is of a method that had other parameters
+            for name, value in signature.bind(*one.args, **dict(one.kwargs)).arguments.items():
+                kinds[name].add(_kind(value))
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return False
+    return all(not kinds[name] - {_NOTHING} or _kind(value) in (*kinds[name], _OTHER) for name, value in given.items())
+
+
+_NOTHING, _OTHER = "nothing", "other"
+
+
+def _kind(value: Any) -> str:
+    return _NOTHING if value is None else kind_of(value)
+
+
+def parameters_in(source: str) -> list[str]:
+    """The parameters of a method's source behind `self`, in words."""
+    return [str(parameter) for parameter in parameters_of(source)]
+
+
+def parameters_of(source: str) -> list[inspect.Parameter]:
+    """The parameters behind `self`, as the signature of the definition has them."""
+    definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    spec, kinds = definition.args, inspect.Parameter
+    positional = [*spec.posonlyargs, *spec.args]
+    missing = len(positional) - len(spec.defaults)
+    found = [kinds(arg.arg, kinds.POSITIONAL_OR_KEYWORD, default=kinds.empty if i < missing else None) for i, arg in enumerate(positional)][
+        1:
+    ]
+    if spec.vararg:
+        found.append(kinds(spec.vararg.arg, kinds.VAR_POSITIONAL))
+    pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    found += [kinds(arg.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None) for arg, default in pairs]
+    if spec.kwarg:
+        found.append(kinds(spec.kwarg.arg, kinds.VAR_KEYWORD))
+    return found
+
+
+Forge = Callable[[Any, UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
+"""Writes a missing method. The first is the attempt that needs it, a `Thinking` of
+`batos.mind.attempt_context`, of which nothing is known here."""
+_around: contextvars.ContextVar[tuple[Hashable, ...]] = contextvars.ContextVar("batos_writing", default=())
+"""What is being written around here, the outermost first: the trial of a method may need another one."""
+
+
+class MethodRuntime:
+    """The guardian, the sandbox and the claims; one for the daemon. The sandbox is started when the first method runs."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        settings: Settings,
+        *,
+        forge: Forge,
+        deliver: Sender,
+        on_verdict: Callable[[bool], None] = lambda accepted: None,
+        on_run: Callable[[str, str, bool, bool], None] = lambda holder, selector, ok, taken: None,
+        writers_known: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """
+        :param forge: writes a missing method.
+        :param deliver: how a method's messages reach their receivers.
+        :param on_verdict: hears whether each audited source was accepted.
+        :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended
+            well, and whether the call was one that the method takes (`batos.methods.runtime.takes`).
+        :param writers_known: returns when it is known which experts are there, after a start.
+        """
+        self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
+        self.claims = Claims()
+        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.guardian_policy)
+        self._on_verdict, self.on_run = on_verdict, on_run
+        self._sandbox = Sandbox(settings)
+        self._starting = asyncio.Lock()
+        self._started = False
+        self._writers_known = writers_known
+
+    def audit(self, source: str, selector: str) -> Verdict:
+        """The guardian's verdict, by the policy of the settings."""
+        verdict = self._guardian.audit(source, selector, self._policy)
+        self._on_verdict(verdict.accepted)
+        return verdict
+
+    def lets_pass(self, source: str, selector: str) -> bool:
+        """Whether the guardian accepts a source that nobody wrote: counted nowhere. Any thread may call it."""
+        return self._guardian.audit(source, selector, self._policy).accepted
+
+    async def sandbox(self) -> Sandbox:
+        """The sandbox, started.
+
+        :raises SandboxFailed: if no worker runs.
+        """
+        async with self._starting:
+            if not self._started:
+                await self._sandbox.start()
+                self._started = True
+        return self._sandbox
+
+    @property
+    def writer_awaited(self) -> bool:
+        """Whether an expert for methods may be there soon, if none is there."""
+        return self._writers_known is not None and self.settings.synthesis_model == "expert"
+
+    async def writer_known(self) -> None:
+        """Wait until it is known whether there is an expert for methods."""
+        if self._writers_known is not None:
+            await self._writers_known()
+            self._writers_known = None
+
+    async def close(self) -> None:
+        """End the sandbox, if it was started."""
+        if self._started:
+            await self._sandbox.close()
+
+
+def home_of(obj: UvmObject, selector: str) -> UvmObject:
+    """Where the method belongs: where the Intent or the earlier method is held, so that all who inherit have it; else the receiver."""
+    found = find(obj, selector)
+    return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
+
+
+def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught; or a version
+    before it took: what a new one does not take any more is its own fault."""
+    taught = [
+        one
+        for home in {obj, holder}
+        if home._p_jar is not None
+        for one in taught_examples.examples_of(home._p_jar.root(), home, method.selector)[0]
+    ]
+    return any(takes(one.source, taught, args, kwargs) for one in method.versions())
+
+
+class Making:
+    """The methods of one attempt at a mission: those it runs, those it writes."""
+
+    def __init__(self, mission: str, accepted: float, methods: MethodRuntime) -> None:
+        self.methods = methods
+        self._mission = mission
+        self._now = datetime.datetime.fromtimestamp(accepted, datetime.UTC)
+        self._writing: dict[Hashable, asyncio.Future[None]] = {}
+        self._waits: list[tuple[tuple[Hashable, ...], Hashable]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew: nothing was run yet."""
+        self.activity = self.new_activity()
+
+    def new_activity(self) -> Activity:
+        """What the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
+        return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
+
+    async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run a method in the mission's own transaction."""
+        sandbox, oid = await self.methods.sandbox(), oid_of(holder) or ""
+        try:
+            value = await sandbox.run(obj, method, args, kwargs, activity=self.activity, holder=holder)
+        except MethodError:
+            self.methods.on_run(oid, method.selector, False, taken(obj, holder, method, args, kwargs))
+            raise
+        self.methods.on_run(oid, method.selector, True, True)
+        return value
+
+    @contextlib.asynccontextmanager
+    async def writing(self, key: Hashable) -> AsyncIterator[bool]:
+        """One at a time writes a method; whether another part of this mission wrote it meanwhile. Where waiting could go round in a circle,
+        nobody waits: whoever would close it writes for a trial, of which nothing is kept."""
+        waited, around = False, _around.get()
+        while (other := self._writing.get(key)) is not None and not self._leads_to(key, around):
+            wait = around, key
+            self._waits.append(wait)
+            try:
+                await asyncio.wait([other])
+            finally:
+                self._waits.remove(wait)
+            waited = True
+        done = asyncio.get_running_loop().create_future()
+        self._writing.setdefault(key, done)
+        token = _around.set((*around, key))
+        try:
+            yield waited
+        finally:
+            _around.reset(token)
+            if self._writing.get(key) is done:
+                del self._writing[key]
+            done.set_result(None)
+
+    def _leads_to(self, key: Hashable, around: tuple[Hashable, ...]) -> bool:
+        """Whether whoever writes `key` waits, by however many steps, for what is being written around here."""
+        found, more = {key}, {key}
+        while more:
+            more = {wanted for by, wanted in self._waits if not found.isdisjoint(by)} - found
+            found |= more
+        return not found.isdisjoint(around)
+
+    def release(self) -> None:
+        """The attempt has ended: others may look for the methods that were written in it."""
+        self.methods.claims.release(self._mission)

@@ -1,0 +1,503 @@
+"""Quoting: which sentences, lines or list items of the passages from memory answer a brief, word for word.
+
+A passage fits a brief where it holds what that is about (`batos.memory.tokenizer`). Of one that fits, those parts are quoted, whole, that
+hold most of it; what only asks, or only announces a list, hands its part on to what comes after it. Where no passage fits, nothing is
+quoted: memory has the nearest for any question.
+
+Methods that answer a brief: "Convert 50 Fahrenheit to Celsius" calls `celsius_`, where somebody taught what that is for. By rule.
+
+A method is called where the brief says nothing but what it is for, in the same order, and has just the values that it takes. Its purpose is
+its intent and its selector. What is left over, could be meant otherwise, or would change anything is in doubt, and the brief is thought
+about.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from batos.errors import MethodError
+from batos.image import history, taught_examples
+from batos.image.taught_examples import Example
+from batos.memory.chunking import ITEM, sentences
+from batos.memory.tokenizer import Subject, contents_of, subject_of
+from batos.methods.runtime import parameters_of, takes
+from batos.mind import answer_checks
+from batos.mind.attempt_context import Thinking
+from batos.mind.brief_analysis import AUTO, kind_of
+from batos.mind.evidence import RecalledPassage, invented
+from batos.mind.messages import send
+from batos.objects import Method, UvmObject
+from batos.synthesis.plain_values import KINDS
+from batos.synthesis.plain_values import kind_of as plain_values_kind_of
+
+FITS = 0.6
+"""Share of what a brief is about that a passage must hold to be quoted."""
+_FITS_OWN = 0.5
+"""The same, for a question about who asks: his notes and what he said are mostly about himself."""
+_BESIDE = 0.75
+"""Share of what the best passage holds that another must hold to be quoted beside it."""
+_PASSAGES, _PARTS = 3, 3
+"""Passages that are quoted at most, and parts of one that hold different words of the brief."""
+_ITEMS = 20  # of a list that is quoted whole
+_AGAIN = 0.5  # of a word's worth for one that the title, or another part, has already
+_WHOLE = 600  # characters of a passage that is quoted whole where its title alone says what it is about
+_KIN, _KIN_SHARE = 4, 0.65  # letters that two words of a kind share at least, and the share of the longer one that they are
+_FIGURE = re.compile(r"\d")
+_HEADING = re.compile(r"#{1,6} ")
+_HEARSAY = re.compile(r"[?？]\W{0,5}$")
+_ANNOUNCES = re.compile(r"[:：]\W{0,5}$")
+_CELLS, _LINE = 2, 1000  # marks between cells that a row has at least, and characters that it has at most
+_DATES = (
+    r"\d{1,2}(?:[:.h/]\d{2}|[.](?!\d)|st\b|nd\b|rd\b|th\b| ?(?:uhr|h\b|[ap]\.?m\b|o['’]clock|時|点|月|日))|\b(?:19|20)\d\d\b|"
+    r"o['’]clock|half past|quarter (?:to|past)|"
+    r"january|february|march|april|may|june|july|august|september|october|november|december|spring|summer|autumn|winter|noon|midnight|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|tomorrow|yesterday|tonight|morning|evening|"
+    r"januar|februar|märz|mai|juni|juli|oktober|dezember|frühling|frühjahr|sommer|herbst|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|"
+    r"heute|morgen|gestern|abend|mittag|"
+    r"janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre|printemps|été|automne|"
+    r"hiver|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|demain|matin|soir|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|"
+    r"octubre|noviembre|diciembre|lunes|martes|miércoles|jueves|viernes|sábado|domingo|mañana|tarde|noche|gennaio|febbraio|aprile|maggio|giugno|"
+    r"luglio|settembre|ottobre|dicembre|lunedì|martedì|mercoledì|giovedì|venerdì|sabato|domenica|domani|mattina|sera|janeiro|março|junho|julho|"
+    r"setembro|outubro|dezembro|segunda|terça|quarta|quinta|sexta|amanhã|maart|mei|augustus|maandag|dinsdag|woensdag|donderdag|vrijdag|zaterdag|"
+    r"zondag|avond|[日月年週周]|day|week|month|year"
+)
+_WANTS = tuple(
+    (re.compile(question, re.IGNORECASE), re.compile(answer, re.IGNORECASE))
+    for question, answer in (
+        (
+            r"^\W{0,5}(?:(?:and|und|look up|find out|tell me|check|remind me|sag mir|schau nach,?|finde heraus,?|dis-moi|dime|dimmi) )?"
+            r"(?:when|wann|quand|cuándo|wanneer|quando)\b|\b(?:what|which) (?:day|date|time|month|year)\b|"
+            r"\bwie viel uhr\b|"
+            r"\bquelle (?:heure|date)\b|\bqué (?:hora|fecha)\b|\bche ora\b",
+            _DATES,
+        ),
+        (
+            r"\b(?:costs?|price|kostet|kosten|preis|coûte|coûtent|prix|cuestan?|precio|costa|costano|prezzo|custam?|preço)\b",
+            r"[€$£¥]|\b(?:euros?|eur|dollars?|pounds?|francs?|franken|cents?|chf|usd|gbp|kronen?|kr|free|gratis|kostenlos|gratuit)\b",
+        ),
+        (r"\b(?:phone|telephone|telefon\w*|téléphone|teléfono|handynummer|rufnummer)\b", r"\d[\d /().-]{3,}\d"),
+    )
+)
+_PLACED = re.compile(r"\W{0,5}(?:when|where|wann|wo|wohin|quand|où|cuándo|dónde|quando|dov|dove|onde|wanneer|waar)\b", re.I)
+_POINTS_BACK = re.compile(
+    r"\W{0,5}(?:it|its|he|she|they|his|her|this|that|these|those|er|sie|es|dieser?|dieses|il|elle|ils|elles|él|ella|ellos|lui|lei|ele|ela|hij|zij)\b",
+    re.I,
+)
+
+
+class Quote(NamedTuple):
+    """Words of a passage, as they stand there."""
+
+    n: int
+    """The passage's number, from 1."""
+    text: str
+
+
+def can_quote(brief: str, found: Sequence[RecalledPassage]) -> bool:
+    """Whether any passage can be quoted to answer a brief."""
+    return bool(quotes(brief, found))
+
+
+def asks_for_fact(brief: str, found: Sequence[RecalledPassage]) -> bool:
+    """Whether a brief asks for what a passage holds, so that whoever answers it has to keep to that: a question, no plan or text to
+    write; of one word only where that is a name, or the question is about the user, or when or where something is."""
+    subject = subject_of(brief)
+    if not subject.asks or not can_quote(brief, found):
+        return False
+    if kind_of(brief)[0] is True and not any(len(subject.words) > 1 and share == 1 for _, share in _fitting(subject, found)):
+        return False
+    several = len(subject.words) + len(subject.figured) > 1
+    return several or subject.own or subject.names or _PLACED.match(brief) is not None or _names(brief, subject)
+
+
+def leaves(text: str, brief: str, found: Sequence[RecalledPassage]) -> bool:
+    """Whether an answer leaves what the passages say to a brief: it has none of the words that they add to it, or figures or names that
+    neither they nor the brief have."""
+    new = contents_of(" ".join(quote.text for quote in quotes(brief, found))) - contents_of(brief)
+    return not _held(new, contents_of(text)) or bool(invented(text, found, brief))
+
+
+def quotes(brief: str, found: Sequence[RecalledPassage]) -> list[Quote]:
+    """What the passages say to a brief, those that hold most of it; empty where none fits."""
+    subject = subject_of(brief)
+    fitting = _fitting(subject, found)
+    if not fitting:
+        return []
+    most = max(share for _, share in fitting)
+    wants = wanted_by(brief)
+    chosen = [n for n, share in fitting if share >= _BESIDE * most]
+    return [Quote(n, text) for n in chosen if (text := _answering(subject, wants, found[n - 1]))][:_PASSAGES]
+
+
+def quotes_text(quoted: Iterable[Quote]) -> str:
+    """Quotes as an answer, in quotation marks, each with the number of its passage."""
+    return "\n".join(f"“{quote.text}” [{quote.n}]" for quote in quoted)
+
+
+def _fitting(subject: Subject, found: Sequence[RecalledPassage]) -> list[tuple[int, float]]:
+    """The numbers of the passages that fit, in their order, with how much of the subject each holds."""
+    shares = [(n, _share(subject, one)) for n, one in enumerate(found, 1) if one.quotable]
+    return [(n, share) for n, share in shares if share >= (_FITS_OWN if subject.own else FITS)]
+
+
+def _share(subject: Subject, passage: RecalledPassage) -> float:
+    """How much of a subject a passage holds, title and headings included: 0 to 1."""
+    asked = [*subject.words, *subject.figured]
+    if not asked:
+        return 0.0
+    said = set(_words(passage.text))
+    held = _held(asked, said | set(_words(f"{passage.title} {passage.about}")))
+    if subject.words and not _held(subject.words, said) and not held.issuperset(subject.words):
+        return 0.0
+    if _FIGURE.search(passage.text):
+        held |= set(subject.figured)
+    return len(held) / len(asked)
+
+
+def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: RecalledPassage) -> str:
+    """The parts of a passage that answer, as they stand there; empty where it has nothing of the kind that is wanted."""
+    if not _has(wants, passage.text):
+        return ""
+    parts = list(_parts(passage.text))
+    if len(parts) > 1 and parts[-1].endswith("…"):
+        parts.pop()  # it was cut there, to fit a prompt
+    left = set(subject.words) - _held(subject.words, set(_words(f"{passage.title} {passage.about}")))
+    held = _handed_on(parts, set(subject.words))
+    if not any(held):  # its title alone says what it is about
+        return passage.text if len(passage.text) <= _WHOLE else "\n".join(_as_far(parts))
+    if not any(one & left for one in held):
+        left = set(subject.words)  # the title says of all of them what it is about, and the text once more
+    taken: set[int] = set()
+    whole = len(left)
+    while left and len(taken) < _PARTS:
+        if wants and 2 * len(left) <= whole and _has(wants, *(parts[at] for at in taken)):
+            break  # what is wanted is there, beside most of what it is asked of
+        weights = [len(one & left) + _AGAIN * len(one - left) + _wanted(subject, wants, parts[at]) for at, one in enumerate(held)]
+        best = max((at for at in range(len(parts)) if held[at] & left), key=weights.__getitem__, default=None)
+        if best is None:
+            break
+        taken.add(best)
+        left -= held[best]
+    if (left and not wants) or not _has(wants, *(parts[at] for at in taken)):  # what is not said by their words may be said after them
+        taken |= {at + 1 for at in taken if at + 1 < len(parts)}
+    if not _has(wants, *(parts[at] for at in taken)):
+        return ""
+    listed = {at + 1 + more for at in taken if _ANNOUNCES.search(parts[at]) for more in range(_items_after(parts, at + 1))}
+    back = {at - 1 for at in taken if at and at - 1 not in taken and _POINTS_BACK.match(parts[at])}
+    shown = sorted(taken | listed | back)
+    return _joined(passage.text, [parts[at] for at in shown])
+
+
+def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
+    """What each part holds of these words; what a question holds, the part after it holds in its place."""
+    held = [set() if _HEADING.match(part) else _held(left, set(_words(part))) for part in parts]
+    for at, part in enumerate(parts[:-1]):
+        if _HEARSAY.search(part):
+            held[at + 1] |= held[at]
+            held[at] = set()
+    return held
+
+
+def _wanted(subject: Subject, wants: Sequence[re.Pattern[str]], part: str) -> float:
+    """Part of a word's worth for what is of the kind that is asked for: a date, a price, or any figure."""
+    return 0.5 if (wants and _has(wants, part)) or (subject.figured and _FIGURE.search(part)) else 0.0
+
+
+def _has(wants: Sequence[re.Pattern[str]], *parts: str) -> bool:
+    return all(any(want.search(part) for part in parts) for want in wants)
+
+
+def wanted_by(brief: str) -> list[re.Pattern[str]]:
+    """What an answer to a brief must have, by its question words: patterns of dates and times, prices, or telephone numbers."""
+    return [answer for question, answer in _WANTS if question.search(brief)]
+
+
+def _items_after(parts: Sequence[str], at: int) -> int:
+    """How many items of a list follow."""
+    count = 0
+    while at + count < len(parts) and count < _ITEMS and ITEM.match(parts[at + count]):
+        count += 1
+    return count
+
+
+def _as_far(parts: Sequence[str]) -> Iterator[str]:
+    left = _WHOLE
+    for part in parts:
+        if len(part) > left:
+            return
+        left -= len(part)
+        yield part
+
+
+def _joined(text: str, shown: Sequence[str]) -> str:
+    """Parts as one text: on lines of their own where the passage has them so."""
+    joined, at = "", 0
+    for part in shown:
+        begin = text.index(part, at)
+        joined += ("\n" if "\n" in text[at:begin] else " ") * bool(joined) + part
+        at = begin + len(part)
+    return joined
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The sentences of a text, its lines where these end on purpose, and items of lists whole."""
+    begun: tuple[int, int] | None = None
+    for start, end in _rows_whole(text, sentences(text, "text")):
+        if begun is not None and "\n" not in text[begun[1] : start]:  # goes on with the item
+            begun = (begun[0], end)
+            continue
+        if begun is not None:
+            yield text[begun[0] : begun[1]]
+        begun = (start, end) if ITEM.match(text[start:end]) else None
+        if begun is None:
+            yield text[start:end]
+    if begun is not None:
+        yield text[begun[0] : begun[1]]
+
+
+def _rows_whole(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The spans, but each row of a table by itself and whole: "Tante Gesa;2. August;Teekanne"."""
+    done = 0
+    for start, end in spans:
+        if start < done:
+            continue
+        if end - start > _LINE // 2:
+            yield start, end
+            continue
+        begin, close = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+        close = len(text) if close < 0 else close
+        if not all(map(_is_row, text[begin:close].split("\n"))):
+            yield start, end
+            continue
+        for line in text[begin:close].split("\n"):
+            yield begin, begin + len(line)
+            begin += len(line) + 1
+        done = close
+
+
+def _is_row(line: str) -> bool:
+    if len(line) > _LINE:
+        return False
+    return max(line.count(";"), line.count("\t"), line.count(",") - line.count(", ")) >= _CELLS
+
+
+def _held(asked: Iterable[str], said: set[str]) -> set[str]:
+    """Which words are said, in whatever form: "allergic" by "allergy", "Zahnarzt" by "Zahnarzttermin"."""
+    return {word for word in asked if word in said or any(_kin(word, one) for one in said)}
+
+
+def _kin(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    if len(short) < _KIN or one[0].isdigit():
+        return False
+    if len(short) > _KIN and (long.startswith(short) or long.endswith(short)):
+        return True
+    shared = next((at for at, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    return shared >= max(_KIN, _KIN_SHARE * len(long))
+
+
+def _names(brief: str, subject: Subject) -> bool:
+    """Whether the one word that a question is about is a name: with a capital, not at the beginning, and without an article."""
+    for match in re.finditer(r"(?<=\w )(\w+)", brief):
+        before = brief[: match.start()].split()[-1].casefold()
+        if match[1][0].isupper() and set(_words(match[1])) & set(subject.words) and not _ARTICLES.fullmatch(before):
+            return True
+    return False
+
+
+_ARTICLES = re.compile("an?|the|eine?|eine[nmr]|der|die|das|den|dem|une?|les?|la|el|l[oa]s|uno|il|gli|os?|as|uma?|de|het|een")
+
+
+def _words(text: str) -> list[str]:
+    from batos.memory.tokenizer import words  # late: it brings the index
+
+    return words(text)
+
+
+_CHARS = 2000  # of a brief; a longer one is no call
+_LEAST = 2  # words of the purpose that the brief says
+_SHARE = 0.5  # of the purpose's words that the brief says
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_VALUE = re.compile(
+    r"(?P<items>\[[^\[\]]*\])|\"(?P<double>[^\"]*)\"|“(?P<curly>[^“”]*)”|(?<!\w)'(?P<single>[^']*)'(?!\w)|`(?P<ticks>[^`]*)`"
+    r"|(?<![^\s(,;])(?P<number>-?\d+(?:\.\d+)?)(?=$|[\s)?!;]|[.,](?:\s|$))"
+)
+_ASKING = """
+    a an the of to in into as is are be please can could you would will i me my it its this that these what what's which for from with and
+    by on at do does many much there have has hi hello thanks convert compute calculate determine find give tell show say get return returns
+    result value equal equals make put work out
+"""
+_BARE = frozenset(_ASKING.split())
+"""Words that ask for something, and do not say for what. `how` is no such word but before `many` and `much`."""
+_HERE, _TO, _FROM = "valuehere", "to", "from"  # a word that no brief has: where a value stood
+_WAYS = {"to": _TO, "into": _TO, "in": _TO, "as": _TO, "from": _FROM}
+_ARTICLES_CALLING = ("a", "an", "the", "degrees", "degree")
+_KIND_NAMES = "number numbers text texts string strings list lists items item value values argument given"
+_KIND_WORDS = frozenset(_KIND_NAMES.split())
+_JOINED = re.compile(r"(?:,|;|(?:,\s*)?and|&)?", re.IGNORECASE)  # what stands between values
+
+
+class AnsweringCall(NamedTuple):
+    """A message that answers a brief."""
+
+    target: UvmObject
+    selector: str
+    args: tuple[Any, ...]
+
+    def told(self) -> dict[str, Any]:
+        """As a result has it."""
+        return {"target": history.oid_of(self.target), "name": self.target.name, "selector": self.selector, "args": list(self.args)}
+
+
+class _Reading(NamedTuple):
+    """A brief as words and values."""
+
+    said: tuple[str, ...]
+    values: tuple[Any, ...]
+    listed: bool
+    """Whether nothing but commas and `and` is between the values."""
+
+
+def method_call_for(lobby: UvmObject, attempt: Thinking, brief: str) -> AnsweringCall | None:
+    """The one call that a mission's brief comes to; None where there is none, or more than one could be meant."""
+    mission = attempt.mission
+    asked_otherwise = any(mission[name] not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
+    asked_otherwise = asked_otherwise or bool(mission.get("images"))  # a method sees no picture
+    if attempt.settings.call_methods == "off" or mission["origin"] == "system" or asked_otherwise or len(brief) > _CHARS:
+        return None
+    readings = list(_readings(brief))  # first: most briefs have no values in them
+    calls = [
+        AnsweringCall(holder, method.selector, args)
+        for holder, method, taught, intent in (_methods(lobby) if readings else ())
+        for said, values, listed in readings
+        if _is_for(said, method.selector, intent) and (args := _arguments(method, taught, values, listed)) is not None and method.intact()
+    ]
+    return calls[0] if len(calls) == 1 else None
+
+
+async def answer_by_method(call: AnsweringCall) -> tuple[str, Any] | None:
+    """What a call answers, as text and as a value; None where it fails, or answers nothing that can be told."""
+    try:
+        value = history.whole(await send(call.target, call.selector, *call.args))
+    except MethodError:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return None if value is None or answer_checks.fault_of(text) else (text, value)
+
+
+def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Example], str]]:
+    """The methods of the lobby and the personas that change nothing and that somebody vouches for, with what they were taught, and are
+    for."""
+    root = lobby._p_jar.root()
+    personas = (lobby._slots.get(name) for name in lobby.personas)
+    for holder in (lobby, *(one for one in personas if isinstance(one, UvmObject))):
+        for method in list(holder._slots.values()):
+            if isinstance(method, Method):
+                contract, came = dict(method.contract), dict(method.provenance)
+                taught, intent = taught_examples.examples_of(root, holder, method.selector)
+                intent = intent or came.get("intent", "")
+                if (taught or intent) and not (contract.get("writes") or contract.get("sends") or came.get("open")):
+                    yield holder, method, taught, intent
+
+
+def _readings(brief: str) -> Iterator[_Reading]:
+    """The ways to read a brief: with the values in it; or with all that stands behind a colon as one text."""
+    values: list[Any] = []
+    gaps, said, end = [], "", 0
+    for match in _VALUE.finditer(brief):
+        value = _value(match)
+        if values:
+            gaps.append(brief[end : match.start()])
+        values.append(value)
+        said += f"{brief[end : match.start()]} {_HERE} "
+        end = match.end()
+    said += brief[end:]
+    if values and not re.search(r"\d", said):  # what looks like a number and was not read as one is a date, a unit, a sum
+        yield _Reading(_told(said), tuple(values), all(_JOINED.fullmatch(gap.strip()) for gap in gaps))
+    head, colon, rest = brief.partition(":")
+    if colon and rest[:1].isspace() and rest.strip() and not _VALUE.search(brief) and not re.search(r"\d", head):
+        yield _Reading(_told(head), (rest.strip(),), True)
+
+
+def _value(match: re.Match[str]) -> Any:
+    kind, text = str(match.lastgroup), match[str(match.lastgroup)]
+    if kind not in ("items", "number"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _told(text: str) -> tuple[str, ...]:
+    """The words of a text; a value has a mark in its place."""
+    plain = re.sub(r"\bhow (?=many|much)", "", text, flags=re.IGNORECASE)
+    return tuple(word.lower().replace("’", "'") for word in _WORD.findall(plain))
+
+
+def _is_for(said: Sequence[str], selector: str, intent: str) -> bool:
+    """Whether a brief says what a method is for, and nothing else."""
+    if re.search(r"\d", intent):  # it may be about that number alone
+        return False
+    told = _told(intent)
+    sources = [list(filter(None, map(_term, words_of))) for words_of in (told, _told(selector.replace("_", " ")))]
+    purpose = {term for source in sources for term in source}
+    if any(word not in _BARE and word not in _KIND_WORDS and word != _HERE and _term(word) not in purpose for word in said):
+        return False
+    matched = [term for term in dict.fromkeys(map(_term, said)) if term in purpose]
+    for source in sources:
+        order = [source.index(term) for term in matched if term in source]
+        if order != sorted(order):
+            return False
+    return len(matched) >= _LEAST and len(matched) >= _SHARE * len(purpose) and _same_way(said, told)
+
+
+def _same_way(said: Sequence[str], intent: Sequence[str]) -> bool:
+    """Whether what is converted, and to what, is the same in a brief and an intent: a value stands before what it is one of, and that is
+    what the intent converts from, or what the brief names first."""
+    asked, meant = _ways(said), _ways(intent)
+    if any(asked[term] != meant[term] for term in asked.keys() & meant.keys()):
+        return False
+    at = said.index(_HERE) if _HERE in said else len(said)
+    of = next((term for term in map(_term, said[at + 1 :]) if term), None)
+    sources = {term for term, way in meant.items() if way == _FROM}
+    first = next(filter(None, map(_term, said)), None)
+    return of is None or (of in sources if sources else of == first and meant.get(of) != _TO)
+
+
+def _ways(told: Sequence[str]) -> dict[str, str]:
+    """Of the terms of a text that stand behind a word of direction: which way it is."""
+    ways = ((_term(word), _WAYS.get(before)) for before, word in itertools.pairwise(one for one in told if one not in _ARTICLES_CALLING))
+    return {term: way for term, way in ways if term and way}
+
+
+def _term(word: str) -> str | None:
+    """What a word has in common with its other forms; None for one that says nothing of a purpose."""
+    if word == _HERE or word in _BARE or word in _KIND_WORDS:
+        return None
+    from batos.memory.tokenizer import words  # late: it brings the index
+
+    return next(iter(words(word)), None)
+
+
+def _arguments(method: Method, taught: Sequence[Example], values: tuple[Any, ...], listed: bool) -> tuple[Any, ...] | None:
+    """The arguments of a call, where what the brief names is what the method takes, in one way only."""
+    parameters = parameters_of(method.source)
+    if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
+        return None
+    needed = [one for one in parameters if one.default is one.empty]
+    if not taught and any(one.name.rstrip("0123456789") not in KINDS for one in needed):  # nobody said what it takes
+        return None
+    if len(needed) == 1 and len(values) > 1 and listed and takes(method.source, taught, [list(values)], {}):
+        return None if takes(method.source, taught, [values[0]], {}) else (list(values),)
+    if len(values) != len(needed):
+        return None
+    if len({plain_values_kind_of(value) for value in values}) == len(values):
+        fitting = [given for given in itertools.permutations(values) if takes(method.source, taught, given, {})]
+    else:
+        fitting = [values] if listed and takes(method.source, taught, values, {}) else []
+    return fitting[0] if len(fitting) == 1 else None

@@ -1,0 +1,32 @@
+"""Whether a value keeps a JSON schema: what `batos.mind.answer_schema` asks, here or of a child process. Imports little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def serve(request: Any, data: bytes) -> Iterator[str | None]:
+    """Answer a child's request: a value and a schema."""
+    yield problem_of(*request)
+
+
+def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
+    """Where a value does not keep a schema, and why; None if it does."""
+    import jsonschema
+    import referencing
+
+    # An empty registry: nothing is fetched from anywhere for a reference.
+    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry())
+    try:
+        problem = next(iter(sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.path)))), None)
+    except RecursionError:
+        return "its references lead into one another without end"
+    except OverflowError:  # of whole numbers of hundreds of digits, which JSON has
+        return "a number in it is too large to be held against the schema"
+    return None if problem is None else f"at {path_of(problem)}: {problem.message[:200]}"
+
+
+def path_of(error: Any) -> str:
+    """The place in a value that an error of jsonschema is about."""
+    return "".join(f"[{part!r}]" for part in error.absolute_path) or "the top"

@@ -1,0 +1,141 @@
+"""What the states say to a model and make of its answer: plans, woven answers, and which facet said what."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Sequence
+from string import Template
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model
+
+from batos.bridge.capabilities import ABILITIES, Ability
+
+QUESTION = "question_to_the_user"
+NEEDS = "needs_of_the_model"
+QUERY_LENGTH = 240  # characters of one sub-query: the schema's bound, so that a small model's plan ends in time
+VERDICT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"fit": {"type": "boolean"}, "reason": {"type": "string", "maxLength": QUERY_LENGTH}},
+    "required": ["fit", "reason"],
+    "additionalProperties": False,
+}
+"""The JSON schema of what a critic says."""
+SHARED = 0.5  # of a sentence's content words must be a voice's own, for the sentence to come from it
+_BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
+
+
+def fill(meta_prompt: str, **values: str) -> str:
+    """A meta-prompt with its `$names` filled in; unknown ones stay, since the system may have rewritten the prompt."""
+    return Template(meta_prompt).safe_substitute(values)
+
+
+def plan_form(facets: Sequence[str], *, may_ask: bool = False, needs: bool = False) -> type[BaseModel]:
+    """The form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them, or "";
+    with `needs`, what the model must be able to do, or nothing.
+
+    A text that is too long is cut, not refused.
+    """
+    return _plan_form(tuple(facets), may_ask, needs)
+
+
+@functools.lru_cache(maxsize=256)  # making a model takes pydantic a millisecond
+def _plan_form(facets: tuple[str, ...], may_ask: bool, needs: bool) -> type[BaseModel]:
+    cut = BeforeValidator(lambda text: text.strip()[:QUERY_LENGTH] if isinstance(text, str) else text)
+    query = Annotated[str, cut, StringConstraints(min_length=1, max_length=QUERY_LENGTH)]
+    question = Annotated[str, cut, StringConstraints(max_length=QUERY_LENGTH)]
+    fields: dict[str, Any] = {"question": (question, Field(alias=QUESTION))} if may_ask else {}
+    if needs:
+        fields["needs"] = (Annotated[list[Ability], Field(max_length=len(ABILITIES))], Field(alias=NEEDS))
+    fields |= {f"facet_{i}": (query, Field(alias=name)) for i, name in enumerate(facets)}
+    return create_model("Plan", __config__=ConfigDict(json_schema_extra={"additionalProperties": False}), **fields)
+
+
+def read_question(text: str) -> str:
+    """The question to the user in a model's plan; "" where there is none."""
+    try:
+        question = json.loads(text)[QUESTION]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return ""
+    return question.strip()[:QUERY_LENGTH] if isinstance(question, str) else ""
+
+
+def read_needs(text: str) -> list[str]:
+    """The needs that a model's plan names, of those that there are."""
+    try:
+        named = json.loads(text)[NEEDS]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return []
+    return [one for one in named if one in ABILITIES] if isinstance(named, list) else []
+
+
+def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:
+    """The plan in an answer that is not of its form, facet to sub-query: a facet that it leaves out gets the brief itself."""
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, or brackets without end
+        answer = None
+    if not isinstance(answer, dict):
+        answer = {}
+    said = {facet: _sound(query).strip()[:QUERY_LENGTH] for facet in facets if isinstance(query := answer.get(facet), str)}
+    return {facet: said.get(facet) or brief for facet in facets}
+
+
+def _sound(text: str) -> str:
+    """A text without half a surrogate pair, which no model can be sent."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def read_verdict(text: str) -> tuple[bool, str]:
+    """Whether a critic finds an answer fit, and why; what is no verdict finds nothing against it."""
+    try:
+        verdict = json.loads(text)
+        return (verdict["fit"] is not False), str(verdict["reason"]).strip()[:QUERY_LENGTH]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return True, "no verdict"
+
+
+def voices(answers: Sequence[tuple[str, str]]) -> str:
+    """The facets' answers as one text for the weaving."""
+    return "\n\n".join(f"{called(facet)}: {text}" for facet, text in answers)
+
+
+def called(facet: str) -> str:
+    """A facet's name as people read it."""
+    return facet.removesuffix("_facet_").replace("_", " ")
+
+
+def without_labels(text: str, answers: Sequence[tuple[str, str]]) -> str:
+    """A woven answer without the names that the notes had before them, where a model wrote one at the beginning of a paragraph."""
+    names = {re.escape(called(name)) for name, _ in answers}
+    if not names:
+        return text
+    return re.sub(rf"(?:\A|(?<=\n\n))(?:{'|'.join(sorted(names))}):[ \t]*+(?=\S)", "", text, flags=re.IGNORECASE)
+
+
+def woven_from(text: str, answers: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
+    """Which voice each sentence of a woven answer comes from: the sentence, and the voice that shares most of its words.
+
+    None where no voice shares `SHARED` of them: the weaver's own words. By content words cut to their first four letters,
+    so that `walks` and `walking` are one: what is measured is use, not meaning.
+    """
+    said = [(name, content(words)) for name, words in answers]
+    found: list[tuple[str, str | None]] = []
+    for sentence in sentences(text):
+        words = content(sentence)
+        shares = [(len(words & own) / len(words) if words else 0.0, name) for name, own in said]
+        share, name = max(shares, key=lambda pair: pair[0], default=(0.0, ""))
+        found.append((sentence, name if share >= SHARED else None))
+    return found
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of an answer, roughly: what ends with a mark or a line."""
+    return _BETWEEN.split(text.strip())
+
+
+def content(text: str) -> set[str]:
+    """The content words of a text, cut to their first four letters, and its numbers."""
+    return {word if word.isdigit() else word[:4] for word in re.findall(r"\w+", text.lower()) if len(word) > 3 or word.isdigit()}

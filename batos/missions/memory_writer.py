@@ -1,0 +1,328 @@
+"""What was lived through becomes memory: each mission that came to an end, with what came of it, as a document; and as one of its own
+what the user told in its brief, word for word (`batos.missions.memory_writer`), which is his and not what the system made of it.
+
+The mission's own record is the truth: it was committed with the answer, or not at all. The documents are made from these records,
+some at a time, in the order of their numbers, in the transaction that moves the mark up to which that is done: after a `kill -9`
+none is missing and none is there twice, and no mission waits for it. The system's own missions are left out.
+
+Statements: what the user tells of himself in a brief, word for word, by rule; no model is asked and nothing is concluded.
+
+A statement is a whole sentence that says something of who speaks ("My name is Kim"), or that he asks to have remembered ("Remember that
+…"); a brief of nothing but statements may be of anything ("The bins are collected on Tuesdays."). What is wished, felt, asked, supposed or
+quoted is none. A statement too many is shown where it does not belong, one too few has to be told again: so in doubt there is none. How
+sentences begin, by language, is data: `statements.toml`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+import structlog
+
+from batos.concurrency import in_helper
+from batos.errors import BatosError
+from batos.image import ledger
+from batos.image.living_image import LivingImage
+from batos.image.mission_index import next_numbered, of_numbers
+from batos.memory.chunking import sentences
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.objects import USER, vouch
+from batos.memory.records import FAILURE, MISSION, STATEMENT
+from batos.memory.section_builder import PreparedDocument, Shelver, prepare_document, store_document
+from batos.memory.segments import Segment, build
+from batos.mind.brief_analysis import kind_of
+from batos.mind.events import Events
+from batos.objects import UvmObject
+
+LONGEST = 2000
+"""Characters of a brief that are looked at: what is longer is a paste."""
+_MOST = 12  # statements of one brief
+_SENTENCE = 400  # characters of one
+_WORDS, _LEAST = 3, 2
+"""Words of a statement at least; of one about oneself."""
+_QUESTION = re.compile(r"[?？]\W{0,5}$")
+_ANNOUNCES = re.compile(r"[:：]\s{0,5}$")
+
+
+def statements_of(brief: str) -> list[str]:
+    """What a brief tells, sentence by sentence, as it stands there; empty where it tells nothing."""
+    text, found, alone = brief.partition("```")[0][:LONGEST], list[tuple[str, bool]](), True
+    for part in (text[start:end] for start, end in sentences(text)):
+        if kept := _asked_to_keep(part):
+            found.append((kept, True))
+        elif _patterns().text.search(part) and not _patterns().first.match(part):
+            alone = False
+            break  # what comes after it is what it is about
+        elif (surely := _tells(part, after=bool(found))) is not None:
+            found.append((part, surely))
+        elif not _is_remark(part):
+            alone = False
+    said = (part for part, surely in found if (surely or alone) and len(part) <= _SENTENCE)
+    return list(dict.fromkeys(said))[:_MOST]
+
+
+def _asked_to_keep(part: str) -> str:
+    """What a sentence asks to remember; empty where it asks nothing of the kind."""
+    found = _patterns().keep.match(part)
+    return part[found.end() :].strip() if found else ""
+
+
+def _tells(part: str, *, after: bool) -> bool | None:
+    """Whether a sentence surely tells something; False: where all others do, too; None: it tells nothing.
+
+    :param after: whether one before it told something.
+    """
+    patterns, length = _patterns(), len(part.split())
+    if _QUESTION.search(part) or _ANNOUNCES.search(part) or patterns.supposed.match(part):
+        return None
+    if patterns.first.match(part):
+        plain = not (patterns.wish.match(part) or patterns.quoted.search(part))
+        return True if plain and length >= _LEAST else None
+    if after and length >= _WORDS and patterns.anaphora.match(part):
+        return True
+    return False if patterns.third.match(part) and not patterns.remark.match(part) and kind_of(part)[0] is not True else None
+
+
+def _is_remark(part: str) -> bool:
+    if _QUESTION.search(part) or _patterns().supposed.match(part):
+        return False
+    return _patterns().remark.match(part) is not None or len(part.split()) < _WORDS
+
+
+class _Patterns(NamedTuple):
+    keep: re.Pattern[str]
+    first: re.Pattern[str]
+    wish: re.Pattern[str]
+    supposed: re.Pattern[str]
+    third: re.Pattern[str]
+    anaphora: re.Pattern[str]
+    remark: re.Pattern[str]
+    text: re.Pattern[str]
+    quoted: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """The patterns, compiled when a brief is first looked at."""
+    table = tomllib.loads(resources.files(__package__).joinpath("statements.toml").read_text("utf-8"))
+    greeting, begin = table["greeting"], r"\W{0,5}"
+    third = [pattern.replace("{named}", table["named"]) for pattern in table["third"]]
+
+    def compiled(patterns: Iterable[str], before: str = begin, after: str = "", flags: int = re.IGNORECASE) -> re.Pattern[str]:
+        return re.compile(f"{before}(?:{'|'.join(_each(patterns))}){after}", flags)
+
+    return _Patterns(
+        keep=compiled(table["keep"], rf"{begin}(?:(?:please|bitte|por favor|per favore|alsjeblieft),? )?", r"\s{0,5}"),
+        first=compiled(table["first"], rf"{begin}{greeting}(?:and |also,? |und |et |y |e |en )?", r"(?= |['’])"),
+        wish=compiled(table["wish"], rf"{begin}{greeting}"),
+        supposed=compiled(table["supposed"]),
+        third=compiled(third, flags=0),
+        anaphora=compiled(table["anaphora"]),
+        remark=compiled(table["remark"]),
+        text=compiled(table["text"], before=""),
+        quoted=compiled(table["quoted"], before=""),
+    )
+
+
+def _each(patterns: Iterable[str]) -> Iterator[str]:
+    return (f"(?:{pattern})" for pattern in patterns)
+
+
+log = structlog.get_logger("batos.mind")
+
+RETRY_S = 10.0  # before what could not be stored is tried again
+_BATCH = 32  # missions in one system transaction
+_STRETCH = 256  # missions looked at in one read
+_TITLE = 80
+
+
+class Lived(NamedTuple):
+    """A mission that has ended, or what was told in its brief, as a document to be."""
+
+    id: str
+    draft: Draft
+    source: str
+
+
+class Remembering:
+    """Makes memory of missions, until cancelled."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        *,
+        shelver: Shelver,
+        stored: Callable[[Segment | None, list[int]], object],
+        section_chars: int,
+        pause_s: float,
+    ) -> None:
+        """
+        :param stored: hears of what a transaction has stored, once it is durable.
+        :param section_chars: the most characters in one section.
+        :param pause_s: how long missions that end are gathered.
+        """
+        self._image, self._shelver, self._stored = image, shelver, stored
+        self._chars, self._pause_s = section_chars, pause_s
+        self._more = asyncio.Event()
+        self._heard = False
+
+    async def run(self, events: Events) -> None:
+        """Remember what has ended so far, and what will, soon after it has."""
+        events.listen("result", lambda event: self._more.set())
+        while True:
+            self._more.clear()
+            try:
+                await self._vouch_earlier()
+                while await self.some():
+                    pass
+            except (BatosError, OSError) as e:  # a full disk, say: the mark stays, and with it what is to be remembered
+                log.warning("not_remembered", error=str(e), retry_s=RETRY_S)
+                await asyncio.sleep(RETRY_S)
+                continue
+            await self._more.wait()
+            await asyncio.sleep(self._pause_s)
+
+    async def _vouch_earlier(self) -> None:
+        """Once in an image's life: what was rated before ratings were heard here."""
+        if not self._heard and not self._image.read(_ratings_are_heard):
+            up = await in_helper(self._image.read, _rated_up)
+            await self._image.system(_vouch_all, up, mission="remember")
+        self._heard = True
+
+    def wake(self) -> None:
+        """There may be something to remember."""
+        self._more.set()
+
+    async def some(self) -> bool:
+        """Remember some of what has ended; whether there may be more."""
+        until, still_open, found = await in_helper(self._image.read, missions_to_remember)
+        mark = self._image.read(_mark)
+        if not found and (until, still_open) == mark:
+            return False
+        prepared = await in_helper(self._prepared, found)
+        entries = [entry for one in prepared for entry in one.entries]
+        segment = build(entries) if entries else None
+        if not await self._image.system(store_remembered, prepared, segment, mark, until, still_open, mission="remember"):
+            return True
+        self._stored(segment, [])
+        log.debug("remembered", missions=[one.mission for one in prepared])
+        return True
+
+    def _prepared(self, found: list[Lived]) -> list[PreparedDocument]:
+        return [
+            prepare_document(lived.draft, self._shelver, source=lived.source, mission=lived.id, section_chars=self._chars)
+            for lived in found
+        ]
+
+
+def missions_to_remember(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
+    """What is to be remembered next: the mark after that, the numbers before it of missions that go on, and the missions."""
+    until, waiting = _mark(root)
+    missions = [*of_numbers(root, sorted(waiting)), *next_numbered(root, until, _STRETCH)]
+    found: list[Lived] = []
+    gathered = 0
+    still_open: list[int] = []
+    for mission in missions:
+        if mission.state not in ledger.FINAL:
+            still_open.append(mission.number)
+        elif gathered == _BATCH:
+            if mission.number > until:
+                break
+            still_open.append(mission.number)  # its turn comes with the next ones
+            continue
+        elif lived := _lived(mission):
+            found += lived
+            gathered += 1
+        until = max(until, mission.number)
+    return until, tuple(still_open), found
+
+
+def store_remembered(
+    root: Any, prepared: list[PreparedDocument], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
+) -> bool:
+    """System transaction: store the documents and move the mark; nothing, if it is not where it was, or one of the missions was undone."""
+    if _mark(root) != mark or any(ledger.mission_of(root, one.mission).undone for one in prepared):
+        return False
+    for i, one in enumerate(prepared):
+        store_document(root, one, segment if not i else None)
+        rating = ledger.mission_of(root, one.mission).rating
+        if rating and one.draft.kind == MISSION:
+            vouch(root, one.mission, int(json.loads(rating)["rating"]))
+    lived = root["lobby"].memory.lived
+    lived.until, lived.open = until, still_open
+    return True
+
+
+def remember_again(root: Any, mission: UvmObject) -> None:
+    """Let a mission that is done again become memory again, with the next ones; if its time has not come yet, it will anyway."""
+    lived = root["lobby"].memory.lived
+    if mission.number <= lived.until and mission.number not in lived.open:
+        lived.open = (*lived.open, mission.number)
+
+
+_HEARD = -1  # among those vouched for: that ratings of old are, too
+
+
+def _ratings_are_heard(root: Any) -> bool:
+    return _HEARD in root["lobby"].memory.vouched
+
+
+def _rated_up(root: Any) -> list[str]:
+    """The ids of the missions that are rated +1."""
+    found, until = [], 0
+    while missions := next_numbered(root, until, _STRETCH):
+        found += [mission.id for mission in missions if mission.rating and json.loads(mission.rating)["rating"] > 0]
+        until = missions[-1].number
+        root._p_jar.cacheGC()
+    return found
+
+
+def _vouch_all(root: Any, missions: list[str]) -> None:
+    for id in missions:
+        vouch(root, id, 1)
+    root["lobby"].memory.vouched.add(_HEARD)
+
+
+def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
+    lived = root["lobby"].memory.lived
+    return lived.until, tuple(lived.open)
+
+
+def _lived(mission: UvmObject) -> list[Lived]:
+    """What there is to remember of a mission that has ended; nothing of the system's own, of those that were taken back or undone, and of
+    one that is damaged."""
+    try:
+        facts = ledger.describe(mission)
+    except BatosError as e:
+        log.warning("mission_not_remembered", mission=mission.id, error=e.message)
+        return []
+    error = facts["error"] or {}
+    if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
+        return []
+    brief = str(facts["brief"]).strip()
+    day = datetime.date.fromtimestamp(facts["finished"] or facts["accepted"]).toordinal()  # as `today` of a question is
+    title = brief.split("\n", 1)[0][:_TITLE]
+    told = _told(mission.id, brief, facts["accepted"]) if facts["origin"] == "client" and not facts["message"] else []
+    source = f"mission:{mission.id}"
+    if error:
+        failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"
+        return [Lived(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day), source), *told]
+    result = facts["result"] or {}
+    tags = (str(result["persona"]).lower(),) if result.get("persona") else ()
+    parts = [DraftPart(f"{brief}\n\n{result.get('text', '')}", title)]
+    return [Lived(mission.id, Draft(MISSION, title, parts, day, tags), source), *told]
+
+
+def _told(id: str, brief: str, accepted: float) -> list[Lived]:
+    """What the user told in a brief, as a document; none where he told nothing."""
+    said = "\n".join(statements_of(brief))
+    day = datetime.date.fromtimestamp(accepted).toordinal()
+    return [Lived(id, Draft(STATEMENT, said[:_TITLE], [DraftPart(said)], day, origin=USER), f"said:{id}")] if said else []

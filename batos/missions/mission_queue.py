@@ -1,0 +1,185 @@
+"""The missions that wait, and which of them goes next.
+
+User missions before the system's own, higher priorities before lower ones, then in the order of acceptance; but a mission
+whose model is loaded may go before earlier ones of its rank whose models are not, within the bound of `bridge.turns.Fairness`.
+Under load that does not end, one of the system's own that has waited for `patience_s` goes all the same, one in that time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from batos.bridge.admission import Fairness, Load, Ticket
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What the queue needs to know in order to group missions by what Ollama has to load for them.
+
+    `persona_of` names the persona that a mission will have, None where that is not known yet, and `model_of` a persona's model;
+    `load_of` says what is loaded for a model, None where that is not known; `conflict` whether two loads throw each other out of one
+    memory, `memories` how many there are; `began` hears of the persona of each mission that begins.
+    """
+
+    fairness: Fairness
+    persona_of: Callable[[Record], str | None]
+    model_of: Callable[[str], str]
+    load_of: Callable[[str], Load | None]
+    conflict: Callable[[Load, Load], bool]
+    began: Callable[[str], None] = lambda persona: None
+    memories: Callable[[], int] = lambda: 1
+
+
+class QueuedMission:
+    """A mission that waits, or begins. Entries are sorted by the order of their tickets."""
+
+    __slots__ = ("model", "order", "persona", "record", "ticket")
+
+    def __init__(self, record: Record, ticket: Ticket, persona: str | None = None, model: str | None = None) -> None:
+        self.record, self.ticket, self.persona, self.model = record, ticket, persona, model
+        self.order = ticket.order
+
+    def __lt__(self, other: QueuedMission) -> bool:
+        return self.order < other.order
+
+
+class MissionQueue:
+    """The queue. Without a grouping, first come first served within a rank."""
+
+    def __init__(
+        self, grouping: Grouping | None = None, *, patience_s: float = math.inf, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """
+        :param patience_s: how long the system's own missions wait for those of users.
+        """
+        self._grouping, self._patience, self._now = grouping, patience_s, now
+        self._own: dict[str, float] = {}  # since when the system's own wait
+        self._let_through = -math.inf
+        self._heap: list[QueuedMission] = []
+        self._front: list[QueuedMission] = []  # the block that the first of all is in, sorted
+        self._loaded: list[Load] = []  # what the missions begun last have loaded
+
+    def __len__(self) -> int:
+        return len(self._heap) + len(self._front)
+
+    def entry(self, record: Record) -> QueuedMission:
+        """A mission with its place in the order; whether it waits is another matter."""
+        ticket = Ticket((record["origin"] == "system", -record["priority"]), record["number"])
+        if self._grouping is None:
+            return QueuedMission(record, ticket)
+        persona = self._grouping.persona_of(record)
+        return QueuedMission(record, ticket, persona, None if persona is None else self._grouping.model_of(persona))
+
+    def push(self, record: Record) -> None:
+        """Let a mission wait."""
+        if record["origin"] == "system":
+            self._own[record["id"]] = self._now()
+        heapq.heappush(self._heap, self.entry(record))
+
+    def pop(self) -> QueuedMission:
+        """The mission that goes next, off the queue."""
+        if (entry := self._patient()) is None:
+            self._fill_front()
+            entry = self._front.pop(self._choice())
+        self._own.pop(entry.record["id"], None)
+        self.began(entry)
+        return entry
+
+    def _patient(self) -> QueuedMission | None:
+        """The system's own mission that has waited long enough, off the queue; None where it is not time for one."""
+        now = self._now()
+        id = next((id for id, since in self._own.items() if now - since >= self._patience), None)
+        if id is None or now - self._let_through < self._patience:
+            return None
+        self._let_through = now
+        return self._taken(id)
+
+    def began(self, entry: QueuedMission) -> None:
+        """Note that a mission begins, whether it had to wait or not."""
+        if self._grouping is None:
+            return
+        self._grouping.fairness.began(waiting=bool(self))
+        if entry.persona is not None and entry.record["origin"] != "system":  # nothing is loaded ahead for what no user asked for
+            self._grouping.began(entry.persona)
+        load = self._load(entry)
+        if load is not None and load not in self._loaded:
+            gone = self._thrown_out(self._grouping, load)
+            self._loaded = [other for other in self._loaded if other not in gone] + [load]
+
+    def remove(self, id: str) -> Record | None:
+        """Take a mission off the queue; None where it does not wait."""
+        self._own.pop(id, None)
+        entry = self._taken(id)
+        return None if entry is None else entry.record
+
+    def _taken(self, id: str) -> QueuedMission | None:
+        for part in (self._front, self._heap):
+            for i, entry in enumerate(part):
+                if entry.record["id"] == id:
+                    del part[i]
+                    heapq.heapify(self._heap)
+                    return entry
+        return None
+
+    def place(self, id: str) -> int | None:
+        """How many go before it and itself, if nobody overtakes; None where it does not wait."""
+        entries = [*self._front, *self._heap]
+        own = next((entry for entry in entries if entry.record["id"] == id), None)
+        return None if own is None else 1 + sum(entry < own for entry in entries)
+
+    def models(self, limit: int) -> list[str]:
+        """The models that the next missions need, in order, each once."""
+        nearest = itertools.chain(self._front, heapq.nsmallest(limit, self._heap))
+        return list(dict.fromkeys(entry.model for entry in itertools.islice(nearest, limit) if entry.model))
+
+    def _fill_front(self) -> None:
+        if self._front and self._heap and self._heap[0] < self._front[-1]:  # somebody came who goes before these
+            for entry in self._front:
+                heapq.heappush(self._heap, entry)
+            self._front = []
+        block = self._grouping.fairness.block if self._grouping is not None else 1
+        while self._heap and (not self._front or _together(self._front[0], self._heap[0], block)):
+            self._front.append(heapq.heappop(self._heap))
+
+    def _choice(self) -> int:
+        """Which of the front goes: the first whose model is loaded, if it may go before those in front of it; else the first.
+
+        Where there are several memories, one that throws nothing out counts as loaded: none of them shall be idle.
+        """
+        grouping = self._grouping
+        if grouping is None:
+            return 0
+        fairness = grouping.fairness
+        for i, entry in enumerate(self._front):
+            load = self._load(entry)
+            if load is None or load in self._loaded or (grouping.memories() > 1 and not self._thrown_out(grouping, load)):
+                for earlier in self._front[:i]:
+                    fairness.passed(earlier.ticket)
+                return i
+            later = self._front[i + 1 : i + 2]
+            if later and not fairness.may_pass(later[0].ticket, entry.ticket):
+                break
+        return 0
+
+    def _thrown_out(self, grouping: Grouping, load: Load) -> list[Load]:
+        """What of the loads of the missions begun last has to leave for another: the first of those it conflicts with."""
+        rivals = [other for other in self._loaded if grouping.conflict(load, other)]
+        return rivals[: max(0, len(rivals) + 1 - grouping.memories())]
+
+    def _load(self, entry: QueuedMission) -> Load | None:
+        """What must be loaded for a mission; None where nothing is known to be."""
+        if entry.model is None or self._grouping is None:
+            return None
+        return self._grouping.load_of(entry.model) or Load(entry.model)
+
+
+def _together(first: QueuedMission, other: QueuedMission, block: int) -> bool:
+    return first.ticket.rank == other.ticket.rank and first.ticket.number // block == other.ticket.number // block

@@ -1,0 +1,119 @@
+"""The record of one mission, for people: what was thought, by whom, from what, at what cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from batos.image import journal, ledger
+from batos.image.history import plain
+from batos.mind.evidence import Citation, RecalledPassage, passages
+from batos.objects import UvmObject
+
+TEXT_CHARS = 2000  # of each inference's text
+RECALLED_CHARS = 20_000  # of the passages that one question was answered with
+FAILURES = 20  # the newest of a mission's failed attempts
+
+_OF_MISSION = (
+    "id", "brief", "state", "origin", "persona", "priority", "accepted", "finished", "attempts", "context", "schema", "questions", "rating",
+    "images",
+)  # fmt: skip
+
+
+def is_mission(obj: UvmObject) -> bool:
+    """Whether an object is a mission of the ledger."""
+    return "brief" in obj._slots and "journal" in obj._slots
+
+
+def report_of(root: Any, id: str) -> dict[str, Any]:
+    """The record of a mission.
+
+    `routing` is who it was given to, and why, `recalled` what memory was asked and the passages that it gave,
+    `thought` the cycle that completed (`thought.cycles`: those inside it),
+    `inferences` what the journal holds, by the cycle, state, persona and part that asked, `cost` their sum by model, `failures`
+    the attempts that failed, newest first.
+
+    :raises UnknownMission: if there is none of that id.
+    """
+    mission = ledger.mission_of(root, id)
+    described = ledger.describe(mission)
+    record = {name: described[name] for name in _OF_MISSION}
+    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
+    if (route := journal.route_of(root, id)) is not None:
+        record["routing"] = json.loads(route)
+    record["recalled"] = [
+        {"question": question, "passages": [_passage(n, one) for n, one in enumerate(passages(root, found.chunks, RECALLED_CHARS), 1)]}
+        for question, found in journal.recalled_of(root, id).items()
+    ]
+    if mission.thought is not None:
+        record["thought"] = _cycle(mission.thought)
+    record["inferences"] = [_inference(entry.inference) for entry in journal.of(mission).entries]
+    record["cost"] = [spent._asdict() for spent in journal.spent_on(journal.of(mission))]
+    record["texts_dropped"] = bool(journal.of(mission).spent)
+    record["failures"] = ledger.failures(root, id=id, limit=FAILURES)
+    return record
+
+
+def folded_report(root: Any, target: str) -> dict[str, Any] | None:
+    """The record of a mission of which one line is left (`batos.image.retention`), with `folded`: the beginnings of its brief and of
+    what came of it, and what it cost. None for anything else, an object of that name included.
+    """
+    line = ledger.line_of(root, target)
+    if line is None or target in root["lobby"]._slots:
+        return None
+    described = ledger.described(line)
+    record = {name: described[name] for name in _OF_MISSION}
+    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
+    cost = [line.spent()._asdict()] if line.cost[0] else []
+    return {**record, "folded": True, "recalled": [], "inferences": [], "cost": cost, "texts_dropped": True, "failures": []}
+
+
+def _cycle(cycle: UvmObject) -> dict[str, Any]:
+    slots = cycle._slots
+    said, silent = dict(slots.get("voices", ())), dict(slots.get("silent", ()))
+    plan = [
+        {"part": name, "query": query, **({"said": said[name]} if name in said else {"silent": silent.get(name, "")})}
+        for name, query in slots.get("plan", ())
+    ]
+    thought = {
+        "cycle": str(cycle.number),
+        "persona": str(cycle.persona.name),
+        "why": slots.get("why", ""),
+        "brief": slots.get("brief", ""),
+        "state": str(slots["state*"].name),
+        "depth": slots.get("depth", ""),
+        "depth_why": slots.get("depth_why", ""),
+        **({"left_out": dict(slots["left_out"])} if slots.get("left_out") else {}),
+        "flavour": slots.get("flavour", ""),
+        "planned_by": slots.get("plan_source", ""),
+        "plan": plan,
+        "woven_from": list(slots.get("woven", ())),
+        "citations": [Citation(*one).to_wire() for one in slots.get("cited", ())],
+        "cycles": [_cycle(inner) for inner in slots.get("cycles", ())],
+    }
+    if "asked" in slots:
+        thought["asked"] = dict(zip(("question", "answer"), slots["asked"], strict=True))
+    return thought
+
+
+def _passage(n: int, found: RecalledPassage) -> dict[str, Any]:
+    return {"n": n, "chunk": found.oid, "title": found.title, "source": found.source, "text": found.text}
+
+
+def _inference(found: journal.InferenceRecord) -> dict[str, Any]:
+    cycle, state, persona, part = (word if word != "-" else "" for word in (found.label or "- - - -").split(" ", 3))
+    return {
+        "cycle": cycle,
+        "state": state,
+        "persona": persona,
+        "part": part,
+        "model": found.model,
+        "digest": found.digest,
+        "prompt_tokens": found.prompt_tokens,
+        "answer_tokens": found.answer_tokens,
+        "model_ms": found.total_ms,
+        "prompt_ms": found.prompt_eval_ms,
+        "ended": found.done_reason,
+        "at": found.at,
+        "text": plain(found.text, text=TEXT_CHARS),
+    }

@@ -1,0 +1,123 @@
+"""What the methods of one attempt at a mission share: how a message is sent, what may be written, clock, seed and budgets.
+
+The limits that a run looks at, read once from the settings: each look at those costs a microsecond after a rest.
+
+Clock and randomness of methods: those of the mission, so that a replay is exact.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from batos.config import Settings
+from batos.objects import UvmObject, is_new
+from batos.resources import ProcessorAccount
+from batos.sandbox.membrane import HandleName
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """As the settings `sandbox_…` of these names."""
+
+    nodes: int
+    text_bytes: int
+    host_calls: int
+    sends: int
+    depth: int
+    time_s: float
+    total_s: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> RunLimits:
+        """Those of some settings."""
+        return cls(**{name: getattr(settings, f"sandbox_{name}") for name in cls.__slots__})
+
+
+class Sender(Protocol):
+    """How a method's messages reach their receivers: `batos.mind.messages` in the daemon."""
+
+    def __call__(
+        self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
+    ) -> Awaitable[Any]:
+        """Send a message and answer what it answers.
+
+        :param start: objects to look the selector up in, in order and with what they inherit, in place of `obj`; the receiver
+            stays `obj` (a resend).
+        """
+
+
+@dataclass(eq=False)
+class Activity:
+    """One attempt at a mission, as the sandbox sees it. Made anew for every attempt; the same seed and clock give the same run.
+
+    :param send: for every message that a method sends.
+    :param seed: what `random` starts from; the mission's id will do.
+    :param now: the instant at which all clocks in methods stand.
+    :param writable: objects whose slots methods may write besides their own receiver's. Objects made in the same transaction
+        always are.
+    """
+
+    send: Sender
+    seed: str
+    now: datetime.datetime
+    writable: set[int] = field(default_factory=set)
+    sends: int = 0
+    seconds: float = 0.0
+    """For which the workers of its methods have computed."""
+    host: ProcessorAccount = field(default_factory=ProcessorAccount)
+    """What the daemon has computed for its methods: reads, writes and sends, what crosses with them, and what Primitives do."""
+    started: dict[str, int] = field(default_factory=dict)
+    _names: list[HandleName] = field(default_factory=list)
+
+    @property
+    def computed(self) -> float:
+        """Seconds of its workers and of the daemon."""
+        return self.seconds + self.host.seconds
+
+    def grant(self, obj: UvmObject) -> None:
+        """Let the methods of this activity write the slots of `obj`, which must stay alive as long as the activity does."""
+        self.writable.add(id(obj))
+
+    def may_write(self, obj: UvmObject, receiver: UvmObject) -> bool:
+        """Its own slots, those of an object that this transaction made, those granted."""
+        return obj is receiver or is_new(obj) or id(obj) in self.writable
+
+    def name(self, number: int) -> HandleName:
+        """How each run of a method names the object that it was given as the `number`th: they follow from the seed, and one run's mean
+        nothing to another, which has its own worker and its own objects."""
+        while len(self._names) <= number:
+            self._names.append(HandleName(self.derived("handles", str(len(self._names)), 16)))
+        return self._names[number]
+
+    def derived(self, purpose: str, path: str, size: int) -> bytes:
+        """Bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
+        return hashlib.shake_256(f"{purpose}\0{self.seed}\0{path}".encode("utf-8", "surrogatepass")).digest(size)
+
+
+_BYTES = 65_536  # of randomness at a time
+
+
+def deterministic_answer(activity: Activity, path: str, name: str, args: Sequence[Any]) -> Any:
+    """What the interpreter is told when it asks for `name`.
+
+    :param path: the run's place among the sends.
+    :raises PermissionError: for anything else.
+    """
+    if "urandom" in name:
+        size = args[0] if args and isinstance(args[0], int) else 0
+        if not 0 < size <= _BYTES:
+            raise PermissionError("not available in a method")
+        return activity.derived("random", path, size)
+    now = activity.now.astimezone(datetime.UTC)
+    if name in ("date.today", "datetime.today"):
+        return now.date() if name == "date.today" else now.replace(tzinfo=None)
+    if name == "datetime.now":
+        zone = args[0] if args and isinstance(args[0], datetime.tzinfo) else None
+        return now.astimezone(zone) if zone is not None else now.replace(tzinfo=None)
+    if name.startswith("time."):
+        return now.timestamp()
+    raise PermissionError("not available in a method")

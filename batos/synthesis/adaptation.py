@@ -1,0 +1,328 @@
+"""Methods that are known, put to another use: those of the handbook and the image, called with what a request gives, judged by examples.
+
+A small model writes what the few methods it is shown look like; of the thousands that it is not shown one often is what is wanted, said in
+other words. That can be tried: by what they do and not by their words (semantics-based code search, Reiss 2009,
+doi:10.1109/ICSE.2009.5070525) methods are found, adapted by their names, and kept or not (case-based reasoning, Aamodt and Plaza 1994,
+doi:10.3233/AIC-1994-7104). Words tell how likely each is.
+
+Signs by their names: of `the number of commas` the constant is `','`.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from batos.concurrency import in_helper
+from batos.image.taught_examples import Example
+from batos.synthesis import batch_runner, mutations, plain_values
+from batos.synthesis.batch_runner import MethodCall, Run
+from batos.synthesis.handbook import HandbookEntry, words_in
+from batos.synthesis.ranking import Passed, Specification, as_expected
+from batos.synthesis.repair import other_answers, without_edge_cases
+
+_NAMES = {
+    ",": "comma", ".": "dot point period stop", ":": "colon", ";": "semicolon", "-": "dash hyphen minus", "_": "underscore", "/": "slash",
+    "\\": "backslash", "*": "star asterisk", "#": "hash", "+": "plus", "=": "equals equal", "|": "bar pipe", " ": "space blank",
+    "?": "question", "!": "exclamation", "%": "percent", "&": "ampersand", "'": "apostrophe", '"': "quote quotation", "\t": "tab",
+    "\n": "newline", "~": "tilde", "$": "dollar", "€": "euro", "[": "bracket", "]": "bracket",
+    "(": "bracket parenthesis parentheses", ")": "bracket parenthesis parentheses",
+}  # fmt: skip
+_LONGEST = 4000  # characters of the values that are looked at
+
+
+def signs_named(said: frozenset[str], values: Iterable[Any]) -> Mapping[str, frozenset[str]]:
+    """The signs that words name and that occur in any of the values, with the words that name them.
+
+    :param said: as `words_in` has them.
+    """
+    spoken = {sign: words & said for sign, words in ((sign, words_in(names)) for sign, names in _NAMES.items())}
+    if not any(spoken.values()):
+        return {}
+    there = set("".join(itertools.islice(_characters(values), _LONGEST)))
+    return {sign: words for sign, words in spoken.items() if words and sign in there}
+
+
+def _characters(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield from value
+        elif isinstance(value, dict):
+            yield from _characters(value)
+            yield from _characters(value.values())
+        elif isinstance(value, list | tuple):
+            yield from _characters(value)
+
+
+_INPUTS, _FIXED, _MEANT = 5, 3, 6  # of a known method, those of them that its purpose speaks of, and those that a request's words do
+_BINDINGS = 12  # ways of one method to be called with what there is
+_SLOTS = 4  # that a known method may be called with
+_FAR = 5.0  # what a method costs that shares no word with the request
+_UNUSED = 0.8  # and a number or a sign that the words speak of, and it leaves out
+_SUCH_AS = re.compile(r"\b(?:such as|as in|like|for example|e\.g|from \d+ to \d+|between \d+ and \d+)\b")
+_FROM_0 = re.compile(r"\b(?:from|begin(?:ning|s)? (?:with|at|by)) 0\b")  # as Python counts
+_ALONE = re.compile(r"(?<![\w:./-])\d{1,6}(?![\w:/-]|\.\d)")
+_ARTICLE = re.compile(r"(?<!letter )(?<!letters )\b[aAI]\b")
+_LETTER = re.compile(r"(?<![^\W_])(?<!['’])([^\W\d_])(?![^\W_])")
+"""One that stands alone, and not behind what is left out: in `don't` there is none."""
+_QUOTED = re.compile(r"(?<!\w)['\"]([^'\"]+)['\"](?!\w)")
+_SIGN = re.compile(r"(?:(?<=\s)|^)([@#&*+=/|:;%$-])(?=[\s,.]|$)")
+_TURNS, _ORDERED = 100, 7  # a number that is larger may be how often a loop turns; a list that is longer may have very many orders
+_COUNTED = re.compile(r"\brange\((?![^()]*\blen\()|\*\*(?!\s*\d)|<<|factorial|comb\(|perm\(|repeat|accumulate")
+_ORDERS = re.compile(r"permutations|combinations|product\(")
+
+
+class MethodRequest(NamedTuple):
+    """A message that a method is wanted for.
+
+    :ivar names: of its arguments, in order.
+    :ivar kinds: of what there is, by the expression that it is read by: `text`, `self.total`.
+    :ivar numbers: those that the words speak of.
+    :ivar texts: fields of records that the words speak of, and what they quote.
+    :ivar marks: signs that stand alone in the words, or before one: `@`, `#`.
+    :ivar signs: those that the words name and the examples have, with the words that name them: `,` and `comma`.
+    """
+
+    selector: str
+    names: tuple[str, ...]
+    kinds: Mapping[str, str]
+    numbers: tuple[int, ...]
+    texts: tuple[str, ...]
+    marks: tuple[str, ...] = ()
+    signs: Mapping[str, frozenset[str]] = MappingProxyType({})
+
+
+class Anatomy(NamedTuple):
+    """What of a known method may be another's.
+
+    :ivar slots: as they stand there: `self.total`.
+    :ivar fixed: numbers and texts in it that its purpose speaks of.
+    """
+
+    parameters: tuple[str, ...]
+    slots: tuple[str, ...]
+    changes: bool
+    fixed: tuple[int | str, ...]
+
+
+def asked(what: Specification, selector: str) -> MethodRequest | None:
+    """What a request gives: arguments as in its examples, and slots that words or examples speak of; None where the examples differ in
+    what they give."""
+    if not mutations.sayable(selector):
+        return None
+    ways = {tuple(plain_values.arguments(call.args, call.kwargs)) for call, _ in what.examples}
+    if len(ways) != 1 or any(len(*ways) != len(call.args) + len(call.kwargs) for call, _ in what.examples):
+        return None
+    call, known = what.examples[0][0], what.known
+    given = plain_values.arguments(call.args, call.kwargs)
+    spoken = [slot for slot in known.slots if mutations.sayable(slot) and known.speaks_of(slot)][:_SLOTS]
+    kinds = {name: plain_values.kind_of(value) for name, value in given.items()}
+    kinds |= {f"self.{slot}": plain_values.kind_of(call.slots.get(slot)) for slot in spoken}
+    words = frozenset(re.split(r"[\W_]+", known.told.lower()))
+    fields = [field for field in known.fields if field.lower() in words]
+    letters = sorted({letter.lower() for letter in _LETTER.findall(_ARTICLE.sub("", known.told))} - {selector.strip("_").lower()})
+    texts = dict.fromkeys((*fields, *_QUOTED.findall(known.told), *letters))
+    marks = dict.fromkeys(_SIGN.findall(known.told))
+    numbers = mutations.numbers_in(known.told)[:_MEANT]
+    named = signs_named(words_in(known.told), (value for call, one in what.examples for value in _values(call, one)))
+    return MethodRequest(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED], named)
+
+
+def _values(call: MethodCall, example: Example) -> Iterator[Any]:
+    """What an example gives, and what comes of it."""
+    yield from (*call.args, *call.kwargs.values(), *call.slots.values(), example.result, *dict(example.after).values())
+
+
+async def adapted_passing(
+    what: Specification,
+    selector: str,
+    entries: Sequence[tuple[float, HandbookEntry]],
+    audit: Callable[[str], bool],
+    run: Run,
+    *,
+    most: int,
+    limit: int,
+    exactly: bool = False,
+    within: float = math.inf,
+) -> Passed:
+    """Known methods that pass the examples, as they are or with another answer made of theirs.
+
+    :param entries: known methods with the share of the words that they have in common with the request, the most first.
+    :param most: how many calls of them are tried.
+    :param exactly: whether their own answers count alone.
+    :param within: what they may cost.
+
+    The other parameters are those of `amending.passing`.
+    """
+    if (request := asked(what, selector)) is None:
+        return ()
+    changes = bool(what.known.changed)
+
+    def bound() -> list[tuple[float, str]]:
+        found = (
+            (_FAR * (1 - share) + unused(text, what.known.told), text)
+            for share, entry in soon(entries, what)
+            for text in adapted(entry, request, changes=changes)
+        )
+        return list({text: (cost, text) for cost, text in itertools.islice(found, most) if cost <= within}.values())
+
+    tried = await in_helper(bound)
+    came = await batch_runner.run_batch([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
+
+    def passed() -> Iterator[tuple[float, str]]:
+        for (cost, text), texts in zip(tried, came, strict=True):
+            if all(as_expected(told, one) for told, (_, one) in zip(texts, what.examples, strict=True)):
+                yield cost, text
+            elif not exactly:
+                for more, other in other_answers(text, texts, what, request.names):
+                    if cost + more <= within:
+                        yield cost + more, other
+
+    def audited() -> Passed:
+        return tuple(one for one in sorted(passed()) if mutations.makes_sense(one[1], what.known) and audit(one[1]))
+
+    return await in_helper(audited)
+
+
+def unused(text: str, told: str) -> float:
+    """What a method costs that leaves out numbers and signs of which the words speak; not those of an example in the words."""
+    spoken = _spoken(told)
+    return _UNUSED * sum(not re.search(rf"(?<!\w){re.escape(one)}(?!\w)" if one.isdigit() else re.escape(one), text) for one in spoken)
+
+
+@lru_cache(maxsize=4)
+def _spoken(told: str) -> frozenset[str]:
+    """Numbers and signs that a method needs; what is answered where there is nothing it is completed by (`batos.synthesis.repair`)."""
+    told = _FROM_0.sub("", _SUCH_AS.split(without_edge_cases(told))[0])
+    return frozenset({*_ALONE.findall(told), *_SIGN.findall(told)})
+
+
+def soon(entries: Iterable[tuple[float, HandbookEntry]], what: Specification) -> Iterator[tuple[float, HandbookEntry]]:
+    """Those that soon end with what the examples give: not what counts as far as a large number, or goes through all orders of much."""
+    values = [value for call, _ in what.examples for value in (*call.args, *call.kwargs.values(), *call.slots.values())]
+    counts, orders = has(values, _counts), has(values, _orders)
+    for one in entries:
+        if not (counts and _COUNTED.search(one[1].source)) and not (orders and _ORDERS.search(one[1].source)):
+            yield one
+
+
+def adapted(entry: HandbookEntry, request: MethodRequest, *, changes: bool) -> Iterator[str]:
+    """The ways in which a known method may be called with what a request gives: all arguments, and slots.
+
+    :param changes: whether the method shall change slots.
+    """
+    known = anatomy(entry.source, entry.purpose)
+    if known is None or known.changes is not changes:
+        return
+    inputs = (*known.parameters, *known.slots)
+    if not len(request.names) <= len(inputs) <= min(_INPUTS, len(request.kinds)) or len(known.fixed) > _FIXED:
+        return
+    fixed = [_instead(one, request) for one in known.fixed]
+    ways = ((names, values) for names in _calls(inputs, request, known) for values in itertools.product(*fixed))
+    for names, values in itertools.islice(ways, _BINDINGS):
+        text = _bound(entry.source, request, dict(zip(inputs, names, strict=True)), dict(zip(known.fixed, values, strict=True)))
+        if text is not None:
+            yield text
+
+
+def _calls(inputs: Sequence[str], request: MethodRequest, known: Anatomy, given: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """What a known method may be called with, in the order of its inputs: each thing once, and all arguments."""
+    if len(given) == len(inputs):
+        yield given
+        return
+    left = [name for name in request.names if name not in given]
+    for to in request.kinds if len(inputs) - len(given) > len(left) else left:
+        if to not in given and _fits(inputs[len(given)], to, request, known):
+            yield from _calls(inputs, request, known, (*given, to))
+
+
+@lru_cache(maxsize=8192)
+def anatomy(source: str, purpose: str) -> Anatomy | None:
+    """What of a method may be another's; None of one that does not end by itself, or uses its receiver for more than slots."""
+    tree = mutations.parsed(source)
+    if tree is None or not mutations.settled(tree):
+        return None
+    method = tree.body[0]
+    assert isinstance(method, ast.FunctionDef)
+    told = f"{purpose} {method.name.replace('_', ' ')}".lower()
+    words, numbers = set(re.findall(r"[^\W_]+", told)), mutations.numbers_in(told)
+    nodes = list(ast.walk(tree))
+    held = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"]
+    slots = dict.fromkeys(f"self.{node.attr}" for node in held if node.attr != "_p_changed")
+    constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    fixed: dict[int | str, None] = {}
+    for value in constants:
+        if (isinstance(value, str) and value.lower() in words) or (type(value) is int and value in numbers):
+            fixed[value] = None
+    return Anatomy(tuple(one.arg for one in method.args.args[1:]), tuple(slots), len(held) > 0 and _changes(held), tuple(fixed))
+
+
+def _changes(held: Sequence[ast.Attribute]) -> bool:
+    return any(node.attr == "_p_changed" for node in held)
+
+
+def has(values: Sequence[Any], such: Callable[[Any], bool]) -> bool:
+    """Whether there is such a value among these, or in them."""
+    inside = [[*value, *value.values()] if isinstance(value, dict) else value for value in values if isinstance(value, list | tuple | dict)]
+    return any(map(such, values)) or any(has(more, such) for more in inside)
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) > _TURNS
+
+
+def _orders(value: Any) -> bool:
+    return isinstance(value, list | tuple | str | dict) and len(value) > _ORDERED
+
+
+def _fits(one: str, to: str, request: MethodRequest, known: Anatomy) -> bool:
+    """Whether a parameter or slot of a known method may be one of the request's: what is an argument there may be held in a slot here, and
+    what is read of a slot there may be given here."""
+    if one.startswith("self."):
+        return to.startswith("self.") or not known.changes
+    return one.rstrip("0123456789") == request.kinds[to]
+
+
+def _instead(value: int | str, request: MethodRequest) -> Sequence[int | str]:
+    """What may stand for a number or a text that a known method's purpose speaks of."""
+    given: Sequence[int | str] = request.numbers if isinstance(value, int) else request.texts
+    return given or (value,)
+
+
+def _bound(source: str, request: MethodRequest, names: Mapping[str, str], values: Mapping[int | str, int | str]) -> str | None:
+    tree = _Bound(names, values).visit(ast.parse(source))
+    method = tree.body[0]
+    method.name, method.args.args = request.selector, [ast.arg("self"), *map(ast.arg, request.names)]
+    text = mutations.unparsed(ast.fix_missing_locations(tree))
+    return text if text is not None and mutations.parsed(text) is not None else None
+
+
+class _Bound(ast.NodeTransformer):
+    """Other names and constants in a method."""
+
+    def __init__(self, names: Mapping[str, str], values: Mapping[int | str, int | str]) -> None:
+        self._names, self._values = names, values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return _expression(self._names[node.id], node.ctx) if node.id in self._names else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == "self" and (name := f"self.{node.attr}") in self._names:
+            return _expression(self._names[name], node.ctx)
+        self.generic_visit(node)
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        value: Any = node.value
+        return ast.Constant(self._values[value]) if type(value) in (int, str) and value in self._values else node
+
+
+def _expression(text: str, ctx: ast.expr_context) -> ast.expr:
+    owner, _, attribute = text.partition(".")
+    return ast.Attribute(ast.Name(owner, ast.Load()), attribute, ctx) if attribute else ast.Name(owner, ctx)

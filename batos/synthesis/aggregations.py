@@ -1,0 +1,372 @@
+"""What is made of all items together, from what is computed of each: lists, sums, the largest, those that are so, records by a key.
+
+Over lists and records as in Feser et al. 2015 (doi:10.1145/2737924.2737977): the parts have been computed; what comes of them together is
+computed from their values.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.synthesis.enumeration import ITEM, Expression, names_in
+from batos.synthesis.handbook import words_in
+from batos.synthesis.literals import built, joined
+from batos.synthesis.plain_values import same
+from batos.synthesis.terms import UNSAID, Computed, Over
+
+FILTERED = 0.3
+_MAPPED, _MAPS = 1.4, 14  # what costs at most what is computed of each and stands in a list, and how many of these
+_BOTH = 2  # and of what is computed of those that are so
+_KEPT = 8  # lists of those that are so
+_OF, _BY, _IF = 250, 40, 24  # what is computed of items that is answered, that orders or groups, and that says which count: the cheapest
+_ALL = 6  # of what all items are, and the request names
+_PLAIN = 10  # of those that are answered, beside what orders or groups
+_CONSTANT = 0.8  # what costs what some items become that is fixed
+_SAME = 3  # of what comes to the same values
+
+
+_GIVE: Mapping[tuple[str, ...], tuple[type, ...]] = {
+    ("sorted(", "list("): (list,), ("len(", "sum(", "round(", "int("): (int, float), ("any(", "all(", "not "): (bool,),
+    ("'", "str("): (str,),
+}  # fmt: skip
+"""The kinds of what frames give that begin so."""
+
+
+class Frame(NamedTuple):
+    """What is made of items: its template, and words that speak of it.
+
+    In it stand `{of}` for what is answered of an item and `{by}` for what they are ordered or grouped by; `{each}` goes through them,
+    `{row}` is one of `{some}` of them, and `{key}` a function that gives what one is ordered by.
+
+    :ivar begin: of a record that is filled: what it holds at first; the template then is what an entry becomes.
+    :ivar also: further words, which it tells and which need not be said.
+    """
+
+    template: str
+    words: frozenset[str]
+    begin: str | None = None
+    also: frozenset[str] = frozenset()
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it has one entry for each item."""
+        return "{by}: {of}" in self.template
+
+    @property
+    def extreme(self) -> bool:
+        """Whether it is the largest or the smallest, or the first of what is ordered."""
+        return self.template.startswith(("max(", "min(")) or self.template.endswith(")][0]")
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is about what is so, or not."""
+        return self.template.startswith(("any(", "all(", "not "))
+
+    def has(self, name: str) -> bool:
+        return f"{{{name}}}" in self.template
+
+    def may_give(self, value: Any) -> bool:
+        """Whether it may give a value of this kind, by how it is written."""
+        if self.begin is not None or self.template.startswith("{{"):
+            return isinstance(value, dict)
+        if self.template.startswith("[") and self.template.endswith(("}]", ")]")):
+            return isinstance(value, list)
+        return isinstance(value, next((kinds for begins, kinds in _GIVE.items() if self.template.startswith(begins)), object))
+
+
+def _frame(template: str, words: str = "", begin: str | None = None, also: str = "") -> Frame:
+    return Frame(template, words_in(words), begin, words_in(also))
+
+
+def _apart(separator: str) -> Callable[[Any], list[str] | None]:
+    return lambda whole: whole.split(separator) if isinstance(whole, str) and separator in whole else None
+
+
+_SORTED = "sort sorted order alphabet alphabetical alphabetically rank arrange rising ascending increasing"
+_SUM, _MEAN = "sum total altogether add much many overall together whole combined plus worth", "average mean typical"
+_DISTINCT = "differ different distinct unique once twice duplicates several double repeat repeated kinds"
+_MOST = (
+    "dearest max largest highest biggest longest most latest greatest best maximum newest oldest top tallest heaviest widest farthest "
+    "furthest recent winner peak"
+)
+_FALLING = "reverse descending falling largest highest longest newest biggest most best decreasing"
+_LEAST = (
+    "min smallest lowest shortest least earliest cheapest minimum oldest youngest fewest nearest closest lightest soonest fastest worst"
+)
+_ONE = (
+    _frame("[{of} {each}]"), _frame("sorted({of} {each})", f"{_SORTED} smallest first"),
+    _frame("sorted(({of} {each}), reverse=True)", f"{_FALLING} last"),
+    _frame("sorted({{{of} {each}}})", _DISTINCT), _frame("list(dict.fromkeys({of} {each}))", _DISTINCT),
+    _frame("sum({of} {each})", _SUM),
+    _frame("round(sum({of} {each}), 2)", "round rounded cents", also=_SUM),
+    _frame("max({of} {each})", _MOST), _frame("min({of} {each})", _LEAST), _frame("len({{{of} {each}}})", _DISTINCT),
+    _frame("any({of} {each})", "any some whether one is contain has there somewhere"),
+    _frame("all({of} {each})", "all every each whether only both everything"),
+    _frame("not any({of} {each})", "no none not never without nothing"),
+    _frame("' '.join({of} {each})", "word words text sentence space spaces"),
+    _frame("''.join({of} {each})", "text letter letters character characters initials together"),
+    _frame("', '.join({of} {each})", "comma commas"), _frame("sum({of} {each}) / sum(1 {each})", _MEAN),
+    _frame("round(sum({of} {each}) / sum(1 {each}), 2)", "round rounded", also=_MEAN),
+    _frame("round(sum({of} {each}) / sum(1 {each}), 1)", "round rounded", also=_MEAN),
+    _frame("next(({of} {each}), None)", "first earliest find"), _frame("[{of} {each}][-1]", "last latest final recent"),
+)  # fmt: skip
+"""Of what is computed of each."""
+_WHOLE = (
+    _frame("{of}"), _frame("sorted({of})", _SORTED), _frame("sorted({of}, reverse=True)", _FALLING),
+    _frame("' '.join({of})", "word words text sentence space spaces"), _frame("''.join({of})", "text letter letters together"),
+    _frame("', '.join({of})", "comma commas"), _frame("len({of})", "many length long count number"),
+    _frame("sum({of})", "sum total altogether"),
+    _frame("max({of})", _MOST), _frame("min({of})", _LEAST), _frame("round({of}, 2)", "round rounded cents"),
+    _frame("round({of}, 1)", "round rounded"), _frame("round({of})", "round rounded whole"), _frame("str({of})", "text"),
+    _frame("int({of})", "number whole"), _frame("{of}[::-1]", "reverse reversed backwards backward mirror turned"),
+    _frame("{of}[0]", "first begin start"),
+    _frame("{of}[-1]", "last end final"), _frame("list(dict.fromkeys({of}))", _DISTINCT), _frame("not {of}", "no not none"),
+)  # fmt: skip
+"""Of what is computed of what is given."""
+_NOT = _WHOLE[-1]
+_PLAINLY = re.compile(r"[\w.]+")
+_SEPARATED = {"\n": "line lines", ", ": "comma commas", ",": "comma commas", " ": "space spaces text", "; ": "semicolon semicolons"}
+_APART: dict[Frame, Callable[[Any], list[Any] | None]] = {
+    _ONE[0]: lambda whole: whole if isinstance(whole, list) else None,
+    **{_frame(f"{one!r}.join({{of}} {{each}})", words): _apart(one) for one, words in _SEPARATED.items()},
+}
+"""What items are put together by that each become a text or a record, and what takes it apart."""
+_COUNTED = (_frame("sum(1 {each})", "many count number often times amount"),)
+_ORDERED = (
+    _frame("[{of} for {row} in sorted({some}, key={key})]", _SORTED), _frame("[{of} for {row} in sorted({some}, key={key})][0]", _LEAST),
+    _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)]", _FALLING),
+    _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)][0]", _MOST), _frame("{{{by}: {of} {each}}}", "each by per map"),
+)  # fmt: skip
+"""And by something else that is computed of each."""
+_GROUPED = (
+    _frame("found.get({by}, 0) + {of}", "each by per every for", "{}"),
+    _frame("[*found.get({by}, []), {of}]", "each by per group grouped every under", "{}"),
+    _frame("found.get({by}, 0) + 1", "each many count often every per times", "{}"),
+)  # fmt: skip
+FOUND = "found"
+"""What a record is called that is filled."""
+_ROW = "it_, of_, by_"
+_IN_PROCESS = {"of": "of_", "by": "by_", "each": f"for {_ROW} in rows_", "row": _ROW, "some": "rows_", "key": "lambda row_: row_[2]"}
+_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
+Row = tuple[Any, Any, Any]
+"""An item, what is answered of it, and what it is ordered or grouped by."""
+
+
+class Aggregation(NamedTuple):
+    """A method of parts: in a frame, what is answered of each item, by what, and which of them count."""
+
+    frame: Frame
+    of: Expression
+    by: Expression | None
+    only: Expression | None
+
+
+def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str], most: int) -> Iterator[Aggregation]:
+    """What comes to the values that are wanted, one of each example.
+
+    :param said: the words of what is asked.
+    :param most: looks at what a frame comes to.
+    """
+    if not over.text:
+        yield from (Aggregation(_WHOLE[0], one, None, None) for one in _composed(parts, expected, said))
+        for held in _alike(parts):
+            if all(_is(value, end) for (value,), end in zip(held[0].values, expected, strict=True)):
+                yield from (Aggregation(_WHOLE[0], one.part, None, None) for one in held)
+    yield from _of_each(over, parts, expected, said)
+    if not expected:
+        return
+    classes = _alike(parts)
+    of, by = classes[:_OF], [one for one in classes if _orders(one[0])][:_BY]
+    asked = frozenset(over.fixed) | frozenset(word for word in said if word.isdigit())
+    for only in (None, *(_filters(parts, asked)[:_IF] if over.text else ())):
+        kept = [tuple(map(bool, values)) for values in only[0].values] if only else [(True,) * len(items) for items in over.of]
+        several = (_ONE, of, [None]), (_COUNTED, of[:1], [None]), ((*_ORDERED, *_GROUPED), of[:_PLAIN], by)
+        ways = several if over.text else ((_WHOLE[1:], of, [None]),)
+        for frames, ofs, bys in ways:
+            able = [frame for frame in frames if frame.may_give(expected[0])]
+            for one, other in itertools.product(ofs, bys) if able else ():
+                if (most := most - len(frames)) < 0:  # all of them: so the same is found whatever is wanted
+                    return
+                rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
+                plain = _PLAINLY.fullmatch(one[0].part.text) is not None
+                for frame in able:
+                    if all(_comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)) and not _hardly_meant(
+                        frame, rows, expected, (other or one) is one, plain
+                    ):
+                        for of_, by_, if_ in itertools.product(one[:_SAME], (other or [None])[:_SAME], (only or [None])[:_SAME]):
+                            yield Aggregation(frame, of_.part, by_.part if by_ else None, if_.part if if_ else None)
+
+
+def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Aggregation]:
+    """What is wanted of each item, where a list has as many, or a text as many between lines or commas: texts and records of its parts."""
+    counts = [len(items) for items in over.of]
+    if not over.text or not sum(counts):
+        return
+    rows = [Computed(one.part, _each(itertools.chain.from_iterable(one.values))) for one in parts]
+    for frame, apart in _APART.items():
+        wanted = [apart(one) for one in expected]
+        if [len(one) if one is not None else -1 for one in wanted] == counts:
+            flat = [value for one in wanted for value in one or ()]
+            some = _of_some(over, parts, flat)
+            yield from (Aggregation(frame, part, None, None) for part in itertools.chain(_composed(rows, flat, said), some))
+
+
+def _of_some(over: Over, parts: Sequence[Computed], expected: Sequence[Any]) -> Iterator[Expression]:
+    """What is computed of the items that are so, where the others stay as they are."""
+    items = [item for held in over.of for item in held]
+    changed = [not _is(item, end) for item, end in zip(items, expected, strict=True)]
+    if over.pairs or all(changed) or not any(changed):
+        return
+    flat = [(one.part, [value for values in one.values for value in values]) for one in parts if one.part.text != ITEM]
+    constant = next(end for end, other in zip(expected, changed, strict=True) if other)
+    if isinstance(constant, int | str | None):
+        flat.append((Expression(_CONSTANT, repr(constant)), [constant] * len(items)))
+    meant = [
+        (part, [_is(value, end) for value, end in zip(values, expected, strict=True)])
+        for part, values in flat
+        if all(_is(value, end) for value, end, other in zip(values, expected, changed, strict=True) if other)
+    ]
+    for only in _filters(parts):
+        so = [value for values in only[0].values for value in values]
+        for part, right in meant[:_SAME]:
+            if all(is_right if is_so else not other for is_so, is_right, other in zip(so, right, changed, strict=True)):
+                for one in (held.part for held in only):
+                    text = f"({part.text}) if ({one.text}) else {ITEM}"
+                    yield Expression(part.cost + one.cost + FILTERED, text, part.words | one.words)
+
+
+def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Expression]:
+    """Texts, lists and records of parts that are what is expected, one of each row."""
+    yield from joined(parts, expected, said)
+    yield from built(parts, expected, said)
+
+
+def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool, plain: bool) -> bool:
+    """Whether it asks whether numbers are so, or whether there is nothing in what was computed, makes a text of a text, is the last by
+    alphabet of what is no number, or has one entry for each item and a key twice: what is lost then?
+
+    :param by_itself: whether items are ordered by what is answered of them.
+    :param plain: whether what is answered is given, and not computed.
+    """
+    if frame.asks and any(isinstance(of, int | float) and not isinstance(of, bool) for row in rows for _, of, _ in row):
+        return True
+    if any(
+        frame.template == f"{kind.__name__}({{of}})" and all(type(of) is kind for row in rows for _, of, _ in row) for kind in (int, str)
+    ):
+        return True
+    if frame is _NOT and not plain and not all(isinstance(of, bool) for row in rows for _, of, _ in row):
+        return True
+    if frame.extreme:
+        return by_itself and not isinstance(expected[0], int | float)
+    return frame.keyed and any(len({repr(by) for _, _, by in row}) < len(row) for row in rows)
+
+
+def _rows(items: Sequence[Any], of: Sequence[Any], by: Sequence[Any], kept: Sequence[bool]) -> list[Row]:
+    return [row for row, keep in zip(zip(items, of, by, strict=True), kept, strict=True) if keep]
+
+
+def _alike(parts: Sequence[Computed]) -> list[list[Computed]]:
+    """What is computed of items by the values it comes to, the cheapest first."""
+    found: dict[str, list[Computed]] = {}
+    for part in parts:
+        found.setdefault(repr(part.values), []).append(part)
+    return list(found.values())
+
+
+def _filters(parts: Sequence[Computed], asked: Collection[str] = ()) -> list[list[Computed]]:
+    """What says which items count, and the opposite of each, by which they are; what says all or none of them says nothing, but where it
+    does so by a figure or a thing that the request names.
+
+    :param asked: those.
+    """
+    found: dict[tuple[tuple[bool, ...], ...], list[Computed]] = {}
+    all_of_them: list[Computed] = []
+    for one in parts:
+        flat = [value for values in one.values for value in values]
+        if asked and flat and len(all_of_them) < _ALL and all(value is True for value in flat) and names_in(one.part.text) & {*asked}:
+            all_of_them.append(one._replace(part=one.part._replace(cost=one.part.cost + FILTERED)))
+        if all(isinstance(value, bool) for value in flat) and len(set(flat)) == 2:
+            found.setdefault(one.values, []).append(one)
+            opposite = tuple(tuple(not value for value in values) for values in one.values)
+            if not one.part.text.startswith("not "):
+                part = Expression(one.part.cost + FILTERED, f"not ({one.part.text})", one.part.words)
+                found.setdefault(opposite, []).append(Computed(part, opposite))
+    held = [sorted(one, key=lambda one: one.part.cost)[:_SAME] for one in found.values()]
+    return [*sorted(held, key=lambda one: one[0].part.cost)[: _IF - len(all_of_them)], *([one] for one in all_of_them)]
+
+
+def _orders(one: Computed) -> bool:
+    return all(isinstance(value, int | float | str) for values in one.values for value in values)
+
+
+def lists(over: Over, parts: Sequence[Computed], said: Collection[str]) -> Iterator[Computed]:
+    """What is computed of each item, as lists and records; of these more is made as of what is given.
+
+    :param said: the words of what is asked; none where they tell nothing.
+    """
+    if not over.text:
+        return
+    cost = FILTERED + over.cost + (UNSAID if said and over.words and over.words.isdisjoint(said) else 0.0)
+
+    def all_of(part: Expression, text: str, kind: str) -> Expression:
+        return Expression(part.cost + cost, text, part.words | over.words, kind)
+
+    of = [one for one in parts if one.part.cost <= _MAPPED and one.part.kind not in ("", "flag") and one.part.text != ITEM][:_MAPS]
+    for one in of:
+        yield Computed(all_of(one.part, f"[{one.part.text} for {ITEM} in {over.text}]", "items"), _each(map(list, one.values)))
+    for only in _filters(parts)[:_KEPT]:
+        part = only[0].part
+        each = f"for {ITEM} in {over.text} if ({part.text})"
+        kept = [[item for item, keep in zip(*both, strict=True) if keep] for both in zip(over.of, only[0].values, strict=True)]
+        if over.entries:
+            yield Computed(all_of(part, f"{{{ITEM}[0]: {ITEM}[1] {each}}}", "record"), _each(map(dict, kept)))
+        elif not over.pairs:
+            yield Computed(all_of(part, f"[{ITEM} {each}]", "items"), _each(kept))
+            for one in of[:_BOTH]:
+                both = Expression(part.cost + one.part.cost, "", part.words | one.part.words)
+                some = [[value for value, keep in zip(*held, strict=True) if keep] for held in zip(one.values, only[0].values, strict=True)]
+                yield Computed(all_of(both, f"[{one.part.text} {each}]", "items"), _each(some))
+    if over.entries:
+        for one in of:
+            rows = [{item[0]: value for item, value in zip(*both, strict=True)} for both in zip(over.of, one.values, strict=True)]
+            yield Computed(all_of(one.part, f"{{{ITEM}[0]: {one.part.text} for {ITEM} in {over.text}}}", "record"), _each(rows))
+
+
+def _each(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple((value,) for value in values)
+
+
+@functools.lru_cache(maxsize=256)
+def _computing(frame: Frame) -> Callable[[Sequence[Row]], Any]:
+    """What computes a frame of items with what was computed of them."""
+    text = frame.template.format(**_IN_PROCESS)
+    body = f"    return {text}" if frame.has("each") or frame.has("some") else f"    return [{text} for {_ROW} in rows_][0]"
+    if frame.begin is not None:
+        body = f"    found = {frame.begin}\n    for {_ROW} in rows_:\n        found[by_] = {text}\n    return found"
+    space: dict[str, Any] = {}
+    exec(f"def computing_(rows_):\n{body}", space)  # noqa: S102 - the templates stand above
+    made: Callable[[Sequence[Row]], Any] = space["computing_"]
+    return made
+
+
+def _comes_to(frame: Frame, rows: Sequence[Row], expected: Any) -> bool:
+    try:
+        return _is(_computing(frame)(rows), expected)
+    except _FAILS:
+        return False
+
+
+def _is(value: Any, expected: Any) -> bool:
+    try:
+        if type(value) in (int, float) and type(expected) in (int, float):
+            return value == expected or math.isclose(value, expected, rel_tol=1e-12, abs_tol=1e-12)
+        if type(value) is not type(expected):
+            return False
+        return bool(value == expected) or (isinstance(value, list | dict) and len(value) == len(expected) and same(value, expected))
+    except _FAILS:
+        return False

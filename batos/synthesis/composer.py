@@ -1,0 +1,245 @@
+"""Methods put together from parts that are known to give what the examples give.
+
+What is given, what is computed of it and of its items (`batos.synthesis.terms`), and what is made of all of that
+(`batos.synthesis.aggregations`) is looked through for what the examples want (`batos.synthesis.targets`); what passes is run in the
+sandbox, whole.
+
+Arguments under other names, for as long as a method is put together: a user may call one `n`, as idioms call what they go through.
+
+Names that are bound in an expression are not those of arguments (capture-avoiding substitution: Barendregt 1984, The Lambda Calculus,
+2.1); where both are called the same, each gets the other's name in the end.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.concurrency import in_helper
+from batos.image.taught_examples import Example
+from batos.synthesis import adaptation, batch_runner, mutations
+from batos.synthesis.adaptation import MethodRequest, asked
+from batos.synthesis.aggregations import FILTERED, FOUND, Aggregation, fitting, lists
+from batos.synthesis.batch_runner import MethodCall, Run
+from batos.synthesis.enumeration import ITEM, names_in
+from batos.synthesis.handbook import HandbookEntry, handbook, words_in
+from batos.synthesis.idiom_costs import MODULES, reserved
+from batos.synthesis.ranking import Passed, Specification, as_expected
+from batos.synthesis.targets import ANSWER, WHETHER, Goal, goals, spelled, targets, written_together
+from batos.synthesis.terms import UNSAID, Computed, Over, computed, grown_of, overs
+
+
+def clashing(what: Specification, ours: Collection[str]) -> dict[str, str]:
+    """Of arguments that have one of our names, what each is called instead."""
+    theirs = {name for call in what.calls for name in call.kwargs}
+    return {name: _free(name, {*theirs, *ours}) for name in sorted(theirs.intersection(ours) - {"self"})}  # `self` is no argument's name
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def renamed(what: Specification, names: Mapping[str, str]) -> Specification:
+    """The same with arguments called otherwise."""
+
+    def their(given: Mapping[str, Any]) -> dict[str, Any]:
+        return {names.get(name, name): value for name, value in given.items()}
+
+    def call(one: MethodCall) -> MethodCall:
+        return one._replace(kwargs=their(one.kwargs))
+
+    def example(one: Example) -> Example:
+        return one._replace(kwargs=tuple(their(dict(one.kwargs)).items()))
+
+    return what._replace(examples=[(call(one), example(other)) for one, other in what.examples], calls=[call(one) for one in what.calls])
+
+
+def named_back(passed: Passed, names: Mapping[str, str]) -> Passed:
+    """Methods with their arguments called as the user does; none that needs what Python has under such a name."""
+    both = {**names, **{other: name for name, other in names.items()}}
+    found = []
+    for cost, source in passed:
+        tree = ast.parse(source)
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        if any(name in used and (hasattr(builtins, name) or name in MODULES) for name in names):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                node.id = both.get(node.id, node.id)
+            elif isinstance(node, ast.arg):
+                node.arg = both.get(node.arg, node.arg)
+        text = mutations.unparsed(tree)
+        if text is not None:
+            found.append((cost, text))
+    return tuple(found)
+
+
+_WRITTEN, _PASSED = 1000, 100  # that are written, the cheapest, and run whole
+_KINDS, _CHARS = 6, 8000  # things that are given, and characters of them in an example
+_OVERS, _GOALS = 7, 6  # kinds of items, and what may be wanted of them
+_LOOKS, _FITS = 3, 20_000  # at what frames come to, for each value that is computed; what comes to what is wanted, of one kind of items
+_EACH, _WITHIN = 6, 5.0  # of each of several things that are wanted the cheapest, and what one costs at most without what it does not tell
+_BASE = 0.3
+_UNTOLD = 2.0  # what costs what tells nothing of what is asked
+_BY_LENGTH = 0.01  # a character
+_TURNED = 0.4  # what costs what a slot becomes and does not begin with it
+_SHARP, _LIKELY = 1.3, 12.0  # against what known methods cost; what one costs at most
+
+
+class FoundPart(NamedTuple):
+    """What comes to what is wanted, of which items, and what it costs."""
+
+    cost: float
+    made: Aggregation
+    over: Over
+    end: Goal
+
+
+async def composed(
+    what: Specification,
+    selector: str,
+    known: Sequence[tuple[float, HandbookEntry]],
+    audit: Callable[[str], bool],
+    run: Run,
+    *,
+    most: int,
+    limit: int,
+) -> Passed:
+    """Methods put together of parts that pass the examples.
+
+    :param most: values that are computed; none where it is 0.
+
+    The other parameters are those of `reuse.passing`.
+    """
+    if not most:
+        return ()
+    ours = await in_helper(_ours)  # reads all idioms the first time
+    if names := clashing(what, ours):
+        held = await composed(renamed(what, names), selector, known, audit, run, most=most, limit=limit)
+        return await in_helper(lambda: tuple(one for one in named_back(held, names) if audit(one[1])))
+    if (request := asked(what, selector)) is None or not _small(request, what):
+        return ()
+    wanted = list(itertools.islice(goals(what, request), _GOALS))
+    several = [] if wanted else targets(what, request)
+    ends = [*wanted, *several]
+    bands = [one.words | WHETHER for one in spelled(what.known.told)]
+    said = words_in(what.known.told) - frozenset[str]().union(*bands, *(end.spoken for end in ends))  # what they are around is asked for
+    weights = await in_helper(lambda: handbook().weights(what.known.told, without=what.known.slots))
+    given = await in_helper(lambda: list(itertools.islice(overs(request, what), _OVERS if ends else 0)))
+    soon = await in_helper(lambda: list(adaptation.soon(known, what)))
+    found: list[FoundPart] = []
+    whole: list[Computed] = []
+    more: list[Computed] = []
+
+    def look(over: Over, parts: Sequence[Computed]) -> None:
+        looks = _LOOKS * most // ((len(given) + 1) * len(ends))
+        for end in ends:
+            fits = itertools.islice(fitting(over, parts, end.values, frozenset(weights), looks), _FITS)
+            found.extend(FoundPart(_cost([(one, over, end)], weights), one, over, end) for one in fits)
+
+    share = most // (len(given) + 2)
+    for over in given:  # most is made of what is given as a whole
+        parts = await computed(over, request, what, soon, run, said=said, whole=whole, most=share if over.text else 2 * share, limit=limit)
+        whole = whole if over.text else parts
+        more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts, weights.keys())))
+        await in_helper(lambda over=over, parts=parts: look(over, parts))
+    if more and ends:
+        parts = await in_helper(lambda: grown_of(given[0], request, what, more, said=said, most=share))
+        await in_helper(lambda: look(given[0], parts))
+
+    def able() -> list[tuple[float, str]]:
+        texts: dict[str, float] = {}
+        for cost, text in itertools.islice(_written(found, wanted, several, request, weights), _WRITTEN):
+            if text not in texts and mutations.makes_sense(text, what.known) and audit(text):
+                texts[text] = cost + adaptation.unused(text, what.known.told)
+            if len(texts) >= _PASSED:
+                break
+        return [(cost, text) for text, cost in texts.items()]
+
+    tried = await in_helper(able)
+    came = await batch_runner.run_batch([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
+    expected = [example for _, example in what.examples]
+    return tuple(one for one, texts in zip(tried, came, strict=True) if all(map(as_expected, texts, expected)))
+
+
+def _small(request: MethodRequest, what: Specification) -> bool:
+    """Whether there is so little given that what is computed of it takes a second or two."""
+    given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
+    return len(request.kinds) <= _KINDS and not _ours() & {*request.names} and all(len(repr(values)) <= _CHARS for values in given)
+
+
+def _ours() -> frozenset[str]:
+    """Names that a method has which is put together of parts, beside those of what it is given."""
+    return reserved() | {ITEM, FOUND, ANSWER, "self", batch_runner.SLOTS}
+
+
+def _written(
+    found: Sequence[FoundPart], wanted: Sequence[Goal], several: Sequence[Goal], request: MethodRequest, weights: Mapping[str, float]
+) -> Iterator[tuple[float, str]]:
+    """Methods, the cheapest first."""
+    if wanted:
+        likely = [one for one in found if one.cost <= _LIKELY and _uses_all([one], request)]
+        for one in sorted(likely, key=lambda one: one.cost):
+            before, text = _expression(one.made, one.over)
+            yield from ((one.cost + more, source) for more, source in one.end.sources(request, text, before))
+        return
+    together = []
+    for end in several:
+        near = sorted((one for one in found if one.end is end and _bare(one) <= _WITHIN and one.made.frame.begin is None), key=_bare)
+        together.append(near[:_EACH])
+    both = [(_cost([one[1:] for one in held], weights), held) for held in itertools.product(*together)]
+    for cost, held in sorted(both, key=lambda one: one[0]):
+        if cost <= _LIKELY + 1 and _uses_all(held, request):
+            texts = [(one.end, _expression(one.made, one.over)[1]) for one in held]
+            yield from ((cost + more, source) for more, source in written_together(request, texts))
+
+
+def _uses_all(found: Sequence[FoundPart], request: MethodRequest) -> bool:
+    texts = [
+        text
+        for one in found
+        for text in (one.over.text, one.end.around, _expression(one.made, one.over)[1], *(end for _, end in one.end.ends))
+    ]
+    texts += [line for one in found for line in _expression(one.made, one.over)[0]]
+    return names_in(" ".join(texts)).issuperset(request.names)
+
+
+def _bare(one: FoundPart) -> float:
+    return _cost([one[1:]], {})
+
+
+def _cost(together: Sequence[tuple[Aggregation, Over, Goal]], weights: Mapping[str, float]) -> float:
+    """How unlikely it is: its parts, what of it is not spoken of, and what is asked that none of it tells."""
+    said, words, cost = weights.keys(), frozenset[str](), 0.0
+    for (frame, of, by, only), over, end in together:
+        parts = [part for part, there in ((of, frame.has("of")), (by, True), (only, True)) if part is not None and there]
+        words = words.union(over.words, frame.words, frame.also, end.words, end.also, *(part.words for part in parts))
+        first = f"self.{end.slot}"
+        turned = bool(end.slot) and "self." in of.text and not of.text.startswith((first, f"{{**{first}", f"[*{first}", f"({first}"))
+        chars = len(frame.template) + len(end.around) + sum(len(part.text) for part in parts)
+        unsaid = [held for held in (over.words, frame.words, end.words) if weights and held and not held & said]
+        cost += over.cost + sum(part.cost for part in parts) + UNSAID * len(unsaid)
+        cost += _BY_LENGTH * chars + end.cost + (FILTERED if only else 0.0) + (_TURNED if turned else 0.0)
+    told = sum(weight for word, weight in weights.items() if word in words) / (sum(weights.values()) or 1.0)
+    return _SHARP * (_BASE + cost + (_UNTOLD * (1 - told) if weights else 0.0))
+
+
+def _expression(made: Aggregation, over: Over) -> tuple[list[str], str]:
+    """The lines that come before the expression of what is made, and it."""
+    frame, of, by, only = made
+    if not over.text:
+        return [], frame.template.format(of=f"({of.text})")
+    each, some = f"for {ITEM} in {over.text}", over.text
+    if only is not None and frame.begin is None:
+        each, some = f"{each} if ({only.text})", f"({ITEM} {each} if ({only.text}))"
+    key = f"lambda {ITEM}: {by.text}" if by is not None else ""
+    text = frame.template.format(of=f"({of.text})", by=f"({by.text})" if by is not None else "", row=ITEM, key=key, each=each, some=some)
+    if frame.begin is None or by is None:
+        return [], text
+    lines = [f"found = {frame.begin}", f"{each}:", *([f"    if ({only.text}):"] if only else [])]
+    return [*lines, f"{'        ' if only else '    '}found[{by.text}] = {text}"], "found"

@@ -1,0 +1,396 @@
+"""Expressions grown from parts, the cheapest first, by what they come to.
+
+What is made of a value is one of the idioms of `batos.synthesis.translation_model`, which are computed here
+(`batos.synthesis.idiom_costs`): they are constants of that module, and what they are given are plain values of bounded size. So
+hundreds of thousands are looked at in the time in which the sandbox runs a thousand. Of those that come to the same on all examples
+the cheapest is grown further (bottom-up enumeration with observational equivalence: Udupa et al. 2013, doi:10.1145/2462156.2462174;
+in the order of what they cost: Barke, Peleg and Polikarpova 2020, doi:10.1145/3428295).
+
+What is made of parts, as one would write it: `[x for x in sorted(...)][0]` is `min(...)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import hashlib
+import heapq
+import itertools
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.synthesis import plain_values
+from batos.synthesis.idiom_costs import CHARS, FAILS, MODULES, Idiom, Priced, callables, priced
+from batos.synthesis.translation_model import KINDS, Spoken
+
+ITEM = "item"
+"""What one of several is called."""
+
+
+def tidied(tree: ast.Module) -> ast.Module:
+    """The same in fewer words; it changes the tree. The first of those that are so is nothing where none is."""
+    _Tidy().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _Tidy(ast.NodeTransformer):
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if not (isinstance(node.slice, ast.Constant) and type(node.slice.value) is int and node.slice.value == 0):
+            return node
+        match node.value:
+            case ast.Call(func=ast.Name("sorted")) as call:
+                return _first(call) or node
+            case ast.ListComp(
+                elt=elt, generators=[ast.comprehension(target=ast.Name(id=name), iter=ast.Call(func=ast.Name("sorted")) as call, ifs=[])]
+            ) if name == ITEM and _once(elt) and (first := _first(call)) is not None:
+                whole: ast.expr = _Instead(first).visit(elt)
+                return whole
+            case ast.ListComp(elt=elt, generators=[ast.comprehension(ifs=[_, *_])] as each):
+                return ast.Call(ast.Name("next", ast.Load()), [ast.GeneratorExp(elt, each), ast.Constant(None)], [])
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Mult):
+            node.left, node.right = _number(node.left), _number(node.right)
+        return node
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        self.generic_visit(node)
+        if (over := _as_they_are(node)) is None:
+            return node
+        return over if _is_call(over, "sorted") else ast.Call(ast.Name("list", ast.Load()), [over], [])
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in _OF_ALL and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.GeneratorExp) and (over := _as_they_are(first)) is not None:
+                node.args[0] = over
+            elif isinstance(first, ast.Call) and _is_call(first, "list") and len(first.args) == 1 and not first.keywords:
+                node.args[0] = first.args[0]
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword | None:
+        self.generic_visit(node)
+        if node.arg == "key" and isinstance(node.value, ast.Lambda) and [one.arg for one in node.value.args.args] == [ITEM]:
+            match node.value.body:
+                case ast.Name(id=name) if name == ITEM:
+                    return None
+                case ast.Call(func=ast.Name("len") as func, args=[ast.Name(id=name)], keywords=[]) if name == ITEM:
+                    node.value = func
+        return node
+
+
+_OF_ALL = ("sorted", "sum", "max", "min", "set", "list", "tuple", "any", "all")
+"""What goes through all of what it is given, whatever kind of that."""
+
+
+def _number(node: ast.expr) -> ast.expr:
+    """A factor, without the nought by which an idiom makes sure that it is a number, and no text to be repeated."""
+    match node:
+        case ast.BinOp(left=one, op=ast.Add(), right=ast.Constant(value=int() as nought)) if nought == 0 and not isinstance(nought, bool):
+            return one
+    return node
+
+
+def _is_call(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def _as_they_are(node: ast.ListComp | ast.GeneratorExp) -> ast.expr | None:
+    """What it goes through, if it has all items of that as they are."""
+    match node.elt, node.generators:
+        case ast.Name(id=one), [ast.comprehension(target=ast.Name(id=other), iter=over, ifs=[])] if one == other:
+            return over
+    return None
+
+
+def _once(elt: ast.expr) -> bool:
+    """Whether the item stands in it once, and for itself."""
+    names = [one for one in ast.walk(elt) if isinstance(one, ast.Name) and one.id == ITEM]
+    inner = any(isinstance(one, ast.Lambda | ast.comprehension) for one in ast.walk(elt))
+    return len(names) == 1 and not inner
+
+
+def _first(call: ast.Call) -> ast.Call | None:
+    """The first of what is sorted; of what is equal, the first there is, both ways. None where it is sorted in another way."""
+    falling = [one.value for one in call.keywords if one.arg == "reverse"]
+    if any(not (isinstance(one, ast.Constant) and one.value is True) for one in falling):
+        return None
+    keywords = [one for one in call.keywords if one.arg != "reverse"]
+    return ast.Call(ast.Name("max" if falling else "min", ast.Load()), call.args, keywords)
+
+
+class _Instead(ast.NodeTransformer):
+    """An expression in the item's place."""
+
+    def __init__(self, one: ast.expr) -> None:
+        self._one = one
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._one if node.id == ITEM else node
+
+
+_SPELLED = 0.1  # what costs what the request spells out
+DEAREST = 4.0
+"""What an expression costs at most."""
+_GIVEN = 8000  # characters of what is given, at most
+_UNIT = 20  # characters that count as one value more
+_DIGITS = 10**15
+_LONGEST = 120  # characters of an expression
+_ALIKE = 30  # expressions that come to the same, and are held
+_FEW = 6  # that stand beside one where there are several
+_OTHERS = 10  # cheapest of a kind that stand beside another
+_CONVERTS = frozenset(f"{kind}({{it}})" for kind in ("int", "float", "str", "list", "bool"))
+_NAMED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.")
+_ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
+
+
+class Expression(NamedTuple):
+    """An expression.
+
+    :ivar cost: how unlikely it is.
+    :ivar words: that speak of it, as `words_in` has them.
+    :ivar kind: of the value, where more may be made of it.
+    """
+
+    cost: float
+    text: str
+    words: frozenset[str] = frozenset()
+    kind: str = ""
+
+
+class Valued(NamedTuple):
+    """A part, and what it comes to: one value for each item of each example."""
+
+    part: Expression
+    values: tuple[Any, ...]
+
+
+class _Uses(NamedTuple):
+    """Idioms of one kind, the cheapest first.
+
+    :ivar alone: of nothing but what stands for `{it}`.
+    :ivar beside: of one other thing.
+    :ivar among: of several other things.
+    :ivar second: those of one other thing, by its kind.
+    """
+
+    alone: Priced
+    beside: Priced
+    among: Priced
+    second: Mapping[str, Priced]
+
+
+def grown(
+    atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str], *, most: int, more: Sequence[Spoken] = ()
+) -> list[Valued]:
+    """What is made of parts, with the parts; the cheapest first.
+
+    :param atoms: what it is made of.
+    :param given: what else may stand in it: other things that are given, and constants that the words speak of.
+    :param said: the words of what is asked.
+    :param most: values that are computed.
+    :param more: idioms of a number that the request itself spells out.
+    """
+    queue = [(one.part.cost, len(one.part.text), one.part.text, one) for one in atoms]
+    heapq.heapify(queue)
+    held: dict[bytes, list[Valued]] = {}
+    least: dict[str, float] = {}
+    plain = {id(one) for one in atoms}
+    for one in atoms:
+        least[one.part.text] = min(one.part.cost, least.get(one.part.text, one.part.cost))
+    beside: dict[str, list[Valued]] = {}
+    for one in given:
+        beside.setdefault(one.part.kind, []).append(one)
+    before: dict[str, list[Valued]] = {}
+    size = len(atoms[0].values) if atoms else 0
+    costs, spelled = priced(said), [(_SPELLED, one) for one in callables(more)]
+    idioms = {kind: _arranged([*(spelled if kind == "number" else ()), *costs[kind], *costs["any"]]) for kind in KINDS}
+    idioms["two"] = _arranged(costs["two"])
+    while queue and most > 0:
+        cost, _, text, one = heapq.heappop(queue)
+        if cost > least[text]:
+            continue
+        alike = held.setdefault(_key(one), [])
+        if len(alike) == _ALIKE:
+            continue
+        alike.append(one)
+        if (len(alike) > 1 and id(one) not in plain) or not one.part.kind:  # two arguments may come to the same in an example
+            continue
+        for cost, idiom, operands in _uses(one, idioms, beside, before):
+            if (most := most - size) < 0:
+                break
+            text = _text(idiom, operands)
+            if len(text) > _LONGEST or cost >= least.get(text, math.inf):
+                continue
+            least[text] = cost
+            made, length = _made(idiom, operands, cost, text)
+            most -= length // _UNIT
+            if made is not None and len(held.get(_key(made), ())) < _ALIKE:
+                heapq.heappush(queue, (cost, len(text), text, made))
+        before.setdefault(one.part.kind, []).append(one)
+    rest = [one for cost, _, text, one in sorted(queue, key=lambda entry: entry[:3]) if cost <= least[text]]
+    for one in rest:
+        if len(alike := held.setdefault(_key(one), [])) < _ALIKE:
+            alike.append(one)
+    return sorted(itertools.chain.from_iterable(held.values()), key=lambda one: (one.part.cost, len(one.part.text), one.part.text))
+
+
+def _key(one: Valued) -> bytes:
+    """By which those are found that come to the same."""
+    return hashlib.blake2b(repr(one.values).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def valued(cost: float, text: str, values: Sequence[Any], words: frozenset[str] = frozenset()) -> Valued | None:
+    """A part with its values; None where they are too large, or of a kind that hashes give an order."""
+    if any(_room(value, _GIVEN) < 0 for value in values):
+        return None
+    return Valued(Expression(cost, text, words, _kind(values)), tuple(values))
+
+
+def modules_in(text: str) -> list[str]:
+    """The modules that an expression, or lines of a method, speak of."""
+    if not _NAMED.search(text):
+        return []
+    try:
+        nodes = ast.walk(ast.parse(textwrap.dedent(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    owners = (node.value for node in nodes if isinstance(node, ast.Attribute))
+    return sorted({owner.id for owner in owners if isinstance(owner, ast.Name)} & MODULES.keys())
+
+
+def names_in(text: str) -> set[str]:
+    """The names and figures that an expression uses, slots as `self.total`."""
+    return set(re.findall(r"(?<![\w.])(?:self\.)?\w+", text))
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """The kind that all of these are of; "" where they are of several, or where nothing is made of it."""
+    kinds = {_kind_of(value) for value in values}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, datetime.date):
+        return "moment" if isinstance(value, datetime.datetime) else "date"
+    kind = plain_values.kind_of(value)
+    return kind if kind in KINDS else ""
+
+
+def _arranged(held: Priced) -> _Uses:
+    held = sorted(held, key=lambda one: one[0])
+    beside = [one for one in held if len(one[1].holes) == 2]
+    second: dict[str, list[tuple[float, Idiom]]] = {}
+    for one in beside:
+        second.setdefault(one[1].holes[1].rstrip("2"), []).append(one)
+    return _Uses([one for one in held if len(one[1].holes) == 1], beside, [one for one in held if len(one[1].holes) > 2], second)
+
+
+def _uses(
+    one: Valued, idioms: Mapping[str, _Uses], beside: Mapping[str, Sequence[Valued]], before: Mapping[str, Sequence[Valued]]
+) -> Iterator[tuple[float, Idiom, tuple[Valued, ...]]]:
+    """What a part may be used for: as what something is made of, with others beside it; and beside others. With what that costs.
+
+    What would cost too much is not gone through: it is nineteen of twenty.
+
+    :param beside: what is given, and constants.
+    :param before: what was grown before, the cheapest first.
+    """
+    mine, kind = one.part.cost, one.part.kind
+    room, known = DEAREST - mine, idioms[kind]
+    others = {name: [*beside.get(name, ()), *before.get(name, ())[:_OTHERS]] for name in KINDS}
+    few = {name: sorted(held[:_FEW], key=_cost_of) for name, held in others.items()}
+    others = {name: sorted(held, key=_cost_of) for name, held in others.items()}
+    for cost, idiom in _within(room, known.alone):
+        yield cost + mine, idiom, (one,)
+    for cost, idiom in _within(room, known.beside):
+        for other in _cheap(room - cost, others[idiom.holes[1].rstrip("2")]):
+            if other is not one:
+                yield cost + mine + other.part.cost, idiom, (one, other)
+    for cost, idiom in _within(room, known.among):
+        pools = [few[hole.rstrip("2")] for hole in idiom.holes[1:]]
+        if all(pools) and cost + sum(pool[0].part.cost for pool in pools) <= room:
+            for more in itertools.product(*pools):
+                whole = cost + sum(map(_cost_of, more))
+                if whole <= room and len({id(one), *map(id, more)}) == len(idiom.holes):
+                    yield whole + mine, idiom, (one, *more)
+    if kind == "number":
+        for cost, idiom in _within(room, idioms["two"].beside):
+            for other in _cheap(room - cost, before.get(kind, ())[:_OTHERS]):
+                yield cost + mine + other.part.cost, idiom, (one, other)
+                yield cost + mine + other.part.cost, idiom, (other, one)
+    for name, held in before.items():
+        for cost, idiom in _within(room, idioms[name].second.get(kind, ())):
+            for other in _cheap(room - cost, held[:_OTHERS]):
+                yield cost + mine + other.part.cost, idiom, (other, one)
+
+
+def _cost_of(one: Valued) -> float:
+    return one.part.cost
+
+
+def _within(room: float, held: Priced) -> Iterator[tuple[float, Idiom]]:
+    """Of idioms in the order of what they cost those that cost so much at most."""
+    return itertools.takewhile(lambda one: one[0] <= room, held)
+
+
+def _cheap(room: float, held: Sequence[Valued]) -> Iterator[Valued]:
+    """Of parts in the order of what they cost those that cost so much at most."""
+    return itertools.takewhile(lambda one: one.part.cost <= room, held)
+
+
+def _text(idiom: Idiom, operands: Sequence[Valued]) -> str:
+    names = {}
+    for hole, one in zip(idiom.holes, operands, strict=True):
+        text = one.part.text
+        names[hole] = text if _ATOM.fullmatch(text) else f"({text})"
+    return idiom.spoken.template.format(**names)
+
+
+def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
+    """What an idiom comes to, and how many characters that has; None where it fails, or is too long."""
+    values, length, as_list = [], 0, False
+    compute, able = idiom.compute, idiom.able
+    try:
+        for row in zip(*(one.values for one in operands), strict=True):
+            if able is not None and not all(map(able, row)):
+                return None, length
+            value = compute(*row)
+            if (left := _room(value, CHARS)) < 0:
+                return None, length + CHARS
+            length += CHARS - left
+            if isinstance(value, tuple):  # the parts of an item, or what a slot becomes: a list, as all others
+                value, as_list = list(value), True
+            values.append(value)
+    except FAILS:
+        return None, length
+    if idiom.spoken.template in _CONVERTS and repr(values) == repr([*operands[0].values]):  # `int` of a whole number, `str` of a text
+        return None, length
+    words = frozenset[str]().union(idiom.spoken.words, *(one.part.words for one in operands))
+    return Valued(Expression(cost, f"list({text})" if as_list else text, words, _kind(values)), tuple(values)), length
+
+
+def _room(value: Any, room: int) -> int:
+    """What is left of so many characters behind a value; less than nothing where it is too long, or of a kind that is not held: hashes
+    give a set an order, which another process has otherwise."""
+    if isinstance(value, str):
+        return room - len(value)
+    if isinstance(value, bool) or value is None or isinstance(value, datetime.date):
+        return room - 1
+    if isinstance(value, int | float):
+        return room - 1 if -_DIGITS < value < _DIGITS else -1
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    elif not isinstance(value, list | tuple):
+        return -1
+    for one in value:
+        if (room := _room(one, room - 1)) < 0:
+            break
+    return room

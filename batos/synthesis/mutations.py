@@ -1,0 +1,397 @@
+"""What is one edit away from a method: the neighbourhood in which a refused draft is likely to have the right one.
+
+The edits are those of generate-and-validate program repair: another operator, name, constant or function, a call put around an expression
+or taken away, a statement left out (GenProg, Weimer et al. 2009, doi:10.1109/ICSE.2009.5070536), and expressions of the drafts before it,
+since what is lacking in one is often in another (the plastic surgery hypothesis, Barr et al. 2014, doi:10.1145/2635868.2635898). What
+they come to is for the guardian, the sandbox and the examples to say.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+_COMPARED: tuple[type[ast.cmpop], ...] = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq, ast.NotEq)
+_CALCULATED: tuple[type[ast.operator], ...] = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
+_LIKE = (
+    ("max", "min"), ("any", "all"), ("sum", "len", "max", "min"), ("list", "sorted", "set"), ("int", "float", "str", "round"),
+    ("lower", "upper", "title", "capitalize", "swapcase"), ("startswith", "endswith"), ("strip", "lstrip", "rstrip"),
+    ("find", "rfind", "index"), ("split", "splitlines"), ("keys", "values", "items"), ("add", "discard"), ("append", "extend"),
+    ("ceil", "floor", "trunc"), ("year", "month", "day"), ("weekday", "isoweekday"), ("ljust", "rjust", "center", "zfill"),
+    ("isalpha", "isdigit", "isupper", "islower", "isalnum", "isspace"),
+)  # fmt: skip
+"""Names that are taken for one another."""
+_AROUND = (
+    "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.items())",
+    "list({}.keys())", "dict({})", "set({})", "len({})", "sum({})", "max({})", "min({})", "str({})", "int({})", "float({})", "bool({})",
+    "abs({})", "round({})", "round({}, 2)", "not {}", "-{}", "{}[0]", "{}[-1]", "{}[::-1]", "{}[1:]", "{}[:-1]", "{}.lower()", "{}.upper()",
+    "{}.title()", "{}.capitalize()", "{}.strip()", "{}.split()", "{}.values()", "{}.items()", "' '.join({})", "''.join({})",
+    "', '.join({})", "' '.join({}.split())", "{} + 1", "{} - 1", "{} * 2", "{} ** 2", "{} / 2", "{} // 2", "{} % 2 == 0", "{} % 2 == 1",
+    "{} or 0",
+)  # fmt: skip
+"""What is put around an expression."""
+_WITHOUT_PARTS = (ast.Constant, ast.UnaryOp, ast.GeneratorExp, ast.Set, ast.SetComp, ast.Compare, ast.Lambda)
+_ALWAYS = ("0", "1", "''", "' '", "[]", "{}", "None", "True", "False")
+_IN_WORDS = {
+    "half": 2, "double": 2, "twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "week": 7, "eight": 8, "nine": 9,
+    "ten": 10, "dozen": 12, "hundred": 100,
+}  # fmt: skip
+_COSTS = {"swap": 1.0, "like": 1.0, "number": 1.0, "unwrap": 1.1, "leave_out": 1.2, "order": 1.4, "around": 1.3, "lent": 1.5, "known": 1.0}
+_ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # what is at hand always; a character
+SMALLEST = 1.0
+"""What another comparison, name or number costs, or what is at hand in an expression's place."""
+_LENT_CHARS = 80
+_LONG, _PARTS = 500, 250  # characters, and nodes of its tree, of a source of which there are none: so many, so long, would take minutes
+_USUAL = 250  # of one that as many as may be tried are tried of
+
+
+class RequestFacts(NamedTuple):
+    """What an edit may be made of, beside the draft itself.
+
+    :ivar told: what the method is for, in words, and in a line of its own its selector's.
+    :ivar slots: names of the object's slots.
+    :ivar shown: those that the examples speak of.
+    :ivar changed: those that the examples have changed.
+    :ivar fields: keys of records in the examples.
+    :ivar sends: messages that the words name, and that may be sent.
+    """
+
+    told: str
+    slots: Collection[str]
+    shown: Collection[str] = ()
+    changed: Collection[str] = ()
+    fields: Collection[str] = ()
+    sends: Collection[str] = ()
+
+    def speaks_of(self, slot: str) -> bool:
+        """Whether the words or an example speak of a slot."""
+        return slot in self.shown or self.names(slot)
+
+    def names(self, slot: str) -> bool:
+        """Whether the words name a slot, or a part of it."""
+        words = set(re.split(r"[\W_]+", self.told.lower()))
+        return any(part in words for part in slot.lower().split("_"))
+
+
+def edits(source: str, known: RequestFacts, drafts: Sequence[str] = (), *, most: int, within: float = math.inf) -> list[tuple[float, str]]:
+    """Methods that are one edit away from a draft and make sense: what each costs, its length with it, and its source; the cheapest first.
+    None where the draft is long, or of very many parts.
+
+    :param drafts: others of the same method, which lend their expressions.
+    :param most: how many, if they are of usual length.
+    :param within: what an edit may cost, length apart.
+    """
+    tree = parsed(source)
+    if tree is None or not settled(tree) or len(source) > _LONG or sum(1 for _ in ast.walk(tree)) > _PARTS:
+        return []
+    costs: dict[str, float] = {}
+    others = [one for one in (*_at_hand(tree, known), *_lent(drafts)) if one[1] <= within]
+    for cost in _edited(tree, others, within):
+        if cost <= within and (text := unparsed(tree)) is not None:
+            costs[text] = min(cost, costs.get(text, cost))
+    costs.pop(unparsed(tree) or source, None)
+    best = sorted((cost + _BY_LENGTH * len(text), text) for text, cost in costs.items())
+    found: list[tuple[float, str]] = []
+    room = most * _USUAL
+    for cost, text in best:
+        if len(found) == most or len(text) > room:
+            break
+        if makes_sense(text, known):
+            found.append((cost, text))
+            room -= len(text)
+    return found
+
+
+def settled(tree: ast.Module, sends: Collection[str] = ()) -> bool:
+    """Whether it ends by itself, sends nothing, and uses its receiver for nothing but slots, as far as one can see: a loop that goes on
+    while something is so may never end once it is edited, what a message does is another method's business, and where methods run
+    side by side (`batos.synthesis.batch_runner`) there is no receiver.
+
+    :param sends: what may be sent.
+    """
+    nodes = list(ast.walk(tree))
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
+    sent = (isinstance(func, ast.Attribute) and _of_self(func) and func.attr not in sends for func in calls)
+    slots = sum(isinstance(node, ast.Attribute) and _of_self(node) for node in nodes)
+    of_it = sum(isinstance(node, ast.Name) and node.id == "self" for node in nodes)
+    return not any(sent) and slots == of_it and not any(isinstance(node, ast.While | ast.AsyncFor | ast.Await) for node in nodes)
+
+
+def makes_sense(source: str, known: RequestFacts) -> bool:
+    """Whether it uses all that it is given and named, and nothing that was not spoken of, changes nothing but what the
+    examples have changed, and has nothing in it that is for nothing: an edit that passes an example by chance mostly does not."""
+    tree = parsed(source)
+    if tree is None or not settled(tree, known.sends) or any(map(_never_works, ast.walk(tree))):
+        return False
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            made |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    slots = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _of_self(node) and node.attr != "_p_changed"]
+    stored = {node.attr for node in slots if not isinstance(node.ctx, ast.Load)}
+    sent = {node.attr for node in slots} & {*known.sends}
+    return (
+        (_parameters(tree) | made) <= read
+        and {slot for slot in known.shown if known.names(slot)} <= {node.attr for node in slots}
+        and all(node.attr in known.slots and known.speaks_of(node.attr) for node in slots if node.attr not in sent)
+        and sent == {*known.sends}
+        and stored <= set(known.changed)
+    )
+
+
+def _never_works(node: ast.AST) -> bool:
+    """Whether it takes a part of what has none, calls what is no function, or asks whether something is the same as a constant: Python's
+    compiler warns of such."""
+    match node:
+        case ast.Subscript(value=ast.Constant(value=str()) | ast.JoinedStr() | ast.List() | ast.ListComp() | ast.Tuple(), slice=place):
+            return isinstance(place, ast.Constant) and type(place.value) is not int
+        case ast.Subscript(value=value):
+            return isinstance(value, _WITHOUT_PARTS)
+        case ast.Call(func=func):
+            return not isinstance(func, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Lambda | ast.IfExp)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            sides = [one for one in (left, *others) if isinstance(one, ast.Constant) and not isinstance(one.value, bool | None)]
+            return bool(sides) and any(isinstance(one, ast.Is | ast.IsNot) for one in ops)
+    return False
+
+
+def parsed(source: str) -> ast.Module | None:
+    """The tree of a source that is one method, and nothing else; None of any other."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if len(tree.body) != 1 or not isinstance(method := tree.body[0], ast.FunctionDef):
+        return None
+    return tree if [one.arg for one in (*method.args.posonlyargs, *method.args.args)][:1] == ["self"] else None
+
+
+def unparsed(tree: ast.AST) -> str | None:
+    """The source of a tree; None where it has none."""
+    try:
+        return ast.unparse(tree)
+    except (ValueError, RecursionError):  # what Python before 3.12 has no way to say within an f-string; what is nested too deep
+        return None
+
+
+def _parameters(tree: ast.Module) -> set[str]:
+    method = tree.body[0]
+    assert isinstance(method, ast.FunctionDef)
+    spec = method.args
+    return {one.arg for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg) if one is not None} - {"self"}
+
+
+def _of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+# --- what an expression may become
+
+
+def _at_hand(tree: ast.Module, known: RequestFacts) -> list[tuple[ast.expr, float]]:
+    """Names, slots and constants that may stand in an expression's place, with what that costs."""
+    usual = _COSTS["known"]
+    found = dict.fromkeys(sorted(_parameters(tree)), usual)
+    found |= {f"self.{slot}": usual for slot in known.slots if known.speaks_of(slot)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id, usual)
+    told = known.told.lower()
+    found |= {str(number): usual for number in numbers_in(told)}
+    found |= {repr(field): usual for field in known.fields if field.lower() in told}
+    found |= {repr(text): usual for text in re.findall(r"['\"]([^'\"]+)['\"]", known.told)}
+    for text in _ALWAYS:
+        found.setdefault(text, _ALWAYS_COST)
+    return [(expression, cost) for text, cost in found.items() if (expression := _expression(text)) is not None]
+
+
+def _lent(drafts: Iterable[str]) -> list[tuple[ast.expr, float]]:
+    """Expressions of other drafts."""
+    found: dict[str, None] = {}
+    for tree in filter(None, map(parsed, drafts)):
+        for place in _places(tree):
+            text = unparsed(place.node)
+            if text is not None and len(text) < _LENT_CHARS and not isinstance(place.node, ast.Constant | ast.Name):
+                found[text] = None
+    return [(expression, _COSTS["lent"]) for text in found if (expression := _expression(text)) is not None]
+
+
+def _expression(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):  # a part that stands in its place only, such as what is taken of a list
+        return None
+
+
+# --- the edits
+
+
+class _Place(NamedTuple):
+    """Where an expression stands."""
+
+    parent: ast.AST
+    field: str
+    at: int | None
+    node: ast.expr
+
+    def put(self, node: ast.expr) -> None:
+        if self.at is None:
+            setattr(self.parent, self.field, node)
+        else:
+            getattr(self.parent, self.field)[self.at] = node
+
+    def edited(self, node: ast.expr, cost: float) -> Iterator[float]:
+        """With this in its place, while the caller looks."""
+        self.put(node)
+        yield cost
+        self.put(self.node)
+
+
+def _places(tree: ast.Module) -> Iterator[_Place]:
+    """Where expressions stand that are read; not the defaults of parameters."""
+    for parent in list(ast.walk(tree)):
+        if isinstance(parent, ast.FunctionDef | ast.arguments | ast.JoinedStr):
+            continue
+        for field, value in ast.iter_fields(parent):
+            for index, node in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+                if isinstance(node, ast.expr) and not stored and not isinstance(node, ast.Slice | ast.Starred) and field != "format_spec":
+                    yield _Place(parent, field, index, node)
+
+
+def _edited(tree: ast.Module, others: Sequence[tuple[ast.expr, float]], within: float) -> Iterator[float]:
+    """The cost of each edit, which is there while the caller looks and gone when it asks for the next.
+
+    :param others: what may stand in an expression's place.
+    :param within: what the caller has no use for beyond.
+    """
+    arounds = _AROUND if _COSTS["around"] <= within else ()
+    for place in list(_places(tree)):
+        node, parent = place.node, place.parent
+        if isinstance(parent, ast.Attribute) and isinstance(node, ast.Name) and node.id == "self":
+            continue
+        yield from _inside(node)
+        for other in _within(node) if _COSTS["unwrap"] <= within else ():
+            yield from place.edited(other, _COSTS["unwrap"])
+        if isinstance(parent, ast.Call) and place.field == "func":
+            continue
+        for other, cost in others:
+            yield from place.edited(other, cost)
+        text = unparsed(node) if arounds else None
+        for around in arounds if text is not None else ():
+            if (more := _expression(around.format(f"({text})"))) is not None:
+                yield from place.edited(more, _COSTS["around"])
+    yield from _statements(tree)
+
+
+def _with(node: Any, field: str, value: Any, cost: float) -> Iterator[float]:
+    kept = getattr(node, field)
+    setattr(node, field, value)
+    yield cost
+    setattr(node, field, kept)
+
+
+def _inside(node: ast.expr) -> Iterator[float]:
+    """Another operator, name, number or condition where it stands."""
+    swap, out = _COSTS["swap"], _COSTS["leave_out"]
+    if isinstance(node, ast.Compare):
+        for at, operator in enumerate(node.ops):
+            others: Sequence[type[ast.cmpop]] = _COMPARED if isinstance(operator, _COMPARED) else ()
+            if isinstance(operator, ast.In | ast.NotIn):
+                others = (ast.In, ast.NotIn)
+            for other in others:
+                if not isinstance(operator, other):
+                    yield from _with(node, "ops", [*node.ops[:at], other(), *node.ops[at + 1 :]], swap)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, _CALCULATED):
+        for calculated in _CALCULATED:
+            if not isinstance(node.op, calculated):
+                yield from _with(node, "op", calculated(), out)
+        node.left, node.right = node.right, node.left
+        yield swap
+        node.left, node.right = node.right, node.left
+    elif isinstance(node, ast.BoolOp):
+        yield from _with(node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And(), swap)
+    elif isinstance(node, ast.Name):
+        for like in _likes(node.id):
+            yield from _with(node, "id", like, _COSTS["like"])
+    elif isinstance(node, ast.Attribute):
+        for like in _likes(node.attr):
+            yield from _with(node, "attr", like, _COSTS["like"])
+    elif isinstance(node, ast.Constant) and type(node.value) is int:
+        for number in (node.value - 1, node.value + 1):
+            yield from _with(node, "value", number, _COSTS["number"])
+    elif isinstance(node, ast.Call):
+        for at in range(len(node.keywords)):
+            yield from _with(node, "keywords", [*node.keywords[:at], *node.keywords[at + 1 :]], swap)
+    elif isinstance(node, ast.IfExp):
+        node.body, node.orelse = node.orelse, node.body
+        yield swap
+        node.body, node.orelse = node.orelse, node.body
+    elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) and node.generators[0].ifs:
+        first, *rest = node.generators[0].ifs
+        yield from _with(node.generators[0], "ifs", [], out)
+        yield from _with(node.generators[0], "ifs", [ast.UnaryOp(ast.Not(), first), *rest], out)
+
+
+def _likes(name: str) -> Iterator[str]:
+    return (other for group in _LIKE if name in group for other in group if other != name)
+
+
+def _within(node: ast.expr) -> list[ast.expr]:
+    """What an expression is made of, which may stand in its place."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value)):
+            return [*node.args, value]
+        case ast.Call():
+            return list(node.args)
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.BoolOp(values=values):
+            return list(values)
+        case ast.Subscript(value=value):
+            return [value]
+        case ast.UnaryOp(operand=value):
+            return [value]
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.ListComp() | ast.GeneratorExp():
+            return [node.generators[0].iter]
+    return []
+
+
+def _statements(tree: ast.Module) -> Iterator[float]:
+    """A statement left out, or two of them the other way round."""
+    for node in list(ast.walk(tree)):
+        for field in ("body", "orelse"):
+            held: Any = getattr(node, field, None)
+            if isinstance(held, list) and len(held) > 1:
+                for at in range(len(held)):
+                    yield from _with(node, field, [*held[:at], *held[at + 1 :]], _COSTS["leave_out"])
+                    if at + 1 < len(held):
+                        yield from _with(node, field, [*held[:at], held[at + 1], held[at], *held[at + 2 :]], _COSTS["order"])
+
+
+def sayable(name: str) -> bool:
+    """Whether a method may have a slot, an argument or a selector by this name."""
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
+def numbers_in(text: str) -> tuple[int, ...]:
+    """The numbers that a text speaks of, in digits or words: 2 where it says `doubled`."""
+    told = text.lower()
+    found = [int(digits) for digits in re.findall(r"(?<!\d)\d{1,18}(?!\d)", told)]
+    return tuple(dict.fromkeys((*found, *(number for word, number in _IN_WORDS.items() if re.search(rf"\b{word}", told)))))
+
+
+def fields_of(value: Any) -> Iterator[str]:
+    """The keys of the records in a value."""
+    if isinstance(value, Mapping):
+        yield from (key for key in value if isinstance(key, str))
+    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        yield from fields_of(one)

@@ -1,0 +1,328 @@
+"""A refused draft amended by what is one edit away from it: of what passes the examples, that which most likely is right.
+
+A small model's draft often lacks one thing, which no further draw of its brings; the sandbox tries hundreds of edits in the time of one.
+What passes one example by chance is the danger of it (Smith et al. 2015, doi:10.1145/2786805.2786825). So nothing is amended by an
+example that tells little, no edit counts that makes no sense (`edits.makes_sense`), and what passes must do the same on other calls, too,
+but for a fifth of its weight: where it does not, the example leaves open which is meant.
+
+What the examples of a method leave open: a call on which another method that passes them too answers otherwise.
+
+That a change of one name, comparison or number goes unnoticed by the examples is what mutation analysis measures of tests (DeMillo, Lipton
+and Sayward 1978, doi:10.1109/C-M.1978.218136). Of methods of which that is so many more are wrong than of others (docs/training.md). The
+call on which two of them differ is what a user should be asked next (oracle-guided synthesis: Jha et al. 2010,
+doi:10.1145/1806799.1806833).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.concurrency import in_helper
+from batos.image import history
+from batos.image.taught_examples import Example
+from batos.synthesis import batch_runner, mutations, plain_values
+from batos.synthesis.batch_runner import MethodCall, Run, variations
+from batos.synthesis.mutations import SMALLEST
+from batos.synthesis.plain_values import same
+
+SURE = 0.8
+"""Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
+_HUGE = 10**15  # a number that is larger than any float has no form of so many digits
+_DIGITS = 3  # of a number that is not soon hit by chance
+_BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
+ABOUT = 0.3
+"""Methods that are put together cost about the same where they differ by so much: the shorter one is meant then. That a longer one explains
+the words a little better (`min(map(int, str(count)))` for `count` of the digits) says nothing where both do the same."""
+_VARIATIONS = 24
+_COMPARED = 60  # methods that pass and are compared: the cheapest
+
+Passed = tuple[tuple[float, str], ...]
+"""Sources that pass the examples, with what each costs."""
+
+
+class Specification(NamedTuple):
+    """What a method shall do, in plain values."""
+
+    known: mutations.RequestFacts
+    examples: Sequence[tuple[MethodCall, Example]]
+    calls: Sequence[MethodCall]
+    """Those of the examples and the one that asked for the method."""
+    helpers: Mapping[str, str] = {}
+    """Sources of the messages that may be sent (`side_by_side.Aside`)."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether the examples tell enough to amend anything by them."""
+        return any(tells(example) for _, example in self.examples)
+
+
+class Group(NamedTuple):
+    """Methods that do the same on all calls, the first in the order of `groups` first, with their weight, and what they do.
+
+    :ivar cost: of the cheapest.
+    """
+
+    weight: float
+    sources: list[str]
+    did: tuple[str, ...]
+    cost: float
+
+    @property
+    def best(self) -> float:
+        """The weight of the cheapest alone."""
+        return math.exp(-_BY_COST * self.cost)
+
+
+def tells(example: Example) -> bool:
+    """Whether an example tells much: slots that it has changed, or an answer that is not among what was given and that few methods give."""
+    if example.after:
+        return True
+    result = example.result
+    if result is None or isinstance(result, bool) or result in ("", [], {}):
+        return False
+    if isinstance(result, int | float) and abs(result) < _HUGE and len(f"{abs(result):.10g}".replace(".", "").lstrip("0")) < _DIGITS:
+        return False
+    given = (*example.args, *dict(example.kwargs).values(), *dict(example.slots).values())
+    return not any(type(one) is type(result) and one == result for value in given for one in _parts(value))
+
+
+async def mutants_passing(
+    source: str,
+    before: Sequence[str],
+    what: Specification,
+    audit: Callable[[str], bool],
+    run: Run,
+    *,
+    most: int,
+    limit: int,
+    within: float = math.inf,
+) -> Passed:
+    """What is one edit away from a draft and passes the examples.
+
+    :param before: drafts before it.
+    :param audit: whether the guardian lets a source pass; called in a helper thread.
+    :param most: edits that are tried.
+    :param limit: see `side_by_side.did`.
+    :param within: see `edits.edits`.
+    """
+
+    def audited() -> list[tuple[float, str]]:
+        return [one for one in mutations.edits(source, what.known, before, most=most, within=within) if audit(one[1])]
+
+    found = await in_helper(audited)
+    came = await batch_runner.run_batch([text for _, text in found], [call for call, _ in what.examples], run, limit=limit)
+    expected = [example for _, example in what.examples]
+    return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
+
+
+async def likely(passed: Passed, what: Specification, run: Run, *, limit: int) -> list[str]:
+    """Of what passes the examples that which most likely is right, the cheapest first; none where that is open.
+
+    :param passed: what passed of all drafts till now: what one of them leaves open another one's edits do not close.
+    """
+    share, sources = await likeliest(passed, what, run, limit=limit)
+    return list(sources) if share >= SURE else []
+
+
+async def likeliest(passed: Passed, what: Specification, run: Run, *, limit: int) -> tuple[float, Sequence[str]]:
+    """Of what passes the examples that which does the same and has the most weight, the cheapest first; and its share of the weight."""
+    found = await able(passed, what, run, limit=limit)
+    return (found[0].weight / sum(one.weight for one in found), found[0].sources) if found else (0.0, ())
+
+
+def by_best(found: Sequence[Group]) -> list[tuple[float, Group]]:
+    """Groups by the cheapest of each, with its share of the weight of all of these: how many ways there are to write the same says nothing
+    of methods that are put together."""
+    whole = sum(one.best for one in found)
+    return sorted(((one.best / whole, one) for one in found), key=lambda one: -one[0])
+
+
+async def able(passed: Passed, what: Specification, run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
+    """What passes the examples, by what it does elsewhere, the likeliest first: what does not fail on the call that asked for it, and does
+    not do the same whatever it is given, where there is such.
+
+    :param about: see `groups`.
+    """
+    found = await groups(passed, elsewhere(what), run, limit=limit, about=about)
+    found = [one for one in found if all(one.did[: len(what.calls)])] or found
+    return [one for one in found if len(set(one.did)) > 1] or found
+
+
+def elsewhere(what: Specification) -> list[MethodCall]:
+    """The calls on which methods that pass the examples are compared: those that are known, and variations of them."""
+    return [*what.calls, *variations(what.calls, _VARIATIONS)]
+
+
+async def groups(passed: Passed, calls: Sequence[MethodCall], run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
+    """Methods by what they do on calls, the group of the most weight first; in each the cheapest first.
+
+    :param about: but the shortest before those that cost so much less.
+    """
+    cheapest: dict[str, float] = {}
+    for cost, text in sorted(passed):
+        cheapest.setdefault(text, cost)
+    compared = list(cheapest.items())[:_COMPARED]
+    came = await batch_runner.run_batch([text for text, _ in compared], calls, run, limit=limit)
+    alike: dict[tuple[str, ...], list[tuple[str, float]]] = {}
+    for one, texts in zip(compared, came, strict=True):
+        alike.setdefault(texts, []).append(one)
+    found = []
+    for texts, held in alike.items():
+        least = held[0][1]
+        near = sorted((one for one in held if one[1] <= least + about), key=lambda one: len(one[0]) if about else one[1])
+        held = [*near, *held[len(near) :]]
+        found.append(Group(sum(math.exp(-_BY_COST * cost) for _, cost in held), [text for text, _ in held], texts, least))
+    return sorted(found, key=lambda one: -one.weight)
+
+
+def as_expected(text: str, expected: Example) -> bool:
+    """Whether a method did what an example says.
+
+    :param text: of `side_by_side.did`.
+    """
+    if (found := batch_runner.read_outcome(text)) is None:
+        return False
+    value, slots = found
+    return same(value, expected.result) and as_left(slots, expected)
+
+
+def as_left(slots: Mapping[str, Any], expected: Example) -> bool:
+    """Whether slots are as an example leaves them: what it says of one stays so, unless it says what becomes of it."""
+    left = dict(expected.slots) | dict(expected.after)
+    return all(same(history.uncut(slots.get(name)), held) for name, held in left.items())
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A value and all that is in it, keys too."""
+    yield value
+    if isinstance(value, Mapping):
+        yield from value
+    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        yield from _parts(one)
+
+
+_CHARS = 400  # of an example that a user is asked to look at
+
+
+class OpenQuestion(NamedTuple):
+    """A call, with what a method answers to it, and what another one does that passes the examples, too."""
+
+    answer: Example
+    other: Example
+
+    def texts(self) -> tuple[str, ...]:
+        """Both as JSON, in the form in which examples are taught."""
+        return tuple(json.dumps(one.to_json(), ensure_ascii=False) for one in self)
+
+    def said(self, selector: str) -> str:
+        """What is open, in words: `add_(3) when total = 5 answers 8 or 2`."""
+        one = self.answer
+        given = ", ".join([*map(_text, one.args), *(f"{name}={_text(value)}" for name, value in one.kwargs)])
+        when = f" when {_state(one.slots)}" if one.slots else ""
+        return f"{selector}({given}){when} answers {' or '.join(map(_answer, self))}"
+
+
+async def ambiguity_of_kept(
+    source: str, did: str, what: Specification, audit: Callable[[str], bool], run: Run, *, most: int, limit: int, other: Passed = ()
+) -> OpenQuestion | None:
+    """What the examples leave open of a method that passes them; None where they leave nothing open that is near, or where it does
+    otherwise here than in its trial.
+
+    :param did: what it did in that, `trial.Outcome.did` of the call that asked for it.
+    :param other: further methods that pass them.
+
+    The other parameters are those of `amending.passing`.
+    """
+    near = (*await mutants_passing(source, (), what, audit, run, most=most, limit=limit, within=SMALLEST), *other)
+    if not near:
+        return None
+    calls = elsewhere(what)
+    first = min(cost for cost, _ in near) - 1  # no others may crowd it out
+    found = await groups(((first, source), *near), calls, run, limit=limit)
+    own = next(one for one in found if source in one.sources)
+    if not _as_tried(own, did, what):
+        return None
+    return _question(source, own, [one for one in found if one is not own], what, calls)
+
+
+async def ambiguity_of_refused(passed: Passed, what: Specification, run: Run, *, limit: int) -> OpenQuestion | None:
+    """What is open between methods that pass the examples, of which none was taken; None where nothing is."""
+    if not passed:
+        return None
+    calls = elsewhere(what)
+    best, *others = await groups(passed, calls, run, limit=limit)
+    return _question(best.sources[0], best, others, what, calls)
+
+
+def _question(source: str, own: Group, others: Sequence[Group], what: Specification, calls: Sequence[MethodCall]) -> OpenQuestion | None:
+    """The call that parts a method and its group from most of the others; of several the one that asked for the method, or a short one."""
+    slots = _slots_in([source, *(text for one in others for text in one.sources)])
+    found: list[tuple[tuple[float, bool, int], OpenQuestion]] = []
+    for at in range(len(what.examples), len(calls)):
+        weights: dict[str, float] = {}
+        for one in others:
+            weights[one.did[at]] = weights.get(one.did[at], 0.0) + one.weight
+        did = batch_runner.read_outcome(own.did[at])
+        differs = {text: asked for text in weights if (asked := _between(calls[at], did, batch_runner.read_outcome(text), slots))}
+        if not differs:
+            continue
+        asked = differs[max(differs, key=lambda text: weights[text])]
+        if (chars := max(map(len, asked.texts()))) <= _CHARS:
+            found.append(((sum(weights[text] for text in differs), at < len(what.calls), -chars), asked))
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _between(call: MethodCall, one: batch_runner.Did, two: batch_runner.Did, shown: Collection[str]) -> OpenQuestion | None:
+    """What is open if methods did this and that on a call; None where that is the same, one of them failed, or no example can say it.
+
+    Both sides tell of every slot that one of them changes: an example that is silent about it would let the other method pass.
+
+    :param shown: slots that the methods speak of.
+    """
+    if one is None or two is None:
+        return None
+    changed: dict[str, None] = {}
+    for _, left in (one, two):
+        changed |= dict.fromkeys(name for name, held in left.items() if name not in call.slots or not same(held, call.slots[name]))
+    before = tuple((name, held) for name, held in call.slots.items() if name in shown)
+    told = [
+        Example(tuple(call.args), tuple(call.kwargs.items()), result, before, tuple((name, left.get(name)) for name in changed))
+        for result, left in (one, two)
+    ]
+    plain = all(plain_values.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
+    alike = same(told[0].result, told[1].result) and same(dict(told[0].after), dict(told[1].after))
+    return OpenQuestion(*told) if plain and not alike else None
+
+
+def _as_tried(own: Group, did: str, what: Specification) -> bool:
+    """Whether a method did here what it does elsewhere: what the examples say, and what its trial on the user's call came to."""
+    if not all(as_expected(text, example) for text, (_, example) in zip(own.did, what.examples, strict=False)):
+        return False
+    if len(what.calls) == len(what.examples):  # that call has what no example can say
+        return True
+    here, there = batch_runner.read_outcome(own.did[len(what.examples)]), batch_runner.read_outcome(did)
+    if here is None or there is None:
+        return False
+    return same(here[0], there[0]) and all(same(here[1].get(name), held) for name, held in there[1].items())
+
+
+def _answer(one: Example) -> str:
+    return f"{_text(one.result)} and leaves {_state(one.after)}" if one.after else _text(one.result)
+
+
+def _state(slots: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name} = {_text(value)}" for name, value in slots)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _slots_in(sources: Sequence[str]) -> set[str]:
+    """The names of the slots that methods speak of."""
+    nodes: list[Any] = [node for source in sources for node in ast.walk(ast.parse(source))]
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"}

@@ -1,0 +1,327 @@
+"""What the words of a request say of nothing: `the largest of the list, 0 if it is empty`, `the first word that is short, or None`,
+`the value of a key, or not found if it is not there`. Examples seldom show it.
+
+It makes further calls, with nothing in what the words speak of, or with what is not in it, and an answer, by which a method is completed
+that has forgotten it.
+
+Another answer of a method that does nearly what is wanted: one made of its own, or, of what it leaves in its slots.
+
+That is found among values, without another run: what a method answered is known, and so is what it shall answer.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.image import history
+from batos.image.taught_examples import Example
+from batos.synthesis import batch_runner, mutations, plain_values
+from batos.synthesis.batch_runner import MethodCall
+from batos.synthesis.plain_values import same
+from batos.synthesis.ranking import Specification, as_left
+
+_MADE_OF = (
+    "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.values())",
+    "list({}.keys())", "dict({})", "len({})", "len(set({}))", "sum({})", "sum({}.values())", "max({})", "min({})", "str({})", "int({})",
+    "float({})", "abs({})", "round({})", "round({}, 1)", "round({}, 2)", "round({}, 3)", "not {}", "bool({})", "-{}", "{}[0]", "{}[-1]",
+    "{}[::-1]", "{}.lower()", "{}.upper()", "{}.title()", "{}.capitalize()", "{}.strip()", "{}.split()", "' '.join({})", "''.join({})",
+    "', '.join({})", "[str(x) for x in {}]",
+)  # fmt: skip
+"""What is made of an answer."""
+_CALCULATED = ("{} + 1", "{} - 1", "{} * 2", "{} / 2", "{} // 2", "{} * 100", "{} > 0", "{} == 0")
+"""What is made of one that is a number."""
+_LEFT = (
+    "{slot}", "len({slot})", "sum({slot})", "max({slot})", "min({slot})", "{slot}[-1]", "{slot}[{given}]", "{slot}.get({given}, 0)",
+    "{given}", "len({given})", "True", "sum({slot}.values())", "sorted({slot})", "list({slot})", "sum({slot}) / len({slot})",
+    "round(sum({slot}) / len({slot}), 1)", "round(sum({slot}) / len({slot}), 2)", "', '.join({slot})", "len({slot}) + 1",
+)  # fmt: skip
+"""What is answered of a slot that was changed, and of what was given."""
+
+
+def _computing(text: str) -> Callable[[Any, Any], Any]:
+    """What computes an expression of this module here: of an answer, or of a slot and what was given."""
+    made: Callable[[Any, Any], Any] = eval(f"lambda it, given: {text.format('it', slot='it', given='given')}")  # noqa: S307 - they stand above
+    return made
+
+
+_COMPUTING = {text: _computing(text) for text in (*_MADE_OF, *_CALCULATED, *_LEFT)}
+_COST = 2.2
+_WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def other_answers(source: str, did: Sequence[str], what: Specification, names: Sequence[str]) -> Iterator[tuple[float, str]]:
+    """What becomes of a method that passes the examples but for its answers, once these are others: what that costs, and its source.
+
+    :param did: what it did on each example (`side_by_side.did`).
+    :param names: of its arguments.
+    """
+    came = [batch_runner.outcome_values(text) for text in did]
+    if any(one is None for one in came):
+        return
+    known = [one for one in came if one is not None]
+    if any(value is None for value, _ in known):  # what ends without an answer has none that could be another
+        return
+    wanted = [example for _, example in what.examples]
+    if not all(as_left(slots, example) for (_, slots), example in zip(known, wanted, strict=True)):
+        return
+    numbers = all(isinstance(value, int | float) for value, _ in known)
+    for text in (*_MADE_OF, *(_CALCULATED if numbers else ())):
+        if all(_comes_to(text, value, None, one.result) for (value, _), one in zip(known, wanted, strict=True)):
+            yield from _returning(source, text)
+    for slot in sorted(name for name in what.known.changed if mutations.sayable(name)):
+        for text in answers_from_slot(slot, [slots.get(slot) for _, slots in known], wanted, names):
+            yield from _returning(source, text)
+
+
+def answers_from_slot(slot: str, left: Sequence[Any], wanted: Sequence[Example], names: Sequence[str]) -> Iterator[str]:
+    """What the answers of examples are made of, where a method changes a slot: expressions of what it leaves there, and of what was given.
+
+    :param left: what each leaves there.
+    :param names: of the method's arguments.
+    """
+    calls = [plain_values.arguments(one.args, dict(one.kwargs)) for one in wanted]
+    for given in names or ("",):
+        held = [(value, call.get(given), one.result) for value, call, one in zip(left, calls, wanted, strict=True)]
+        for text in _LEFT:
+            if all(_comes_to(text, *one) for one in held):
+                yield text.format(slot=f"self.{slot}", given=given or "None")
+
+
+def _comes_to(text: str, it: Any, given: Any, expected: Any) -> bool:
+    try:
+        value = _COMPUTING[text](it, given)
+        return _could_be(value, expected) and same(history.uncut(value), expected)
+    except _WRONG:
+        return False
+
+
+def _could_be(value: Any, expected: Any) -> bool:
+    """Whether it is worth a look: of most answers it is not, and some are long."""
+    if isinstance(expected, list):
+        return isinstance(value, list | tuple | set | frozenset) and len(value) == len(expected)
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and len(value) == len(expected)
+    return not isinstance(value, list | tuple | set | frozenset | dict)
+
+
+def _returning(source: str, other: str) -> Iterator[tuple[float, str]]:
+    try:
+        tree = _Returning(other).visit(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError):  # what has no source, or none that another part may stand in
+        return
+    text = mutations.unparsed(ast.fix_missing_locations(tree))
+    if text is not None and mutations.parsed(text) is not None:
+        yield _COST, text
+
+
+class _Returning(ast.NodeTransformer):
+    """Another answer at every place where the method gives one, made of that where it has `{}`; functions in it keep theirs."""
+
+    def __init__(self, other: str) -> None:
+        self._other, self._inside = other, False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        if not self._inside:
+            self._inside = True
+            self.generic_visit(node)
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        if node.value is not None:
+            node.value = ast.parse(self._other.replace("{}", f"({ast.unparse(node.value)})"), mode="eval").body
+        return node
+
+
+_WORDED = r"none|null|an empty (?:text|string|list|record|dict|dictionary)"
+_QUOTED = r"\"[^\"]*\"|'[^']*'"
+_VALUE = (
+    rf"(?<![\w.,-])(?P<value>-?\d+(?:\.\d+)?(?![\w.])|{_QUOTED}|{_WORDED}|zero|true|false"
+    rf"|(?:the (?:text|word)|say|answer) (?:\w+|{_QUOTED})|not found|not there|unknown|missing|absent)"
+)
+_NONE = (  # bounded, since a request may say `if` a thousand times
+    r"(?P<none>(?:[^,;.\n]{0,80}?\bempty\b|(?:there (?:is|are|was|were)|it has|I have) (?:no\b|none\b|nothing\b|not any\b)"
+    r"|none\b|nothing\b|no \w+ (?:is|are)\b)[^,;.\n]*?)"
+)
+_GONE = (
+    r"(?P<gone>(?:(?:it|that|this|they|he|she|one|the \w+(?: \w+)?|any) (?:is|are|was|were)(?:n't| not)|not)"
+    r" (?:there|known|found|listed|present|in (?:it|the \w+|\w+)|one of \w+(?: \w+)?)"
+    r"|(?:(?:it|that|this|they|he|she|one|the \w+(?: \w+)?) (?:is|are|was|were) )?(?:missing|unknown|absent))"
+)
+_IF, _END = r"(?:if|when|where)\s+", r"(?<!\s)\s*(?:[,;.!\n]|$)"
+_SAID = (
+    re.compile(rf"{_VALUE}\s+{_IF}(?:{_NONE}|{_GONE}){_END}", re.IGNORECASE),
+    re.compile(rf"{_IF}(?:{_NONE}|{_GONE}),?(?<!\s)\s+(?:it (?:is|shall be)|answer|return|then)\s+{_VALUE}", re.IGNORECASE),
+    re.compile(rf"(?<![\d\"'])(?<!true)(?<!false)(?:, or|(?<!,) or(?= (?:{_WORDED}|-1)\b))\s+{_VALUE}{_END}", re.IGNORECASE),
+)
+_NOT = re.compile(r"\bnot\b|n't\b|\bnon\b|\bnever\b|\bunless\b", re.IGNORECASE)
+_EMPTY: Mapping[str, Any] = {"text": "", "items": [], "record": {}}
+_CALLED = {"text": ("text", "word", "line", "string"), "items": ("list", "item", "number", "record"), "record": ("record", "dict")}
+_WORDS = {"none": None, "null": None, "zero": 0, "true": True, "false": False}
+_MADE = {"text": "", "string": "", "list": [], "record": {}, "dict": {}, "dictionary": {}}
+_NOTHING = (None, "")  # answers of a method that found nothing
+_FAR, _STRANGE = 10**6, "\u00a4"  # a number and a text that nobody has
+_FAILING = "(ArithmeticError, LookupError, StopIteration, ValueError)"
+
+
+class Implied(NamedTuple):
+    """What is to be answered where there is nothing.
+
+    :ivar of: the expression that is empty then: `items`, `self.queue`; empty where a method is to answer so if it has no other answer.
+    """
+
+    of: str
+    call: MethodCall
+    result: Any
+
+
+def implied(what: Specification) -> tuple[Implied, ...]:
+    """What the words say of nothing, by one call or several; empty where they say nothing of it, or not of what."""
+    if not what.examples or what.known.changed or (said := _in(what.known.told)) is None:
+        return ()
+    words, (call, example) = said.groupdict(), what.examples[0]
+    none, gone = words.get("none"), words.get("gone")
+    if none and _NOT.search(none.replace("not any", "")):
+        return ()
+    held, result = _held(what, call), _value(said["value"], isinstance(example.result, str))
+    away = [_with(call, name, other) for name, other in _not_there(held)]
+    if not _alike(result, example.result) and not (gone and away):
+        return ()
+    able = {name: kind for name, value in held.items() if (kind := _kind(value)) is not None}
+    if none and "empty" in none:
+        of = _meant(able, none.lower())
+        return (Implied(of, _with(call, of, _EMPTY[able[of]]), result),) if of else ()
+    if not gone:
+        away += [_with(call, name, _EMPTY[kind]) for name, kind in able.items()]
+        away += [_with(call, name, far) for name, value in held.items() if type(value) in (int, float) for far in (_FAR, -_FAR)]
+    return tuple(Implied("", one, result) for one in away)
+
+
+def without_edge_cases(told: str) -> str:
+    """The words without what they say of nothing."""
+    said = _in(told)
+    return told if said is None else told[: said.start()] + told[said.end() :]
+
+
+def answers_edge_case(did: str, one: Implied) -> bool:
+    """Whether a method answers what is implied.
+
+    :param did: what it did on that call (`side_by_side.did`).
+    """
+    found = batch_runner.read_outcome(did)
+    return found is not None and same(found[0], one.result)
+
+
+def lacks_edge_case(did: str, one: Implied) -> bool:
+    """Whether a method has no answer to what is implied: it fails, or answers nothing, or an empty text, where something is said. What else
+    it answers may be meant."""
+    found = batch_runner.read_outcome(did)
+    return found is None or (found[0] in _NOTHING and one.result not in _NOTHING)
+
+
+def with_edge_case(source: str, one: Implied, did: str) -> str | None:
+    """A method that answers what is implied where it has no answer; None for what changes slots, or is not run aside.
+
+    :param did: what it did on that call.
+    """
+    tree = mutations.parsed(source)
+    if tree is None or not mutations.settled(tree) or any(map(_is_changed, ast.walk(tree))):
+        return None
+    method = tree.body[0]
+    assert isinstance(method, ast.FunctionDef)
+    if one.of:
+        method.body[:0] = ast.parse(f"if not {one.of}:\n    return {one.result!r}").body
+    elif (found := batch_runner.read_outcome(did)) is not None:
+        if not isinstance(last := method.body[-1], ast.Return) or last.value is None:
+            return None
+        lacking = "is None" if found[0] is None else f"== {found[0]!r}"
+        method.body[-1:] = ast.parse(f"found = {ast.unparse(last.value)}\nreturn {one.result!r} if found {lacking} else found").body
+    else:
+        imports = [node for node in method.body if isinstance(node, ast.Import)]
+        (whole,) = ast.parse(f"try:\n    pass\nexcept {_FAILING}:\n    return {one.result!r}").body
+        assert isinstance(whole, ast.Try)
+        whole.body = [node for node in method.body if node not in imports]
+        method.body = [*imports, whole]
+    return mutations.unparsed(tree)
+
+
+def _in(told: str) -> re.Match[str] | None:
+    """Where the words say something of nothing."""
+    return next(filter(None, (one.search(told) for one in _SAID)), None)
+
+
+def _is_changed(node: ast.AST) -> bool:
+    """Whether a slot is changed, or said to be."""
+    return isinstance(node, ast.Attribute) and (node.attr == "_p_changed" or not isinstance(node.ctx, ast.Load))
+
+
+def _held(what: Specification, call: MethodCall) -> dict[str, Any]:
+    """What is given, and the slots that the words name, by what a method calls them."""
+    slots = {
+        f"self.{slot}": call.slots[slot]
+        for slot in what.known.slots
+        if slot in call.slots and mutations.sayable(slot) and what.known.speaks_of(slot)
+    }
+    return plain_values.arguments(call.args, call.kwargs) | slots
+
+
+def _with(call: MethodCall, name: str, value: Any) -> MethodCall:
+    """The call with another value under a name of `_held`."""
+    if (slot := name.removeprefix("self.")) != name:
+        return call._replace(slots={**call.slots, slot: value})
+    if name in call.kwargs:
+        return call._replace(kwargs={**call.kwargs, name: value})
+    names = plain_values.arguments(call.args, {})
+    return call._replace(args=tuple(value if one == name else old for one, old in zip(names, call.args, strict=True)))
+
+
+def _not_there(held: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is given and stands in something else that is, and what would not."""
+    for name, value in held.items():
+        plain = isinstance(value, str | int | float) and not isinstance(value, bool) and not name.startswith("self.")
+        if plain and any(_stands_in(value, other) for one, other in held.items() if one != name):
+            yield name, _STRANGE if isinstance(value, str) else _FAR
+
+
+def _stands_in(value: Any, other: Any) -> bool:
+    if isinstance(other, str):
+        return isinstance(value, str) and value in other
+    rows = [one for one in other if isinstance(one, dict)] if isinstance(other, list) else []
+    return isinstance(other, list | dict) and (value in other or any(value in row.values() for row in rows))
+
+
+def _kind(value: Any) -> str | None:
+    return "text" if isinstance(value, str) else "items" if isinstance(value, list) else "record" if isinstance(value, dict) else None
+
+
+def _meant(able: Mapping[str, str], words: str) -> str | None:
+    """What is empty: what the words name, or what is the only one of its kind."""
+    named = [name for name in able if name.startswith("self.") and mutations.RequestFacts(words, ()).names(name.removeprefix("self."))]
+    called = [name for name, kind in able.items() if any(word in words for word in _CALLED[kind])]
+    return next((found[0] for found in (named, called, list(able)) if len(found) == 1), None)
+
+
+def _alike(value: Any, other: Any) -> bool:
+    """Whether values may be answers of one method: else the words were about a part of it."""
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (value, other))
+    return value is None or other is None or numbers or type(value) is type(other)
+
+
+def _value(said: str, texts: bool) -> Any:
+    """What is said to be answered.
+
+    :param texts: whether the method answers texts: then `none` in small letters is one.
+    """
+    text, quoted = said.lower(), re.search(_QUOTED, said)
+    if quoted:
+        return quoted[0][1:-1]
+    if text.startswith("an empty "):
+        return _MADE[text.rsplit(" ", 1)[1]]
+    if text in _WORDS and not (texts and said == "none"):
+        return _WORDS[text]
+    if re.fullmatch(r"-?[\d.]+", text):
+        return float(text) if "." in text else int(text)
+    said = re.sub(r"^(?:the (?:text|word)|say|answer) ", "", said, flags=re.IGNORECASE)
+    return said if texts else _WORDS.get(said.lower(), said)

@@ -1,0 +1,328 @@
+"""What a method that is put together of parts must compute: its answer, or what a slot becomes, and then its answer.
+
+What must be so before a slot changes, where a method then answers that it did: it answers `False`, and changes nothing, where it is not.
+
+All methods of the handbook that change a slot and answer true do so.
+
+What a request itself spells out: words for bands of numbers, `cold below 10, mild below 22, else hot`.
+
+It becomes an idiom of a number (`batos.synthesis.enumeration`), whatever that is computed of.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.synthesis import enumeration, mutations, plain_values, repair
+from batos.synthesis.adaptation import MethodRequest
+from batos.synthesis.batch_runner import MethodCall
+from batos.synthesis.enumeration import tidied
+from batos.synthesis.handbook import words_in
+from batos.synthesis.ranking import Specification
+from batos.synthesis.translation_model import Spoken, pairs
+
+_Fails = Callable[[Any, Any], bool]
+_IN: tuple[tuple[str, _Fails], ...] = (
+    ("{given} not in {slot}", lambda held, given: given not in held),
+    ("{given} in {slot}", lambda held, given: given in held),
+)
+_WITH: Mapping[str, Sequence[tuple[str, _Fails]]] = {
+    "record": _IN, "items": _IN,
+    "number": (
+        ("{given} > {slot}", lambda held, given: given > held), ("{given} < {slot}", lambda held, given: given < held),
+        ("{given} >= {slot}", lambda held, given: given >= held), ("{given} <= {slot}", lambda held, given: given <= held),
+    ),
+}  # fmt: skip
+"""What keeps a slot of such a kind from changing, by what is given, and whether it does."""
+_ALONE: Mapping[str, Sequence[tuple[str, _Fails]]] = {
+    "flag": (("{slot}", lambda held, _: bool(held)), ("not {slot}", lambda held, _: not held)),
+    "items": (("not {slot}", lambda held, _: not held),),
+    "record": (("not {slot}", lambda held, _: not held),),
+    "number": (("{slot} == 0", lambda held, _: held == 0),),
+}
+"""And by itself."""
+
+
+def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """What may keep a slot from changing, as expressions, and did not on any example; the likeliest first.
+
+    :param slot: as it stands in a method: `self.total`.
+    :param held: what it held before, in each example.
+    :param given: of each argument what it was.
+    """
+    kind = plain_values.kind_of(held[0])
+    of = {"number"} if kind == "number" else _kinds(held)
+    alike = {name: list(values) for name, values in given.items() if not of or of == {plain_values.kind_of(one) for one in values}}
+    ways = [(one, name, values) for one in _WITH.get(kind, ()) for name, values in alike.items()]
+    ways += [(one, "", [None] * len(held)) for one in _ALONE.get(kind, ())]
+    for (template, fails), name, values in ways:
+        try:
+            if not any(fails(before, value) for before, value in zip(held, values, strict=True)):
+                yield template.format(slot=slot, given=name)
+        except TypeError:  # of another kind: a number and a text, or a list as a key
+            continue
+
+
+def _kinds(held: Sequence[Any]) -> set[str]:
+    """Of which kinds the items, or keys, of these are."""
+    return {plain_values.kind_of(one) for values in held if isinstance(values, list | dict) for one in values}
+
+
+_BOUNDS = {
+    "<": "below under before less than smaller than", "<=": "up to until at most", ">=": "from at least", ">": "over above more than after",
+}  # fmt: skip
+_SIGNS = {
+    name: sign for sign, names in _BOUNDS.items() for name in re.findall(r"(?:less|smaller|more) than|up to|at most|at least|\w+", names)
+}
+_BOUND = re.compile(rf"\b({'|'.join(sorted(_SIGNS, key=len, reverse=True))}) (-?[0-9]{{1,9}}(?:\.[0-9]{{1,6}})?)(?![\w.,:]*\d|[kKmM%]\b)")
+_ANY_BOUND = re.compile(rf"\b(?:{'|'.join(_SIGNS)}) -?\d")
+_ELSE = re.compile(r"\b(?:else|otherwise)\b:? *(.+)", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+_QUOTED = re.compile(r"""['"]([\w '-]+)['"]""")
+_LINKING = frozenset(["for", "if", "when", "it", "is", "are", "of", "value", "values", "number", "numbers"])
+_APART = re.compile(r"[,;:]|\band\b")
+_MOST = 8  # bands
+
+
+class _Band(NamedTuple):
+    said: str
+    sign: str
+    bound: str
+
+
+def spelled(told: str) -> Iterator[Spoken]:
+    """Idioms of a number that the words spell out; none where they do so in no such order.
+
+    :param told: what is asked, in words.
+    """
+    found = _ELSE.search(told)
+    if found is None:
+        return
+    bands, end = [], 0
+    for bound in _BOUND.finditer(told, 0, found.start()):
+        figure = repr(float(bound[2])) if "." in bound[2] else str(int(bound[2]))  # `09` is none of Python's
+        bands.append(_Band(_APART.split(told[end : bound.start()])[-1].strip(), _SIGNS[bound[1]], figure))
+        end = bound.end()
+    if not 0 < len(bands) <= _MOST or len(bands) < len(_ANY_BOUND.findall(told, 0, found.start())):  # one of them is no number: `13:00`
+        return
+    last = found[1].strip()
+    count = min((len(_words(one.said)) for one in bands[1:]), default=1)  # the first may stand behind more: "I need cold below 10"
+    texts = [_text(one.said, count, at_end=True) for one in bands] + [_text(last, count, at_end=False)]
+    if all(texts) and len(set(texts)) > 1:
+        parts = [f"{text!r} if {{it}} {one.sign} {one.bound} else " for text, one in zip(texts, bands, strict=False)]
+        words = words_in(" ".join((*texts, *(one.bound for one in bands))))
+        yield Spoken(f"{''.join(parts)}{texts[-1]!r}", words)
+
+
+def _text(said: str, count: int, *, at_end: bool) -> str:
+    """What is answered: what is quoted, or so many words at one end of what is said."""
+    if quoted := _QUOTED.findall(said):
+        return str(quoted[-1] if at_end else quoted[0])
+    words = _words(said)
+    return " ".join(words[-count:] if at_end else words[:count])
+
+
+def _words(said: str) -> list[str]:
+    """The words of it, without those behind them that link them to a number."""
+    words = _WORD.findall(said)
+    while words and words[-1] in _LINKING:
+        words.pop()
+    return words
+
+
+_ADDED = words_in("add added put append grow grows more plus with both then")
+_PARTS: tuple[tuple[str, Callable[[Any, Any], Any], frozenset[str]], ...] = (
+    ("X + {}", lambda end, given: end - given, _ADDED),
+    ("X - {}", lambda end, given: given - end, words_in("minus less left rest remain remaining without take off subtract shrink")),
+    ("{} - X", lambda end, given: end + given, words_in("minus less without over than above difference")),
+)
+"""A number and what else a number is made of: how that is computed from what is wanted and it, and words that speak of it."""
+_OR = re.compile(r"(?<![\w-])['\"]?([\w-]++)['\"]? (?:or|else|otherwise|and otherwise)(?: else)? ['\"]?([\w-]+)")
+_SAYS = {
+    "len": words_in("many count number"), "sum": words_in("sum total"), "max": words_in("largest highest best"),
+    "min": words_in("smallest lowest"),
+}  # fmt: skip
+"""Words that speak of an answer by the function that gives it."""
+WHETHER = words_in("if when else otherwise whether answer say")
+"""Words that speak of one of two answers, whatever they are."""
+_PART = 0.5
+_SEVERAL = 3  # slots that change
+ANSWER = "answer"
+"""What an answer is called that is computed before slots change."""
+_DONE, _UNGUARDED = "True", 1.0  # an answer that says that a slot was changed, and what it costs if that is always so
+_LESS_LIKELY = 0.2  # what costs the second of what may keep a slot from changing
+_OTHER = 1.3  # what an answer costs that is not the first of those that pass: the plainest
+
+
+class Goal(NamedTuple):
+    """A value that is wanted of each example.
+
+    :ivar slot: that it becomes; "" where it is the answer.
+    :ivar ends: what may be answered then, as expressions, with what each costs; "" is nothing.
+    :ivar around: what it is made of that is computed: `self.budget - {}`.
+    :ivar guards: what may keep the slot from changing, where the answer is then that it changed.
+    :ivar words: that speak of this, and `cost`, what it costs besides.
+    :ivar also: further words, which it tells and which need not be said.
+    """
+
+    values: Sequence[Any]
+    slot: str = ""
+    ends: Sequence[tuple[float, str]] = ()
+    guards: Sequence[str] = ()
+    around: str = "{}"
+    words: frozenset[str] = frozenset()
+    cost: float = 0.0
+    also: frozenset[str] = frozenset()
+
+    @property
+    def spoken(self) -> frozenset[str]:
+        """Words that speak of what is made around what is computed, and not of that."""
+        return self.words | self.also if " if {} else " in self.around else frozenset()
+
+    def sources(self, request: MethodRequest, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
+        """Methods that compute it by an expression, and what their end costs.
+
+        :param before: lines that come before it.
+        """
+        text = self.around.replace("{}", f"({text})")
+        imports = [f"import {one}" for one in _modules((*before, text))]
+        head, before = f"def {request.selector}({', '.join(('self', *request.names))}):", [*imports, *before]
+        if not self.slot:
+            yield from _written(0.0, [head, *before, f"return {text}"])
+        for cost, end in self.ends:
+            lines = [*before, f"self.{self.slot} = {text}", "self._p_changed = True", *([f"return {end}"] if end else [])]
+            yield from _written(cost + (_UNGUARDED if end == _DONE and self.guards else 0.0), [head, *lines])
+            for n, guard in enumerate(self.guards if end == _DONE else ()):
+                yield from _written(cost + _LESS_LIKELY * n, [head, f"if {guard}:", "    return False", *lines])
+
+
+def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
+    """What the examples want computed, as a whole, and what is left of it where a number or a list that is given is one part of it; none
+    where they change several slots, or none of them in all."""
+    if (whole := _whole(what, request)) is None:
+        return
+    yield whole
+    yield from _worded(whole, what.known.told)
+    for name, kind in request.kinds.items():
+        given = [value_read(name, call) for call, _ in what.examples]
+        if kind == "number" and all(type(one) in (int, float) for one in (*given, *whole.values)):
+            for around, left, words in _PARTS:
+                with contextlib.suppress(OverflowError):  # a number that is larger than any float
+                    yield _part(whole, around.replace("X", name), [left(*one) for one in zip(whole.values, given, strict=True)], words)
+        if kind == "items" and all(isinstance(one, list) for one in (*given, *whole.values)):
+            both = list(zip(whole.values, given, strict=True))
+            if all(end[: len(begin)] == begin for end, begin in both):
+                yield _part(whole, f"{name} + {{}}", [end[len(begin) :] for end, begin in both], _ADDED)
+
+
+def targets(what: Specification, request: MethodRequest) -> list[Goal]:
+    """What each of several slots becomes, and the answer, where examples change several slots, or answer what is not made of what is left;
+    each is computed of what there was before. None where they do something else."""
+    wanted = [example for _, example in what.examples]
+    changed = sorted(what.known.changed)
+    if not 0 < len(changed) <= _SEVERAL or not all(map(mutations.sayable, changed)):
+        return []
+    held = {slot: [(dict(one.slots) | dict(one.after)).get(slot) for one in wanted] for slot in changed}
+    if any(value is None for values in held.values() for value in values):
+        return []
+    found = [Goal(values, slot) for slot, values in held.items()]
+    ends = [end for slot, values in held.items() for end in repair.answers_from_slot(slot, values, wanted, request.names)]
+    if all(one.result is None for one in wanted):
+        ends = [""]
+    for order in (changed, changed[::-1]) if len(changed) > 1 else ():
+        if all([held[slot][n] for slot in order] == one.result for n, one in enumerate(wanted)):
+            ends.append(f"[{', '.join(f'self.{slot}' for slot in order)}]")
+    if ends:
+        found[0] = found[0]._replace(ends=tuple((_OTHER if n else 0.0, end) for n, end in enumerate(dict.fromkeys(ends))))
+        return found
+    return [*found, Goal([one.result for one in wanted])]
+
+
+def written_together(request: MethodRequest, texts: Sequence[tuple[Goal, str]]) -> Iterator[tuple[float, str]]:
+    """Methods that compute several things at once, of what there was before any of them changes, and what their end costs.
+
+    :param texts: what is wanted, with the expression of each.
+    """
+    slots = [(end.slot, text) for end, text in texts if end.slot]
+    answer = [text for end, text in texts if not end.slot]
+    imports = [f"import {one}" for one in _modules(text for _, text in texts)]
+    lines = [f"def {request.selector}({', '.join(('self', *request.names))}):", *imports]
+    if answer and not _plain(answer[0]):
+        lines.append(f"{ANSWER} = {answer[0]}")
+        answer = [ANSWER]
+    lines.append(f"{', '.join(f'self.{slot}' for slot, _ in slots)} = {', '.join(f'({text})' for _, text in slots)}")
+    lines.append("self._p_changed = True")
+    for cost, end in [(0.0, answer[0])] if answer else texts[0][0].ends:
+        yield from _written(cost, [*lines, *([f"return {end}"] if end else [])])
+
+
+def _modules(texts: Iterable[str]) -> list[str]:
+    return enumeration.modules_in("\n".join(texts))
+
+
+def _plain(text: str) -> bool:
+    """Whether it stands for itself, and reads no slot."""
+    return "self." not in text
+
+
+def _worded(whole: Goal, told: str) -> Iterator[Goal]:
+    """What must be so for one of two words to be answered."""
+    if not all(isinstance(one, str) for one in whole.values):
+        return
+    said = [pair for pair in _OR.findall(told) if pair[0] != pair[1]]
+    given = {one.lower() for one in whole.values}
+    for one, other in dict.fromkeys((*said, *pairs())):
+        if given <= {one, other}:
+            capital = all(value[:1].isupper() for value in whole.values)
+            texts = [text.capitalize() if capital else text for text in (one, other)]
+            if not set(whole.values) <= set(texts):
+                continue
+            words = words_in(f"{one} {other}")
+            for yes, no in (texts, texts[::-1]):
+                around = f"{yes!r} if {{}} else {no!r}"
+                yield whole._replace(values=[value == yes for value in whole.values], around=around, words=words, cost=_PART, also=WHETHER)
+
+
+def value_read(name: str, call: MethodCall) -> Any:
+    """What a method reads by an expression of `Asked.kinds`."""
+    owner, _, slot = name.partition(".")
+    return call.slots.get(slot) if slot else plain_values.arguments(call.args, call.kwargs).get(owner)
+
+
+def _part(whole: Goal, around: str, values: Sequence[Any], words: frozenset[str]) -> Goal:
+    return whole._replace(values=values, around=around, words=words, cost=_PART)
+
+
+def _whole(what: Specification, request: MethodRequest) -> Goal | None:
+    wanted = [example for _, example in what.examples]
+    if not what.known.changed:
+        return Goal([one.result for one in wanted])
+    slot, *others = sorted(what.known.changed)
+    left = [(dict(one.slots) | dict(one.after)).get(slot) for one in wanted]
+    if others or not mutations.sayable(slot) or any(value is None for value in left):
+        return None
+    if all(one.result is None for one in wanted):
+        return Goal(left, slot, ((0.0, ""),))
+    ends = dict.fromkeys(repair.answers_from_slot(slot, left, wanted, request.names))
+    if not ends:  # the answer is computed, too: `targets`
+        return None
+    words = next((_SAYS.get(end.partition("(")[0], frozenset()) for end in ends), frozenset())
+    of = f"self.{slot}"
+    calls = [call for call, _ in what.examples]
+    given = {name: [value_read(name, call) for call in calls] for name in request.names}
+    may = tuple(guards(of, [value_read(of, call) for call in calls], given)) if _DONE in ends else ()
+    return Goal(left, slot, tuple((_OTHER if n else 0.0, end) for n, end in enumerate(ends)), may, also=words)
+
+
+def _written(cost: float, lines: Sequence[str]) -> Iterator[tuple[float, str]]:
+    try:
+        tree = ast.parse("\n    ".join(lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    text = mutations.unparsed(tidied(tree))
+    if text is not None:
+        yield cost, text

@@ -1,0 +1,350 @@
+"""The parts that a method may be put together of: what can be computed of what a request gives, or of each item of it.
+
+Known methods of one expression are run on all examples at once, and of what is given and of what came more is made
+(`batos.synthesis.enumeration`). What is made of all items together is `batos.synthesis.aggregations`' to find.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.concurrency import in_helper
+from batos.synthesis import adaptation, batch_runner, enumeration, mutations, plain_values
+from batos.synthesis.adaptation import MethodRequest
+from batos.synthesis.batch_runner import MethodCall, Run
+from batos.synthesis.enumeration import ITEM, Expression, Valued, names_in, valued
+from batos.synthesis.handbook import HandbookEntry, words_in
+from batos.synthesis.ranking import Specification
+from batos.synthesis.targets import spelled, value_read
+
+_ITEMS, _FIELDS = 40, 6  # of all examples together; of a record
+_KNOWN, _RUN = 300, 1200  # methods that are known, the likest, and expressions of theirs that are run
+_GROWN = 40  # of what came of these, the cheapest, of which more is made
+UNSAID = 1.0
+"""What costs what the words do not speak of, though there are words for it."""
+_COMPUTED = 0.5  # what costs what is made of a value
+_TERM, _NAMED = 0.2, 0.1  # what an expression costs: what is given, or a part of an item; and a constant that is spoken of
+_SENDS = 0.3  # what costs that a message is sent which the words name
+_SENT, _SENT_WITH = 1.3, 30  # what costs at most what it is sent with, and how many of these
+_SELDOM = (
+    ("range(", "", 0.4, words_in("up until limit first each every numbers count down through sum product all")),
+    ("enumerate(", "", 0.5, words_in("place places position positions index where nth number numbered")),
+    ("zip(", "", 0.5, words_in("next neighbour follow pair before previous between step steps gap both two same other")),
+    ("", ".items()", 0.3, frozenset[str]()),
+    ("", ".split()", 0.0, words_in("word words sentence phrase initials acronym tag tags hashtags mentions")),
+    ("", ".splitlines()", 0.0, words_in("line lines row rows table")),
+)
+"""How what one goes through begins and ends, if it is no list as it stands; what it costs; and words by which nine of ten requests that
+want it speak of it."""
+_CALLED = {"text": words_in("text word"), "number": words_in("number"), "items": words_in("list items"), "record": words_in("record")}
+"""Words that speak of what is given, by its kind."""
+_LISTS = 60  # of what is computed of items, of which more is made
+_BESIDE, _ASIDE = 1.4, 30  # what costs at most what is computed of what is given and stands beside an item, and how many
+_FAR = 3.0  # what a known method costs that shares no word with the request
+
+
+class Over(NamedTuple):
+    """Items that something is computed of; or what is given as a whole.
+
+    :ivar text: the expression that they are items of: `items`, `text.split()`; "" for what is given as a whole, the one item of itself.
+    :ivar kind: of each, as `plain_values.kind_of`.
+    :ivar fixed: what else a method is given, by name, with its kind.
+    :ivar of: the items of each example.
+    :ivar cost: how unlikely it is that one goes through these, and `words` those that speak of it.
+    """
+
+    text: str
+    kind: str
+    fixed: Mapping[str, str]
+    of: Sequence[Sequence[Any]]
+    cost: float = 0.0
+    words: frozenset[str] = frozenset()
+
+    @property
+    def entries(self) -> bool:
+        """Whether the items are keys with their values."""
+        return self.text.endswith(".items()")
+
+    @property
+    def pairs(self) -> bool:
+        """Whether each item is made of two, of which only the parts are used: it is a tuple in a method, and a list here."""
+        return self.entries or self.text.startswith(("enumerate(", "zip("))
+
+
+class Computed(NamedTuple):
+    """A part, and its values: of each item of each example."""
+
+    part: Expression
+    values: tuple[tuple[Any, ...], ...]
+
+
+def overs(request: MethodRequest, what: Specification) -> Iterator[Over]:
+    """What a request gives as a whole; and what of it has items, all of one kind."""
+    yield Over("", "", request.kinds, [[None] for _ in what.examples])
+    given = {name: [value_read(name, call) for call, _ in what.examples] for name in request.kinds}
+    lists = {name: held for name, held in given.items() if all(isinstance(one, list) for one in held)}
+    split = [(name, *one) for name, held in given.items() for one in _split(name, request.kinds[name], held)]
+    split += [(name, *one) for name, held in lists.items() for one in _together(name, held, lists)]
+    for name, text, items in split:
+        flat = [item for one in items for item in one]
+        kind_of_it = _kind(flat)
+        if 0 < len(flat) <= _ITEMS and kind_of_it:
+            fixed = {other: its for other, its in request.kinds.items() if other != name}
+            known = (held for begin, end, *held in _SELDOM if text.startswith(begin) and text.endswith(end))
+            yield Over(text, kind_of_it, fixed, items, *next(known, ()))
+
+
+def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequence[list[Any]]]) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Items with their places, with those that follow them, and with those of another list."""
+    yield f"enumerate({name})", [[[at, item] for at, item in enumerate(one)] for one in given]
+    yield f"zip({name}, {name}[1:])", [[list(pair) for pair in itertools.pairwise(one)] for one in given]
+    for other, held in lists.items():
+        if other > name:
+            both = zip(given, held, strict=True)
+            yield f"zip({name}, {other})", [[list(pair) for pair in zip(one, two, strict=False)] for one, two in both]
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """The kind that all of these are of; "" where they are of several."""
+    kinds = {plain_values.kind_of(value) for value in values}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _split(name: str, kind: str, given: Sequence[Any]) -> Iterator[tuple[str, list[list[Any]]]]:
+    match kind:
+        case "items" if all(isinstance(one, list) for one in given):
+            yield name, [list(one) for one in given]
+            if all(isinstance(row, list) for one in given for row in one):
+                yield f"sum({name}, [])", [[item for row in one for item in row] for one in given]
+        case "text" if all(isinstance(one, str) for one in given):
+            yield f"{name}.split()", [one.split() for one in given]
+            yield name, [list(one) for one in given]
+            if any("\n" in one for one in given):
+                yield f"{name}.splitlines()", [one.splitlines() for one in given]
+        case "record" if all(isinstance(one, dict) for one in given):
+            yield f"{name}.items()", [[[key, value] for key, value in one.items()] for one in given]
+        case "number" if all(type(one) is int and 0 < one <= _ITEMS for one in given):
+            yield f"range(1, {name} + 1)", [list(range(1, one + 1)) for one in given]
+
+
+async def computed(
+    over: Over,
+    request: MethodRequest,
+    what: Specification,
+    known: Sequence[tuple[float, HandbookEntry]],
+    run: Run,
+    *,
+    said: frozenset[str],
+    whole: Sequence[Computed] = (),
+    most: int,
+    limit: int,
+) -> list[Computed]:
+    """What is computed of each item, the cheapest first.
+
+    :param known: methods with the share of the words that they have in common with the request, the most first.
+    :param said: words that speak of it.
+    :param whole: what was computed of what is given as a whole, which may stand beside an item.
+    :param most: values that are computed.
+    :param limit: see `side_by_side.did`.
+    """
+    rows = [(item, call) for items, (call, _) in zip(over.of, what.examples, strict=True) for item in items]
+    if len(rows) > most:
+        return []
+    came = await _of_known(over, request, known, rows, run, sends=what.helpers, limit=limit)
+
+    def all_parts() -> list[Computed]:
+        terms, given = _terms(over, rows, said), _given(over, request, rows, whole)
+        kinded = [one for one in came if one.part.kind][:_GROWN]
+        made = enumeration.grown(
+            [*terms, *(one for one in kinded if one.part.cost <= enumeration.DEAREST)],
+            given,
+            said,
+            most=most,
+            more=list(spelled(what.known.told)),
+        )
+        told = {one.part.text: one.part.words for one in came}
+        found = {one.part.text: _also(one, told.get(one.part.text)) for one in (*came[::-1], *made)}
+        needed = {ITEM} if over.text else {*request.kinds}
+        depends = (one for one in found.values() if needed & names_in(one.part.text))  # else it is fixed: `'b'.upper()`
+        return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
+
+    parts = await in_helper(all_parts)
+    return parts if not what.helpers else await _with_sent(parts, over, request, what, rows, run, limit=limit)
+
+
+async def _with_sent(
+    parts: Sequence[Computed],
+    over: Over,
+    request: MethodRequest,
+    what: Specification,
+    rows: Sequence[tuple[Any, MethodCall]],
+    run: Run,
+    *,
+    limit: int,
+) -> list[Computed]:
+    """These, and what messages answer that are sent with the cheapest of them."""
+    terms = {f"self.{name}({ITEM})" for name in what.helpers}
+    given = [one.part for one in parts if one.part.cost <= _SENT and "self." not in one.part.text and one.part.text not in terms][
+        :_SENT_WITH
+    ]
+    sent = [_sent(name, part, part.cost) for name in what.helpers for part in given]
+    came = [one for one in await _run(sent, request, rows, run, limit=limit) if one.part.text not in {part.part.text for part in parts}]
+    return sorted([*parts, *(_nested(one, over) for one in came)], key=lambda one: one.part.cost)
+
+
+def grown_of(
+    over: Over, request: MethodRequest, what: Specification, lists: Sequence[Computed], *, said: frozenset[str], most: int
+) -> list[Computed]:
+    """What is made of lists of what is computed of items, together with what is given as a whole; the cheapest first."""
+    rows = [(None, call) for call, _ in what.examples]
+    atoms = [Valued(one.part, tuple(value for (value,) in one.values)) for one in sorted(lists, key=lambda one: one.part.cost)[:_LISTS]]
+    terms = _terms(over, rows, said)
+    made = enumeration.grown([*terms, *atoms], _given(over, request, rows, ()), said, most=most, more=list(spelled(what.known.told)))
+    return [_nested(one, over) for one in made if f"for {ITEM} in" in one.part.text and not _by_alphabet(one)]
+
+
+def _also(one: Valued, words: frozenset[str] | None) -> Valued:
+    """With the words of a known method that is the same."""
+    return one if words is None else one._replace(part=one.part._replace(words=one.part.words | words))
+
+
+def _nested(one: Valued, over: Over) -> Computed:
+    values = iter(one.values)
+    return Computed(one.part, tuple(tuple(itertools.islice(values, len(items))) for items in over.of))
+
+
+def _by_alphabet(one: Valued) -> bool:
+    """Whether it is the first or last of texts by alphabet: hardly what is meant by the largest."""
+    extreme = one.part.text.startswith(("max(", "min(")) and "key=" not in one.part.text
+    return extreme and any(isinstance(value, str) for value in one.values)
+
+
+def _by_cost(one: Valued) -> tuple[float, int, str]:
+    return one.part.cost, len(one.part.text), one.part.text
+
+
+def _given(over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]], whole: Sequence[Computed]) -> list[Valued]:
+    """What stands beside items: what is given, the cheapest of what is computed of that, and constants that are spoken of."""
+    found: list[Valued | None] = []
+    if over.text:  # else the terms are what is given
+        found += [
+            valued(_TERM, name, [value_read(name, call) for _, call in rows], _CALLED.get(kind, frozenset()))
+            for name, kind in request.kinds.items()
+        ]
+        counts = [len(items) for items in over.of]
+        for one in [one for one in whole if one.part.cost <= _BESIDE and one.part.kind and one.part.text not in request.kinds][:_ASIDE]:
+            values = [value for (value,), count in zip(one.values, counts, strict=True) for _ in range(count)]
+            found.append(Valued(one.part, tuple(values)))
+    constants = dict.fromkeys((*request.numbers, *request.texts, *request.marks))
+    found += [valued(_NAMED, repr(value), [value] * len(rows), words_in(str(value))) for value in constants]
+    found += [valued(_NAMED, repr(sign), [sign] * len(rows), words) for sign, words in request.signs.items() if sign not in constants]
+    return [one for one in found if one is not None]
+
+
+def _terms(over: Over, rows: Sequence[tuple[Any, MethodCall]], said: frozenset[str]) -> list[Valued]:
+    """An item and its parts, or what is given as a whole."""
+
+    def told() -> Iterator[Valued | None]:
+        if not over.text:
+            for name, kind in over.fixed.items():
+                values = [value_read(name, call) for _, call in rows]
+                yield valued(_TERM, name, values, _CALLED.get(kind, frozenset()))
+                if kind == "record" and all(isinstance(one, dict) for one in values):
+                    yield from _fields(name, values, said)
+            return
+        items = [item for item, _ in rows]
+        item = valued(_TERM, ITEM, items)
+        if item is not None and over.pairs:  # a tuple in the method
+            item = item._replace(part=item.part._replace(kind="", text=f"list({ITEM})"))
+        yield item
+        if over.kind == "record":
+            yield from _fields(ITEM, items, said)
+        if over.kind == "items" and len(sizes := {len(item) for item in items}) == 1:
+            for at in range(min(3, *sizes, 3)):
+                cost = _TERM if over.pairs else _TERM + _COMPUTED / 2
+                yield valued(cost, f"{ITEM}[{at}]", [item[at] for item in items])
+
+    return [one for one in told() if one is not None]
+
+
+def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str]) -> Iterator[Valued | None]:
+    """The fields that all of these records have."""
+    for field in list(dict.fromkeys(itertools.chain.from_iterable(records)))[:_FIELDS]:
+        if isinstance(field, str) and all(field in one for one in records):
+            words = words_in(field.replace("_", " "))
+            cost = _TERM + (0.0 if words & said else UNSAID)
+            yield valued(cost, f"{name}[{field!r}]", [one[field] for one in records], words)
+
+
+async def _of_known(
+    over: Over,
+    request: MethodRequest,
+    known: Sequence[tuple[float, HandbookEntry]],
+    rows: Sequence[tuple[Any, MethodCall]],
+    run: Run,
+    *,
+    sends: Collection[str],
+    limit: int,
+) -> list[Valued]:
+    """Known methods of one expression, with the item as what they are given, or some of what is given as a whole, and messages that are
+    sent with that; what they come to."""
+    names, kinds = ((ITEM,), {ITEM: over.kind, **over.fixed}) if over.text else ((), over.fixed)
+    one = MethodRequest(request.selector, names, kinds, request.numbers, request.texts, request.marks)
+
+    def told() -> list[Expression]:
+        found: dict[str, Expression] = {}
+        for share, entry in known[:_KNOWN]:
+            for source in adaptation.adapted(entry, one, changes=False):
+                if (text := _expression(source)) is not None and text not in found:
+                    found[text] = Expression(_TERM + _COMPUTED + _FAR * (1 - share), text, entry.words)
+        best = sorted(found.values(), key=lambda part: part.cost)[: max(100, _RUN // max(1, len(rows)))]
+        return [*(_sent(name, term.part) for name in sends for term in _terms(over, rows, frozenset())), *best]
+
+    return await _run(await in_helper(told), request, rows, run, limit=limit)
+
+
+async def _run(
+    parts: Sequence[Expression], request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]], run: Run, *, limit: int
+) -> list[Valued]:
+    """What expressions come to that the sandbox runs; of those that fail nowhere."""
+    head = f"def {request.selector}({', '.join(('self', ITEM, *request.names))}):"
+    sources = [
+        "\n    ".join([head, *(f"import {one}" for one in enumeration.modules_in(part.text)), f"return {part.text}"]) for part in parts
+    ]
+    calls = [MethodCall((item, *plain_values.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
+    came = await batch_runner.run_batch(sources, calls, run, limit=limit)
+
+    def held() -> Iterator[Valued | None]:
+        for part, did in zip(parts, came, strict=True):
+            values = [one[0] for one in map(batch_runner.outcome_values, did) if one is not None]
+            if len(values) == len(calls):
+                yield valued(part.cost, part.text, values, part.words)
+
+    return await in_helper(lambda: [one for one in held() if one is not None])
+
+
+def _sent(name: str, term: Expression, cost: float = _TERM) -> Expression:
+    return Expression(cost + _SENDS, f"self.{name}({term.text})", words_in(name.replace("_", " ")) | term.words)
+
+
+def _expression(source: str) -> str | None:
+    """The expression that a method answers, if it does nothing else but import modules that `growing` knows."""
+    tree = mutations.parsed(source)
+    if tree is None or not isinstance(method := tree.body[0], ast.FunctionDef):
+        return None
+    *before, last = method.body
+    if not isinstance(last, ast.Return) or last.value is None:
+        return None
+    if not all(isinstance(one, ast.Import) and not any(alias.asname for alias in one.names) for one in before):
+        return None
+    nodes = list(ast.walk(last.value))
+    names = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    names += [node.arg for node in nodes if isinstance(node, ast.arg)]
+    text = mutations.unparsed(last.value)
+    imported = [alias.name for one in before if isinstance(one, ast.Import) for alias in one.names]
+    if text is None or ITEM in names or set(imported) != set(enumeration.modules_in(text)):
+        return None
+    return text

@@ -1,0 +1,256 @@
+"""From a training to an expert that the LoRA factory takes: a folder with the adapter, its config and `expert.toml`.
+
+The curve of a training, as text and as a picture.
+
+What a training begins with: the base's weights as a file, a work folder of its own, and the image as it is now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import json
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from batos import private_files
+from batos.bridge.lora import adapters
+from batos.bridge.lora.adapters import Unfit
+from batos.bridge.lora.staging import ABOUT, read_about
+from batos.bridge.profiles import BaseModelSource
+from batos.bridge.selection import configured_profile
+from batos.bridge.service import exclusive_lock
+from batos.config import Settings
+from batos.errors import ConfigError, ImageError, InvalidInput
+from batos.training.lora import Point, Trainer
+
+WIDTH, HEIGHT, MARGIN = 640, 320, 24
+INK, TRAINED, CHECKED = (60, 60, 60), (31, 119, 180), (214, 39, 40)
+Colour = tuple[int, int, int]
+
+
+def curve_as_text(curve: Sequence[Point]) -> str:
+    """A line a point: step, minutes, loss, and the loss on the validation where it was taken."""
+    lines = ["step  minutes  loss    validation"]
+    for point in curve:
+        checked = "" if point.validation is None else f"{point.validation:.4f}"
+        lines.append(f"{point.step:<5} {point.seconds / 60:<8.1f} {point.loss:.4f}  {checked}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def curve_as_png(curve: Sequence[Point]) -> bytes:
+    """A picture of it, as a PNG: loss over steps from zero on, the training in blue, the validation in red."""
+    picture = [[(255, 255, 255)] * WIDTH for _ in range(HEIGHT)]
+    steps = max((point.step for point in curve), default=1)
+    top = max((max(point.loss, point.validation or 0) for point in curve), default=1) or 1
+
+    def place(step: int, loss: float) -> tuple[int, int]:
+        return MARGIN + step * (WIDTH - 2 * MARGIN) // steps, HEIGHT - MARGIN - round(loss / top * (HEIGHT - 2 * MARGIN))
+
+    _line(picture, [(MARGIN, MARGIN), (MARGIN, HEIGHT - MARGIN), (WIDTH - MARGIN, HEIGHT - MARGIN)], INK)
+    _line(picture, [place(point.step, point.loss) for point in curve], TRAINED)
+    _line(picture, [place(point.step, point.validation) for point in curve if point.validation is not None], CHECKED)
+    return _png(picture)
+
+
+def _line(picture: list[list[Colour]], points: Sequence[tuple[int, int]], colour: Colour) -> None:
+    for (x, y), (to_x, to_y) in itertools.pairwise(points):
+        for i in range(length := max(abs(to_x - x), abs(to_y - y), 1)):
+            picture[y + (to_y - y) * i // length][x + (to_x - x) * i // length] = colour
+
+
+def _png(picture: list[list[Colour]]) -> bytes:
+    """The bytes of a PNG file (W3C PNG, 2003: 8 bits a sample, RGB, no filter)."""
+    rows = b"".join(b"\0" + bytes(sample for pixel in row for sample in pixel) for row in picture)
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+@dataclass(frozen=True)
+class Expert:
+    """What an expert is, beside its weights.
+
+    :ivar name: with persona and version, its model's name.
+    :ivar role: `voice` or `methods`.
+    :ivar does: what it does, in a sentence.
+    :ivar on_choice: whether it speaks only once it is chosen.
+    """
+
+    persona: str
+    name: str
+    role: str
+    does: str
+    on_choice: bool = False
+
+
+@dataclass(frozen=True)
+class TrainingLineage:
+    """Where an expert came from.
+
+    :ivar data: digest of its examples.
+    :ivar missions: ids of those that it learned from.
+    :ivar figures: what was counted and measured.
+    """
+
+    data: str
+    seed: int
+    image_revision: str = ""
+    missions: tuple[str, ...] = ()
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+def check_place(folder: Path) -> None:
+    """See that an expert can be put into a folder, before anything is trained.
+
+    :raises ConfigError: if not.
+    """
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set lora_staging to another")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set lora_staging")
+    try:
+        private_files.fit(folder)
+    except private_files.Exposed as e:
+        raise ConfigError(f"no expert can be put into {folder}: {e.why}") from None
+
+
+def next_version(folder: Path, expert: Expert, known: Iterable[int] = ()) -> int:
+    """The version after all that there are of an expert, since none is ever made twice: in its folder, in those beside it, where the loop
+    puts what it trained, and of those that are known.
+
+    :raises InvalidInput: where its own folder holds an expert.toml that cannot be read.
+    """
+    found = [*known]
+    for one in (folder, *(path for path in sorted(folder.parent.glob("[!.]*")) if path != folder)):
+        try:
+            about = read_about(one / ABOUT)
+        except (Unfit, OSError) as e:
+            if one == folder and (one / ABOUT).exists():
+                raise InvalidInput(f"{one}: {e}; mend it, or move the folder away") from None
+            continue
+        if (about.persona.lower(), about.name) == (expert.persona.lower(), expert.name):
+            found.append(about.version)
+    return 1 + max(found, default=0)
+
+
+def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource, lineage: TrainingLineage, version: int) -> Path:
+    """Write a version of an expert. What was in the folder before is written over; the curve lies beside it, as text and picture.
+
+    The factory takes a folder when it has not changed for a while, so it never sees half of one.
+    """
+    from safetensors.torch import save_file
+
+    private_files.folder(folder)
+    plan = trainer.plan
+    config = {
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": plan.rank, "lora_alpha": plan.alpha, "lora_dropout": 0.0, "bias": "none",
+        "target_modules": list(plan.projections), "base_model_name_or_path": base.known_as[0] if base.known_as else base.name,
+        "layers_to_transform": list(range(plan.first_layer, trainer.layers)),
+    }  # fmt: skip
+    partial = folder / f".{adapters.WEIGHTS}.partial"
+    private_files.renew(partial).close()
+    save_file(trainer.tensors(), partial, {"format": "pt"})
+    os.replace(partial, folder / adapters.WEIGHTS)
+    private_files.write(folder / adapters.CONFIG, json.dumps(config, indent=2) + "\n")
+    private_files.write(folder / "curve.txt", curve_as_text(trainer.curve))
+    private_files.write(folder / "curve.png", curve_as_png(trainer.curve))
+    private_files.write(folder / ABOUT, about_expert(expert, version, base.name, trainer.seconds / 60, lineage))
+    return folder
+
+
+def about_expert(expert: Expert, version: int, base: str, minutes: float, lineage: TrainingLineage) -> str:
+    """The text of `expert.toml`."""
+    figures = ", ".join(f"{name} = {value}" for name, value in lineage.figures.items())
+    facts: dict[str, Any] = {
+        "persona": expert.persona, "name": expert.name, "version": version, "base": base, "role": expert.role,
+        "on_choice": expert.on_choice,
+        "comment": f"{expert.does} Trained in {minutes:.1f} minutes on a CPU; docs/training.md.",
+    }  # fmt: skip
+    lines = [f"{name} = {json.dumps(value)}" for name, value in facts.items()]
+    lines += ["", "[lineage]", f"image_revision = {json.dumps(lineage.image_revision)}", f"data = {json.dumps(lineage.data)}"]
+    if lineage.missions:
+        lines.append(f"missions = {json.dumps(list(lineage.missions))}")
+    return "\n".join([*lines, f"seed = {lineage.seed}", f"figures = {{ {figures} }}"]) + "\n"
+
+
+def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
+    """The base model of the profile, and the file of its weights.
+
+    :raises ConfigError: where they are not to be had as a file, or the extra is missing.
+    """
+    source = configured_profile(settings).models[0]
+    try:
+        paths = [path for path in source.paths().values() if path.suffix == ".gguf"] if source.package else []
+    except FileNotFoundError as e:
+        raise ConfigError(f"{e}: `make models` installs it") from None
+    if not paths:
+        raise ConfigError(f"the base of the profile {settings.profile!r} is no GGUF file of a package; train with --set profile=embedded")
+    for module in ("torch", "transformers", "accelerate", "safetensors", "gguf"):
+        if importlib.util.find_spec(module) is None:
+            raise ConfigError(f"{module} is missing: pip install 'batos[training]'")
+    return source, paths[0]
+
+
+@contextlib.contextmanager
+def alone(work: Path) -> Iterator[None]:
+    """Nobody else trains in a work folder meanwhile: each would write its state over the other's.
+
+    :raises InvalidInput: if somebody does.
+    """
+    lock = exclusive_lock(work / "lock")
+    if lock is None:
+        raise InvalidInput(f"another training goes on in {work}; wait until it has ended, or train in another data folder (--data)")
+    with lock:
+        yield
+
+
+def known_versions(root: Any, persona: str, name: str) -> list[int]:
+    """The versions of an expert that an image knows, those included of which it has no model any more."""
+    from batos.image import model_registry
+
+    return [int(one["version"]) for one in model_registry.describe_experts(root) if (one["persona"], one["expert"]) == (persona, name)]
+
+
+def versions_in(image: str, persona: str, name: str, tell: Callable[[str], object]) -> list[int]:
+    """As `known_versions`, of the image of a URI; none where there is none yet, or it cannot be read, which is told."""
+    from batos.image.storage import file_path
+
+    if not image or ((path := file_path(image)) is not None and not path.exists()):
+        return []
+    try:
+        with reading(image) as (root, _):
+            return known_versions(root, persona, name)
+    except ImageError as e:
+        tell(f"which versions of {name} there were cannot be seen: {e.message}")
+        return []
+
+
+@contextlib.contextmanager
+def reading(image: str) -> Iterator[tuple[Any, str]]:
+    """The root of an image as it is now, to be read, and its revision; a daemon may have it open."""
+    from batos.image.storage import check_format, open_database
+    from batos.image.unit_of_work import snapshot
+
+    db: Any = open_database(image, cache_size=2000, pool_size=2, read_only=True)
+    try:
+        with snapshot(db) as root:
+            check_format(root, image)
+            yield root, db.lastTransaction().hex()
+    finally:
+        db.close()
+
+
+def line(point: Point, done: float) -> str:
+    """How far a training is, in words."""
+    checked = "" if point.validation is None else f", validation {point.validation:.4f}"
+    return f"step {point.step}, {done:.0%}, loss {point.loss:.4f}{checked}"
