@@ -20,7 +20,8 @@
     │   ├── Unreadable             a file that cannot be read into the memory: no text, broken, encrypted, too large
     │   ├── MissionIdTaken         the id names a mission with another brief, message or lesson
     │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
-    │   └── ModelfileError         a Modelfile is not of the syntax
+    │   ├── ModelfileError         a Modelfile is not of the syntax
+    │   └── EgressRefused          a request that may not leave this machine; nothing was sent
     ├── Busy                       the queue is full; nothing was accepted
     ├── MissionFailed              a mission ended FAILED (client side: what `result` raises)
     │   ├── MissionCancelled       its client, or the shutdown of a queue, took it back
@@ -41,6 +42,7 @@
     ├── SandboxFailed              the sandbox is at fault: no worker, or a worker died
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
     │   └── ProvisioningFailed     a model could be neither found, pulled nor created
+    ├── EgressFailed               a request got no whole answer; `sent` says whether its server may have acted on it
     ├── EmbedderFailed             an embedder of this process cannot be had or failed; the message says what to do
     ├── OllamaUnavailable          no Ollama answers and none could be started
     ├── ImageError                 the image cannot be opened or used
@@ -192,6 +194,23 @@ class ModelfileError(InvalidInput):
     def __init__(self, message: str, line: int) -> None:
         super().__init__(f"line {line}: {message}", line=line)
         self.line = line
+
+
+class EgressRefused(InvalidInput):
+    code = "egress_refused"
+
+
+class EgressFailed(BatosError):
+    """A request that was allowed and got no whole answer."""
+
+    code = "egress_failed"
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        """
+        :param sent: False only where surely nothing reached the server.
+        """
+        super().__init__(message, sent=sent)
+        self.sent = sent
 
 
 class Busy(BatosError):
