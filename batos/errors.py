@@ -21,6 +21,8 @@
     │   ├── MissionIdTaken         the id names a mission with another brief, message or lesson
     │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
     │   ├── ModelfileError         a Modelfile is not of the syntax
+    │   ├── GrantRefused           a tool that this mission may not use, or not so
+    │   ├── ToolsTied              a tool was called where nothing may be done outside: a rehearsal, a trial, a replay, a copy of an image
     │   └── EgressRefused          a request that may not leave this machine; nothing was sent
     ├── Busy                       the queue is full; nothing was accepted
     ├── MissionFailed              a mission ended FAILED (client side: what `result` raises)
@@ -42,6 +44,7 @@
     ├── SandboxFailed              the sandbox is at fault: no worker, or a worker died
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
     │   └── ProvisioningFailed     a model could be neither found, pulled nor created
+    ├── ToolFailed                 a tool said no, or what it was asked surely did not happen
     ├── EgressFailed               a request got no whole answer; `sent` says whether its server may have acted on it
     ├── EmbedderFailed             an embedder of this process cannot be had or failed; the message says what to do
     ├── OllamaUnavailable          no Ollama answers and none could be started
@@ -194,6 +197,20 @@ class ModelfileError(InvalidInput):
     def __init__(self, message: str, line: int) -> None:
         super().__init__(f"line {line}: {message}", line=line)
         self.line = line
+
+
+class GrantRefused(InvalidInput):
+    code = "grant_refused"
+
+
+class ToolsTied(InvalidInput):
+    code = "tools_tied"
+
+
+class ToolFailed(BatosError):
+    """A tool said no, or what it was asked to do surely did not happen. It may be asked again."""
+
+    code = "tool_failed"
 
 
 class EgressRefused(InvalidInput):

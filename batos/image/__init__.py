@@ -4,6 +4,7 @@ Its persistent classes are written into every record under the name `batos.image
 """
 
 from batos.image.blobs import Picture, Pictures
+from batos.image.effects import Effect, EffectIndex
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living_image import LivingImage
@@ -14,6 +15,8 @@ from batos.image.taught_examples import Taught
 __all__ = [
     "Costs",
     "Decision",
+    "Effect",
+    "EffectIndex",
     "Ended",
     "EndedTree",
     "Folded",

@@ -157,6 +157,8 @@ class Journal(Persistent):
     """How many characters it may tell its models, where all were too many for the context; None: all."""
     nearness: tuple[tuple[bytes, float], ...] = ()
     """By the mark of an answer and of what it answers to: how alike they are by their embeddings, as a cosine."""
+    effects: tuple[Any, ...] = ()
+    """What the mission did outside the image: one `batos.image.effects.Effect` each."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 

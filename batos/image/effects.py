@@ -1,0 +1,227 @@
+"""Effects: what missions did outside the image, in the journals of these missions.
+
+An effect is durable before its first byte leaves (state INTENDED; not for effects that only read) and its result is durable before it is
+used (DONE, FAILED). What is INTENDED when a process begins was cut off by the end of another one: whether it happened is in doubt.
+Effects stand outside of the transaction of a thought: a mission that FAILED, or was undone, leaves them where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from BTrees.LOBTree import LOBTree
+from BTrees.OOBTree import OOBTree
+from persistent import Persistent
+
+from batos.errors import InvalidInput
+from batos.image import journal
+
+INTENDED, DONE, FAILED, IN_DOUBT, SETTLED = "INTENDED", "DONE", "FAILED", "IN_DOUBT", "SETTLED"
+"""States that are durable. SETTLED: its user said what became of it."""
+ENDED = frozenset({DONE, FAILED, SETTLED})
+READS, KEYED, IDEMPOTENT, VERIFIABLE, ACTS = "reads", "keyed", "idempotent", "verifiable", "acts"
+CLASSES = (READS, KEYED, IDEMPOTENT, VERIFIABLE, ACTS)
+"""What a repetition comes to: nothing; the same answer by its key; the same state; what a look can rule out; a second act."""
+HAPPENED, AGAIN, LEAVE = "happened", "again", "leave"
+SETTLEMENTS = (HAPPENED, AGAIN, LEAVE)
+_KEY_CHARS = 32
+
+
+class EffectRecord(NamedTuple):
+    """One effect, as plain values. Times are seconds since the epoch."""
+
+    key: str
+    """derived from image, mission, tool, arguments and occurrence; 32 hexadecimal digits"""
+    tool: str
+    kind: str
+    """one of `CLASSES`"""
+    arguments: str
+    """canonical JSON"""
+    occurrence: int
+    state: str
+    at: float
+    """when it was intended, or, if it only reads, when it ended"""
+    until: float = 0.0
+    """until when the world may still act on it"""
+    attempts: int = 1
+    result: str | None = None
+    """JSON of what came of it"""
+    grant: str = ""
+    """by whose leave"""
+    target: str = ""
+    """what it changes, for those that come later"""
+    ended: float = 0.0
+    why: str = ""
+    """why it failed or is in doubt, or who settled it"""
+    process: str = ""
+    """the process that carries it out on this machine, as `PID START`, so that a restart can end what is left of it"""
+    label: str = ""
+    """cycle, state, persona and part that asked, as in the journal of inferences"""
+    # Fields are only ever added at the end.
+
+
+class Effect(Persistent):
+    """The record of one effect."""
+
+    __module__ = "batos.image"
+
+    def __init__(self, record: EffectRecord) -> None:
+        self.record = record
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return tuple(self.record)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.record = EffectRecord(*state)
+
+
+class EffectIndex(Persistent):
+    """All effects of the image that act, in the order in which they were intended, and those in doubt."""
+
+    __module__ = "batos.image"
+
+    def __init__(self) -> None:
+        self.missions = LOBTree()
+        """Serial number -> (mission, key)."""
+        self.open = OOBTree()
+        """Key -> mission, of what has not ended."""
+        self.targets = OOBTree()
+        """Target -> serial number of the last effect on it."""
+
+
+def key_of(image: str, mission: str, tool: str, arguments: str, occurrence: int) -> str:
+    """Return the key of an effect: the same for each replay, never made by a model."""
+    content = json.dumps([image, mission, tool, arguments, occurrence], ensure_ascii=False)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_CHARS]
+
+
+def canonical(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as JSON that is the same for equal arguments.
+
+    :raises InvalidInput: if JSON cannot hold them.
+    """
+    try:
+        return json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as e:
+        raise InvalidInput(f"arguments of a tool are JSON; these are not: {e}") from None
+
+
+def index_of(root: Any) -> EffectIndex | None:
+    """Return the index of effects, or None where there never was one."""
+    return root.get("effects")  # type: ignore[no-any-return]
+
+
+def load(root: Any, mission: str) -> list[EffectRecord]:
+    """Return the effects of a mission, in the order in which they were recorded."""
+    found = root["ledger"].missions.get(mission)
+    return [] if found is None else [effect.record for effect in journal.of(found).effects]
+
+
+def intend(root: Any, mission: str, record: EffectRecord) -> None:
+    """System transaction: record that an effect that acts is about to leave; again, where an earlier try is to be repeated."""
+    held = _find(root, mission, record.key)
+    if held is not None:
+        held.record = record._replace(state=INTENDED)
+    else:
+        _add(root, mission, record._replace(state=INTENDED))
+    index = index_of(root) or _new_index(root)
+    serial = index.missions.maxKey() + 1 if index.missions else 1
+    index.missions[serial] = (mission, record.key)
+    index.open[record.key] = mission
+    if record.target:
+        index.targets[record.target] = serial
+
+
+def end(root: Any, mission: str, record: EffectRecord) -> None:
+    """System transaction: record what became of an effect. What has ended stays as it is."""
+    held = _find(root, mission, record.key)
+    if held is None:
+        _add(root, mission, record)
+    elif held.record.state not in ENDED:
+        held.record = record
+    index = index_of(root)
+    if index is not None and record.state in ENDED and record.key in index.open:
+        del index.open[record.key]
+
+
+def settle(root: Any, key: str, how: str, who: str) -> EffectRecord:
+    """System transaction: record what its user says became of an effect in doubt.
+
+    :param key: of the effect, or an unambiguous beginning.
+    :param how: one of `SETTLEMENTS`.
+    :raises InvalidInput: if no effect of that key is in doubt.
+    """
+    if how not in SETTLEMENTS:
+        raise InvalidInput(f"{how!r} is not a valid settlement; choose one of {', '.join(SETTLEMENTS)}")
+    index = index_of(root)
+    found = [] if index is None or not key else [full for full in index.open if full.startswith(key)]
+    if len(found) != 1:
+        there = ", ".join(list(index.open)[:5]) if index is not None and index.open else "none"
+        which = "no effect" if not found else "more than one effect"
+        raise InvalidInput(f"{which} of the key {key!r} is in doubt; in doubt are: {there}")
+    assert index is not None
+    mission = index.open[found[0]]
+    held = _find(root, mission, found[0])
+    assert held is not None
+    held.record = settled(held.record, how, who)
+    if held.record.state in ENDED:
+        del index.open[found[0]]
+    return held.record
+
+
+def settled(record: EffectRecord, how: str, who: str) -> EffectRecord:
+    """Return an effect in doubt as its user says that it ended; one that is to be done again stays in doubt and says so."""
+    if how == AGAIN:
+        return record._replace(state=IN_DOUBT, why=f"{AGAIN}: {who}", until=0.0)
+    result = json.dumps({"happened": how == HAPPENED, "said_by": who})
+    return record._replace(state=SETTLED, result=result, ended=now(), why=f"{how}: {who}")
+
+
+def last_on(root: Any, target: str) -> str:
+    """Return the key of the last effect on a target; empty where there was none."""
+    index = index_of(root)
+    serial = None if index is None else index.targets.get(target)
+    return "" if serial is None or index is None else str(index.missions.get(serial, ("", ""))[1])
+
+
+def recent(root: Any, most: int) -> Iterator[tuple[str, EffectRecord]]:
+    """Yield the last acting effects of the image, each with its mission, the newest first. Those of folded missions are left out."""
+    index = index_of(root)
+    seen: set[str] = set()
+    for serial in [] if index is None else reversed(index.missions.keys()):
+        mission, key = index.missions[serial]  # type: ignore[union-attr]
+        if key not in seen and (held := _find(root, mission, key)) is not None:
+            seen.add(key)
+            yield mission, held.record
+        if len(seen) == most:
+            return
+
+
+def in_doubt(root: Any) -> list[tuple[str, EffectRecord]]:
+    """Return the effects that have not ended, each with its mission."""
+    index = index_of(root)
+    found = [] if index is None else [(mission, _find(root, mission, key)) for key, mission in index.open.items()]
+    return [(mission, held.record) for mission, held in found if held is not None]
+
+
+def now() -> float:
+    """Return the time that an effect carries, in seconds since the epoch."""
+    return round(time.time(), 3)
+
+
+def _find(root: Any, mission: str, key: str) -> Effect | None:
+    found = root["ledger"].missions.get(mission)
+    return None if found is None else next((one for one in journal.of(found).effects if one.record.key == key), None)
+
+
+def _add(root: Any, mission: str, record: EffectRecord) -> None:
+    journal.opened(root["ledger"].missions[mission]).effects += (Effect(record),)
+
+
+def _new_index(root: Any) -> EffectIndex:
+    root["effects"] = made = EffectIndex()
+    return made
