@@ -19,6 +19,7 @@ from batos.forge import lessons
 from batos.image import history, journal, ledger, storage
 from batos.image.history import Moment
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.image.upkeep import Upkeep
 from batos.mind import answer_schema, messages
 from batos.mind.events import Event, Events
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
+_FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
 """What `status` tells of what a mission is provided with."""
 _Message = schemas.SendRequest | schemas.TeachRequest | schemas.RevertRequest | schemas.GrantRequest
@@ -316,7 +318,7 @@ class Dispatcher:
         accepted: Reply = {
             "type": "accepted",
             "id": request.id,
-            "state": given["state"] if new else self._state(request.id, given["state"]),
+            "state": given.state if new else self._state(request.id, given.state),
         }
         if not new:
             accepted["duplicate"] = True
@@ -324,7 +326,7 @@ class Dispatcher:
         client.send(accepted)
         if watch is None:
             return
-        if given["state"] in ledger.FINAL:
+        if given.is_final:
             watch.stop()
             client.send(_final(given))
         else:
@@ -332,7 +334,7 @@ class Dispatcher:
 
     async def _follow(self, id: str, client: Recipient) -> None:
         known = self._record(id)
-        if known["state"] in ledger.FINAL:
+        if known.is_final:
             await self._image.barrier()
             client.send(_final(known))
             return
@@ -350,7 +352,7 @@ class Dispatcher:
 
     async def _result(self, id: str, wait_s: float) -> Reply:
         known = self._record(id)
-        if known["state"] in ledger.FINAL:
+        if known.is_final:
             return _final(known)
         if wait_s > 0:
             ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
@@ -366,30 +368,30 @@ class Dispatcher:
 
     async def _steered(self, id: str, steer: Callable[[str], Awaitable[object]]) -> Reply:
         """Where a mission stands after it was cancelled, paused or let go on; `already` says that it had ended before, and stays so."""
-        already = self._record(id)["state"] in ledger.FINAL
+        already = self._record(id).is_final
         await steer(id)
         return self._status(id) | ({"already": True} if already else {})
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)
-        facts = {name: known[name] for name in _FACTS}
-        if known["result"] and not facts["persona"]:
-            facts["persona"] = str(known["result"].get("persona") or "").lower() or None
-        live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone", "images") if known[name]}
+        facts = known.to_wire(_FACTS)
+        if known.result and not known.persona:
+            facts["persona"] = str(known.result.get("persona") or "").lower() or None
+        live = {} if known.is_final else self._scheduler.live(id)
+        facts |= {name: value for name, value in known.to_wire(_FACTS_IF_ANY).items() if value}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         if provided := self._image.read(journal.provided_of, id):
             facts["provided"] = {name: provided[name] for name in PROVIDED if provided.get(name) not in (None, "")}
-        state = self._state(id, known["state"])
+        state = self._state(id, known.state)
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
     async def _seen(self, at: Moment | None, look: Callable[..., Reply], target: str | None) -> Reply:
         """The past is looked at in a thread: nothing of it is loaded yet."""
         return look(target) if at is None else await answering(look, target, at)
 
-    def _record(self, id: str) -> Reply:
-        return self._image.read(ledger.record_of, id)  # type: ignore[no-any-return]
+    def _record(self, id: str) -> MissionRecord:
+        return self._image.read(ledger.record_of, id)
 
     def _state(self, id: str, recorded: str) -> str:
         return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
@@ -456,10 +458,10 @@ def _options(request: schemas.SubmitRequest | _Message) -> Reply:
     return {"priority": request.priority, "deadline_s": request.deadline_s}
 
 
-def _outcome(known: Reply) -> Reply:
-    told = {name: known[name] for name in ("result", "error") if known[name] is not None}
-    return {**told, "folded": True} if known.get("folded") else told
+def _outcome(known: MissionRecord) -> Reply:
+    told = {name: value for name, value in known.to_wire(("result", "error")).items() if value is not None}
+    return {**told, "folded": True} if known.folded else told
 
 
-def _final(known: Reply) -> Reply:
-    return {"type": "result", "id": known["id"], "state": known["state"], **_outcome(known)}
+def _final(known: MissionRecord) -> Reply:
+    return {"type": "result", "id": known.id, "state": known.state, **_outcome(known)}

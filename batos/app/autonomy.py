@@ -34,6 +34,7 @@ from batos.errors import BatosError
 from batos.forge import machine
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.image.scrubber import Walk
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects
@@ -406,7 +407,7 @@ class Improving:
 
         router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
 
-        def thinking(mission: dict[str, Any]) -> Rehearsing:
+        def thinking(mission: MissionRecord) -> Rehearsing:
             return Rehearsing(mission, inference=names, events=Events(), **self._host(image, methods, router))
 
         try:

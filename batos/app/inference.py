@@ -27,6 +27,7 @@ from batos.config import Settings, nearest
 from batos.errors import InferenceFailed, InvalidInput
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
@@ -90,7 +91,7 @@ class Substrate:
 
     # --- putting together
 
-    async def connect(self, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> tuple[Inference, Grouping]:
+    async def connect(self, guess: Callable[[MissionRecord], str], waiting: Callable[[int], list[str]]) -> tuple[Inference, Grouping]:
         """Find or start an Ollama and put everything around it.
 
         :param guess: whom a mission will probably go to.
@@ -186,7 +187,7 @@ class Substrate:
         self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
         return factory
 
-    def _grouping(self, fairness: Fairness, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> Grouping:
+    def _grouping(self, fairness: Fairness, guess: Callable[[MissionRecord], str], waiting: Callable[[int], list[str]]) -> Grouping:
         """How missions are grouped by model, and what is preloaded in a pause."""
         from batos.bridge.residency import Expected, Preloader
 
@@ -208,7 +209,7 @@ class Substrate:
 
         return Grouping(
             fairness,
-            persona_of=lambda record: None if record["message"] else guess(record),
+            persona_of=lambda record: None if record.message else guess(record),
             model_of=self.model_of,
             load_of=load_of,
             conflict=lambda a, b: all(residency.gate.conflict(a, b) for residency in residencies),
@@ -422,7 +423,7 @@ class Substrate:
             found = root["lobby"]._slots[persona]
             return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
 
-        return self._image.read(model)  # type: ignore[no-any-return]
+        return self._image.read(model)
 
     @property
     def options(self) -> dict[str, Any]:

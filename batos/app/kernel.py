@@ -37,6 +37,7 @@ from batos.forge import machine, versions
 from batos.image import daemon_files, model_registry, retention
 from batos.image.backup_schedule import Backups, plan_of
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.image.scrubber import Walk
 from batos.image.upkeep import Upkeep
 from batos.image.usage_totals import CostMeter
@@ -284,7 +285,7 @@ class Kernel:
         self.metrics = Metrics(self.events, self.info)
         return self.metrics.counted(inference)
 
-    def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
+    def _thinking(self, inference: Inference) -> Callable[[MissionRecord], Thinking]:
         return lambda mission: Thinking(
             mission,
             inference=inference,

@@ -22,6 +22,7 @@ from batos.autotelic.trigger_missions import Fired
 from batos.autotelic.writer_evaluation import KIND
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
+from batos.image.mission_record import MissionRecord
 from batos.mind import plans
 from batos.mind.attempt_context import current
 from batos.mind.incarnation import facets, system_message
@@ -208,7 +209,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
     return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
 
 
-def unrecorded(root: Any) -> list[dict[str, Any]]:
+def unrecorded(root: Any) -> list[MissionRecord]:
     """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
     known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
     own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
@@ -216,9 +217,9 @@ def unrecorded(root: Any) -> list[dict[str, Any]]:
     return [ledger.describe(one) for one in new if one.finished is None or one.finished > since]
 
 
-def proposal_of(mission: dict[str, Any]) -> dict[str, Any] | None:
+def proposal_of(mission: MissionRecord) -> dict[str, Any] | None:
     """What a mission that `ledger.describe` tells of has proposed, if it stands."""
-    return (mission["result"] or {}).get("proposal") if mission["undone"] is None else None
+    return (mission.result or {}).get("proposal") if mission.undone is None else None
 
 
 def _under_way(root: Any) -> set[tuple[str, str]]:
@@ -232,7 +233,7 @@ def _last_asked(root: Any) -> float:
     """When the last mission of the loop's own was accepted in which a model was asked for a proposal."""
     for mission in itertools.islice(ledger.newest_first(root), _LOOKED_AT):
         own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
-        result = (ledger.describe(mission)["result"] or {}) if own else {}
+        result = (ledger.describe(mission).result or {}) if own else {}
         if "proposal" in result and not result.get("by_rule"):
             return float(mission.accepted)
     return 0.0

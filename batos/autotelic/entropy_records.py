@@ -47,20 +47,20 @@ def material_of(root: Any, mission: UvmObject) -> MissionMaterial | None:
     """What there is to measure of a mission; None for one that did not complete, is a message, or the system's own."""
     told = ledger.describe(mission)
     cycle = mission.thought
-    if told["state"] != ledger.COMPLETE or told["origin"] == "system" or told["message"] or cycle is None or told["result"] is None:
+    if told.state != ledger.COMPLETE or told.origin == "system" or told.message or cycle is None or told.result is None:
         return None
     personas, spoke, described = shape_of(cycle)
     return MissionMaterial(
-        number=told["number"],
-        id=told["id"],
-        brief=told["brief"],
-        answer=str(told["result"].get("text", "")),
+        number=told.number,
+        id=told.id,
+        brief=told.brief,
+        answer=str(told.result.get("text", "")),
         personas=personas,
         facets=spoke,
         described=described,
-        context=told["context"],
-        rating=told["rating"]["rating"] if told["rating"] else 0,
-        undone=told["undone"] is not None,
+        context=told.context,
+        rating=told.rating["rating"] if told.rating else 0,
+        undone=told.undone is not None,
     )
 
 

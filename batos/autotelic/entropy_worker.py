@@ -221,7 +221,7 @@ def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, P
     if row.undone:
         outcomes.append((row.number, entropy_records.UNDONE))
     if row.context is not None:
-        outcomes.append((ledger.record_of(root, row.context)["number"], entropy_records.REUSED))
+        outcomes.append((ledger.record_of(root, row.context).number, entropy_records.REUSED))
     return entropy_records.assessment_of(root, row.number), entropy_records.persona_kinds(root), entropy_records.weights_of(root), outcomes
 
 

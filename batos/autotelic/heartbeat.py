@@ -135,7 +135,7 @@ class Heartbeat:
     def facts(self) -> dict[str, Any]:
         """What `info` says of it: when the next beat is due (seconds since the epoch), which mission was the last, how many there were,
         and how many beats in a row brought nothing new."""
-        return self._image.read(_facts)  # type: ignore[no-any-return]
+        return self._image.read(_facts)
 
     async def _due(self) -> float:
         """When the next beat is due, as the image has it; now for the first one ever, where the clock was set back, and where there is news

@@ -31,6 +31,7 @@ from batos.concurrency import in_helper
 from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -125,16 +126,16 @@ class Improver:
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
         """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
         last = unrecorded(root)
-        self._failed &= {one["id"] for one in last}
-        found = [(str(one["id"]), proposal) for one in last if (proposal := self._proposed(root, one))]
+        self._failed &= {one.id for one in last}
+        found = [(one.id, proposal) for one in last if (proposal := self._proposed(root, one))]
         return found[::-1]
 
-    def _proposed(self, root: Any, mission: dict[str, Any]) -> dict[str, Any] | None:
-        if mission["state"] == ledger.FAILED and mission["error"]["code"] != MissionCancelled.code:
-            if mission["id"] in self._failed:
+    def _proposed(self, root: Any, mission: MissionRecord) -> dict[str, Any] | None:
+        if mission.state == ledger.FAILED and (mission.error or {})["code"] != MissionCancelled.code:
+            if mission.id in self._failed:
                 return None
-            self._failed.add(mission["id"])
-            return self._audits.by_rule(root, mission["id"])
+            self._failed.add(mission.id)
+            return self._audits.by_rule(root, mission.id)
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:

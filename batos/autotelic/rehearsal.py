@@ -32,6 +32,7 @@ from batos.errors import BatosError, BudgetSpent
 from batos.forge import lessons, trials
 from batos.image import history, journal, ledger, model_registry, taught_examples
 from batos.image.living_image import LivingImage, mirror
+from batos.image.mission_record import MissionRecord
 from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt_context import thinking
 from batos.mind.events import TextBatch
@@ -112,7 +113,7 @@ class Stage(NamedTuple):
 
     image: LivingImage
     methods: MethodRuntime
-    thinking: Callable[[dict[str, Any]], Rehearsing]
+    thinking: Callable[[MissionRecord], Rehearsing]
     """From a mission's record."""
 
 
@@ -180,13 +181,13 @@ class Rehearsals:
             yield without, changed
 
     async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> RunPair:
-        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id))["rating"])
+        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)).rating)
         runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
         return RunPair(id, *runs, rating=rating["rating"] if rating else 0)
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
-        reroute = proposal.kind == "exemplar" and not record["message"]
+        reroute = proposal.kind == "exemplar" and not record.message
         attempt = stage.thinking(record).equip(purse, reroute=reroute, revoice=proposal.kind == change_types.VOICE)
         attempt.recall()
         seen: list[Run] = []
@@ -289,19 +290,19 @@ def _source_of(root: Any, target: str) -> str:
         return ""
 
 
-def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | None, attempt: Rehearsing) -> Run:
+def _seen(record: MissionRecord, result: dict[str, Any], cycle: UvmObject | None, attempt: Rehearsing) -> Run:
     """What there is to compare of a mission that came to a good end."""
     usage = attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
     seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000
-    if record["message"]:
+    if record.message:
         value = json.loads(json.dumps({"value": result.get("value")}, default=str))
-        was = (record["result"] or {}).get("value")
+        was = (record.result or {}).get("value")
         return Run(known=True, tokens=tokens, seconds=seconds, answer=value, like=float(same(value["value"], was)))
     assert cycle is not None
     personas, facets, described = entropy_records.shape_of(cycle)
-    was = str((record["result"] or {}).get("text", ""))
-    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"], was))
+    was = str((record.result or {}).get("text", ""))
+    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record.brief, result["text"], was))
     return Run(
         known=True,
         failed="unsure" if result.get("unsure") else "",

@@ -31,6 +31,7 @@ from batos.concurrency import in_helper
 from batos.errors import BatosError, HistoryGone, UndoConflict
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 
 DOUBT = 0.01  # the chance of such a difference without an effect, above which it is none
 BEFORE = 4  # times the missions that are enough: how many before a change are looked at
@@ -160,17 +161,20 @@ def chance_of_ranks(low: Sequence[float], high: Sequence[float]) -> float:
     return 0.5 * math.erfc(above / math.sqrt(2 * variance))
 
 
-def _sample(root: Any, told: Mapping[str, Any]) -> list[Sample]:
-    kind = f"{told['origin']} {'message' if told['message'] else 'brief'}"
-    if told["state"] == ledger.FAILED:
-        return [] if told["error"] and told["error"]["code"] in _NO_FAULT else [Sample(kind, True, None, None)]
-    result = told["result"] or {}
+def _sample(root: Any, told: MissionRecord) -> list[Sample]:
+    kind = f"{told.origin} {'message' if told.message else 'brief'}"
+    if told.state == ledger.FAILED:
+        return [] if told.error and told.error["code"] in _NO_FAULT else [Sample(kind, True, None, None)]
+    result = told.result or {}
     usage = result.get("usage", {})
     asked = usage.get("model_ms", 0) / 1000
-    found = entropy_records.assessment_of(root, told["number"])
+    found = entropy_records.assessment_of(root, told.number)
     return [
         Sample(
-            kind, bool(result.get("unsure")), asked or max(0.0, told["finished"] - told["accepted"]), None if found is None else found.cem
+            kind,
+            bool(result.get("unsure")),
+            asked or max(0.0, (told.finished or told.accepted) - told.accepted),
+            None if found is None else found.cem,
         )
     ]
 
@@ -271,7 +275,7 @@ class Leash:
 
     def facts(self) -> dict[str, Any]:
         """What `info` says of it: what is watched until when, deaths under the watch, and what became of the last change that ended."""
-        return self._image.read(_facts, self._period)  # type: ignore[no-any-return]
+        return self._image.read(_facts, self._period)
 
     def _is_confirmed(self, change: WatchedChange, found: Effect) -> bool:
         """Whether it looked worse before, and missions since then say so, too."""

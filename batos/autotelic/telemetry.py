@@ -28,6 +28,7 @@ from batos.concurrency import in_helper
 from batos.errors import BatosError
 from batos.image import history, journal, ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.events import Durations, Events
 from batos.objects import Method, UvmObject
 
@@ -313,7 +314,7 @@ class Senses:
             _note_mission(self._tallies, row)
 
 
-def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
+def _looked_at(root: Any, ids: Iterable[str]) -> list[MissionRecord]:
     """Missions that ended, as plain values; one that is damaged is left out."""
     rows = []
     for id in ids:
@@ -324,14 +325,14 @@ def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
-    tallies.note("missions", f"{row['origin']} {row['state']}", max(0.0, (row["finished"] or row["accepted"]) - row["accepted"]))
-    if row["error"]:
+def _note_mission(tallies: Tallies, row: MissionRecord) -> None:
+    tallies.note("missions", f"{row.origin} {row.state}", max(0.0, (row.finished or row.accepted) - row.accepted))
+    if row.error:
         tallies.note("failures", failure_key(row))
-    result = row["result"] or {}
+    result = row.result or {}
     for wrote in result.get("wrote", ()):
         tallies.note("written", f"{wrote['object']} {wrote['selector']}")
-    if row["origin"] == "system" or not result.get("persona") or row["message"]:
+    if row.origin == "system" or not result.get("persona") or row.message:
         return
     persona = str(result["persona"]).lower()
     tallies.note("personas", persona)
@@ -340,9 +341,10 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
         tallies.note("facets", f"{persona} {facet}")
 
 
-def failure_key(row: Mapping[str, Any]) -> str:
+def failure_key(row: MissionRecord) -> str:
     """What makes two failures the same: code, cause, and of a message its target and selector."""
-    error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
+    error: dict[str, Any] = row.error or {}
+    message = json.loads(row.message) if row.message else {}
     words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
     return " ".join(str(word) for word in words if word)
 

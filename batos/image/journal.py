@@ -295,7 +295,7 @@ def add_approach(root: Any, mission: str, mark: bytes, approach: tuple[str, ...]
         journal.approaches += ((mark, approach),)
 
 
-def approaches_of(root: Any, mission: str) -> dict[bytes, tuple[str, ...]]:
+def approaches_of(root: Any, mission: str) -> dict[bytes, tuple[Any, ...]]:
     """By the marks of briefs: how they are thought about."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).approaches)

@@ -41,6 +41,10 @@ from batos.image.mission_index import Line as Line
 from batos.image.mission_index import listed as listed
 from batos.image.mission_index import newest_first as newest_first
 from batos.image.mission_index import numbered as numbered
+from batos.image.mission_record import ACCEPTED as ACCEPTED
+from batos.image.mission_record import DEFAULTS as DEFAULTS
+from batos.image.mission_record import AskedQuestion, MissionRecord, described, is_question
+from batos.image.mission_record import describe as describe
 from batos.objects import UvmObject
 
 ATTEMPT_OVER: tuple[int, ...] = ()
@@ -89,28 +93,9 @@ def _held(mission: Any) -> tuple[int, int]:
 
 log = structlog.get_logger("batos.image")
 
-ACCEPTED = "ACCEPTED"
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 _NEAR = 50  # ids that are looked at for one that was meant
-
-DEFAULTS: dict[str, Any] = {
-    "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
-    "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
-    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0),
-    "images": None,
-    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
-}  # fmt: skip
-"""Slots of the mission prototype; a mission holds only what differs."""
-
-
-_DESCRIBED = (
-    "id",
-    "brief",
-    "accepted",
-    "number",
-    *(name for name in DEFAULTS if name not in ("thought", "journal", "lesson", "pupil", "begun_with")),
-)
 
 
 class MissionTree(OOBTree):
@@ -205,7 +190,7 @@ def line_of(root: Any, id: str) -> Line | None:
     return None if folded is None else folded.get(id)
 
 
-def record_of(root: Any, id: str) -> dict[str, Any]:
+def record_of(root: Any, id: str) -> MissionRecord:
     """A mission as plain values (`describe`), or what is left of it: that has `folded`.
 
     :raises UnknownMission: if there is none.
@@ -274,7 +259,7 @@ def add_missing_indexes(root: Any) -> None:
 
 def accept(
     root: Any, id: str, brief: str, options: dict[str, Any], begin: bool, first: Callable[[Any], object] | None = None
-) -> tuple[bool, dict[str, Any]]:
+) -> tuple[bool, MissionRecord]:
     """Accept a mission, or find that it was accepted before.
 
     :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; lists and objects as JSON.
@@ -351,7 +336,7 @@ def begin_attempt(root: Any, id: str, limit: int) -> int:
     return int(mission.attempts)
 
 
-def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> dict[str, Any] | None:
+def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> MissionRecord | None:
     """Record a failed attempt; with `final`, the mission is FAILED.
 
     :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
@@ -388,7 +373,7 @@ def uncount_attempt(root: Any, id: str, ended: int) -> None:
         note_attempt_end(mission)
 
 
-def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
+def set_paused(root: Any, id: str, paused: bool) -> MissionRecord:
     """Pause a mission, or let it go on; its record. A final one stays as it is."""
     if (line := line_of(root, id)) is not None:
         return described(line)
@@ -430,7 +415,7 @@ def settle(root: Any, id: str, recalled: bool = True) -> None:
             journal.forget_shown(journal.of(mission))
 
 
-def recover(root: Any, most: int) -> list[dict[str, Any]]:
+def recover(root: Any, most: int) -> list[MissionRecord]:
     """The missions to resume, oldest first; the pending list is cleaned of those that are final.
 
     :param most: inferences that a mission may ask for: as long as it paid for no more, an attempt that paid for one does not count.
@@ -446,9 +431,9 @@ def recover(root: Any, most: int) -> list[dict[str, Any]]:
         except ImageDamaged as e:
             log.error("mission_damaged", mission=id, error=e.message, hint="it waits; the others go on")
     for record in records:
-        if record["state"] in FINAL:
-            settle(root, record["id"])
-    return sorted((record for record in records if record["state"] not in FINAL), key=lambda record: record["number"])
+        if record.is_final:
+            settle(root, record.id)
+    return sorted((record for record in records if not record.is_final), key=lambda record: record.number)
 
 
 # --- inside a cycle's own transaction
@@ -462,40 +447,6 @@ def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | No
 
 
 # --- reads
-
-
-def describe(mission: UvmObject) -> dict[str, Any]:
-    """A mission as plain values."""
-    mission._p_activate()
-    own, prototype = mission.__dict__, getattr(mission, "parent*")
-    # As it was at a moment before an upgrade, and in an image that is only looked at, the prototype lacks the newest slots.
-    plain = {name: own[name] if name in own else getattr(prototype, name, DEFAULTS.get(name)) for name in _DESCRIBED}
-    plain["result"] = json.loads(plain["result"]) if plain["result"] else None
-    plain["error"] = json.loads(plain["error"]) if plain["error"] else None
-    plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None
-    plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
-    plain["needs"] = json.loads(plain["needs"]) if plain["needs"] else None
-    plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
-    plain["images"] = json.loads(plain["images"]) if plain["images"] else []
-    plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []
-    return plain
-
-
-def described(line: Line) -> dict[str, Any]:
-    """What is left of a mission, with the keys of `describe`: what is not kept is as if it had not been said; `folded` is True."""
-    plain: dict[str, Any] = {**{name: DEFAULTS.get(name) for name in _DESCRIBED}, "folded": True, "questions": [], "images": []}
-    plain |= {"id": line.id, "brief": line.brief, "number": line.number, "state": line.state, "origin": line.origin}
-    plain |= {"accepted": float(line.accepted), "finished": float(line.accepted + line.seconds)}
-    if line.undone:
-        plain["undone"] = {"at": None, "with": line.id, "missions": 1}
-    if line.state == FAILED:
-        code, _, message = line.came.partition(" ")
-        plain["error"] = {"code": code, "message": message}
-    else:
-        inferences, read, written, seconds = line.cost
-        usage = {"inferences": inferences, "prompt_tokens": read, "answer_tokens": written, "model_ms": seconds * 1000.0}
-        plain["result"] = {"text": line.came, "usage": usage, "folded": True}
-    return plain
 
 
 def unfinished(root: Any) -> list[UvmObject]:
@@ -563,15 +514,19 @@ def ask_question(root: Any, id: str, question: str, occurrence: int, ended: int,
     mission = mission_of(root, id)
     if mission.state in FINAL:
         return
-    asked = json.loads(mission.questions) if mission.questions else []
-    if not any(_is(one, question, occurrence, grant) for one in asked):
-        number, mark = len(asked) + 1, {"grant": True} if grant else {}
-        asked.append({"number": number, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time(), **mark})
+    asked = _questions(mission)
+    if not any(is_question(one, question, occurrence, grant) for one in asked):
+        new: AskedQuestion = {
+            "number": len(asked) + 1, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time(),
+        }  # fmt: skip
+        if grant:
+            new["grant"] = True
+        asked.append(new)
         mission.questions = compact(asked)
     uncount_attempt(root, id, ended)
 
 
-def answer_question(root: Any, id: str, text: str, number: int | None, may_grant: bool = True) -> dict[str, Any]:
+def answer_question(root: Any, id: str, text: str, number: int | None, may_grant: bool = True) -> MissionRecord:
     """Record what the user answers; the mission's record. The same answer again changes nothing.
 
     :param number: of the question; None: the one that is open.
@@ -580,7 +535,7 @@ def answer_question(root: Any, id: str, text: str, number: int | None, may_grant
     :raises RoleRefused: for a question that grants something, where he may not.
     """
     mission = mission_of(root, id)
-    asked = json.loads(mission.questions) if mission.questions else []
+    asked = _questions(mission)
     open_ones = [one for one in asked if one["answer"] is None]
     if number is None and not open_ones:
         raise InvalidInput(f"mission {id!r} has no open question; `batos status {id}` shows what it asked")
@@ -602,17 +557,5 @@ def answer_question(root: Any, id: str, text: str, number: int | None, may_grant
     return describe(mission)
 
 
-def answer_to(record: dict[str, Any], question: str, occurrence: int, *, grant: bool = False) -> str | None:
-    """What the user answered to a question, as the mission's record has it; None if it is open or was never asked."""
-    return next((one["answer"] for one in record["questions"] if _is(one, question, occurrence, grant)), None)
-
-
-def open_question(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The question that a mission waits with, if there is one: its `number` and `question`."""
-    if not record["questions"]:  # nearly always
-        return None
-    return next(({name: one[name] for name in ("number", "question")} for one in record["questions"] if one["answer"] is None), None)
-
-
-def _is(one: dict[str, Any], question: str, occurrence: int, grant: bool) -> bool:
-    return (one["question"], one["occurrence"], one.get("grant", False)) == (question, occurrence, grant)
+def _questions(mission: UvmObject) -> list[AskedQuestion]:
+    return json.loads(mission.questions) if mission.questions else []

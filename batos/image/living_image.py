@@ -147,7 +147,7 @@ class LivingImage:
         log.info("image_open", uri=uri, objects=len(db.storage), new=new)
         return image
 
-    def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Coroutine[Any, Any, Any]:
+    def system(self, function: Callable[..., T], *args: Any, mission: str = "") -> Coroutine[Any, Any, T]:
         """Run `function(root, *args)` as a system transaction; its result, once durable."""
         return self.committer.system(function, *args, mission=mission)
 
@@ -164,7 +164,7 @@ class LivingImage:
         """The root as of now, for reading."""
         return snapshot(self.db, at=at, views=self._views)
 
-    def read(self, function: Callable[..., Any], *args: Any) -> Any:
+    def read(self, function: Callable[..., T], *args: Any) -> T:
         """`function(root, *args)` on a snapshot."""
         with self.snapshot() as root:
             return function(root, *args)

@@ -164,7 +164,7 @@ class Retrieval:
             called = library_of(root).catalogue.called
             return _filters(wanted, _documents(root, wanted), called), prepare_question(view, wanted.question, today=today, called=called)
 
-        return self._image.read(understand)  # type: ignore[no-any-return]
+        return self._image.read(understand)
 
     def _find(
         self, view: View, question: Any, vectors: QuestionVectors | None, k: int, filters: Filters | None

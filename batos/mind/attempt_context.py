@@ -27,8 +27,8 @@ from batos.bridge.structured_output import Form, Structured, structured
 from batos.config import Settings
 from batos.errors import BudgetSpent, InferenceFailed, InvalidInput, ModelBlind, QualityRefused
 from batos.image import blobs, journal, model_registry
-from batos.image.ledger import answer_to
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.methods.runtime import Making, MethodRuntime
 from batos.mind import answer_schema, prompts
 from batos.mind.answer_checks import Nearness, not_told
@@ -82,7 +82,7 @@ class Thinking:
 
     def __init__(
         self,
-        mission: dict[str, Any],
+        mission: MissionRecord,
         *,
         inference: Inference,
         image: LivingImage,
@@ -125,10 +125,10 @@ class Thinking:
         :param sight: knows which models see.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
-        self.mission, self.id = mission, str(mission["id"])
+        self.mission, self.id = mission, mission.id
         self.settings, self.model_of, self.router = settings, models, router
         self.routed: Route | None = None
-        alone = mission["persona"] is not None or mission["origin"] == "system"
+        alone = mission.persona is not None or mission.origin == "system"
         self._shares: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
         self._shared: dict[bytes, Shares] = {}
         self._approaches: dict[bytes, Approach] = {}
@@ -139,7 +139,7 @@ class Thinking:
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
         self.room: int | None = None  # characters that may be told, where all were too many
         self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
-        self.sight, self._lent = sight or Sight(), model_named_for_pictures(mission["questions"])
+        self.sight, self._lent = sight or Sight(), model_named_for_pictures(mission.questions)
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._nearness: Nearness = nearness if self.compare else not_told
         self._near: dict[bytes, float | None] = {}
@@ -147,7 +147,7 @@ class Thinking:
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose, self._ruled = on_paid, outage, propose, ruled
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
-        if "thinking" in (mission.get("needs") or ()):
+        if "thinking" in (mission.needs or ()):
             self._options["think"] = True
         self._provider, self.provision = provider, Provision()
         self._recorded = Paid()
@@ -162,7 +162,7 @@ class Thinking:
         self.paid = 0
         self._own: dict[str, Any] = {"cycle": "", "model": None}  # of the mission's own cycle, for its events
         self._tally = AttemptTally()
-        self.making = Making(self.id, mission["accepted"], methods)
+        self.making = Making(self.id, mission.accepted, methods)
 
     def recall(self) -> None:
         """Load what earlier attempts decided and paid for."""
@@ -184,14 +184,14 @@ class Thinking:
 
         :raises NeedModel: where it does not, or what it was provided with is there no more.
         """
-        if self._provider is None or self.mission["origin"] == "system":
+        if self._provider is None or self.mission.origin == "system":
             return
         if self.provision and not await self._provider.stands(self.provision):
             lost, self.provision = self.provision, Provision()
             raise NeedModel(lost.needs)
         await self.require(needs_named(self.mission))
         context, answer = (int(self._options.get(name) or 0) for name in ("num_ctx", "num_predict"))
-        length = needed_context(str(self.mission["brief"]), context, answer) if context else Needs()
+        length = needed_context(self.mission.brief, context, answer) if context else Needs()
         if not self.provision.declined.covers(length):
             await self.require(length, may_do_without=True)
 
@@ -238,10 +238,10 @@ class Thinking:
         """What the mission asks to be done outside of the system, or of its clock; None for any other, for one that is of a form, a
         message or brings images, for the system's own, and for one that has begun otherwise."""
         mission = self.mission
-        pictured = any("of" not in one for one in mission.get("images") or ())
-        if mission["message"] or mission["schema"] or pictured or mission["origin"] == "system" or self.has_begun:
+        pictured = mission.has_own_pictures
+        if mission.message or mission.schema or pictured or mission.origin == "system" or self.has_begun:
             return None
-        return errand_of(str(mission["brief"]), lambda name: self._image.read(has_read, name))
+        return errand_of(mission.brief, lambda name: self._image.read(has_read, name))
 
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
@@ -249,7 +249,7 @@ class Thinking:
         The record goes with the mission's next commit, so it is durable no later than anything that depends on it.
         """
         if self.routed is None:
-            pictured = bool(self.mission["images"]) and self.mission["persona"] is None and not self._lent
+            pictured = bool(self.mission.images) and self.mission.persona is None and not self._lent
             among = await self.sight.personas(self.router.personas, self.settings.routing_s) if pictured else None
             self.routed = await self.router.decide(self.mission, compare=self.compare, among=among)
             self.persona, self.why = self.routed.persona.upper(), self.routed.why
@@ -263,10 +263,10 @@ class Thinking:
         :raises NeedAnswer: where the mission may ask which model shall.
         :raises NeedModel: where no model here sees, and another one may be had.
         """
-        if self.routed is None or not any("of" not in one for one in self.mission["images"]) or self.provision.needs.vision:
+        if self.routed is None or not self.mission.has_own_pictures or self.provision.needs.vision:
             return
         try:
-            await self.sight.look(self.routed.persona, self._lent, self.ask if self.mission["may_ask"] else None)
+            await self.sight.look(self.routed.persona, self._lent, self.ask if self.mission.may_ask else None)
         except ModelBlind as e:
             if e.context["models"] or self._provider is None:
                 raise
@@ -277,7 +277,7 @@ class Thinking:
 
     def sees(self, persona: str) -> bool:
         """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
-        own = any("of" not in one for one in self.mission["images"])
+        own = self.mission.has_own_pictures
         return not own or bool(self._lent) or self.provision.needs.vision or self.sight.known(self.sight.model_of(persona)) is not False
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
@@ -312,14 +312,14 @@ class Thinking:
             parameters=self._parameters(self.model_of(self.voice_of(persona))),
             parts=parts if settings.cycle_depth > 1 else 0,
             follows_deep=self.follows_deep and not inner,
-            deadline_s=mission["deadline_s"],
+            deadline_s=mission.deadline_s,
             inferences=settings.mission_inferences,
             expert=bool(getattr(persona, "voice", "")),
             speaks=inner or self.routed is None or self.routed.speaks,
         )
         asked = {}
         for name, known in (("depth", DEPTHS), ("flavour", FLAVOURS)):
-            by = (("mission", mission[name]), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
+            by = (("mission", getattr(mission, name)), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
             asked[name] = [AskedApproach(value, whose) for whose, value in by if value in known]
         depths = asked["depth"]
         if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
@@ -334,7 +334,7 @@ class Thinking:
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
         names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
-        return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
+        return tuple((name, self.mission.brief) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
         """How alike a text is to the one of others that is most so, as a cosine; None where that cannot be told.
@@ -443,7 +443,7 @@ class Thinking:
             raise InvalidInput(f"a question has 1 to {self.settings.question_chars} characters; this one has {len(question.strip())}")
         occurrence = self.tally.questions[question]
         self.tally.questions[question] += 1
-        found = answer_to(self.mission, question, occurrence)
+        found = self.mission.answer_to(question, occurrence)
         if found is None:
             raise NeedAnswer(question, occurrence)
         return found
@@ -453,11 +453,11 @@ class Thinking:
 
         :raises NeedAnswer: where it is not answered, as `ask`.
         """
-        if not self.mission["may_ask"] or len(question) > self.settings.question_chars:
+        if not self.mission.may_ask or len(question) > self.settings.question_chars:
             return None
         agreed = self.tally.agreed
         if question not in agreed:
-            found = answer_to(self.mission, question, 0, grant=True)
+            found = self.mission.answer_to(question, 0, grant=True)
             if found is None:
                 raise NeedAnswer(question, 0, grant=True)
             agreed[question] = found.strip().casefold() in YES

@@ -365,9 +365,9 @@ class _Reading(NamedTuple):
 def method_call_for(lobby: UvmObject, attempt: Thinking, brief: str) -> AnsweringCall | None:
     """The one call that a mission's brief comes to; None where there is none, or more than one could be meant."""
     mission = attempt.mission
-    asked_otherwise = any(mission[name] not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
-    asked_otherwise = asked_otherwise or bool(mission.get("images"))  # a method sees no picture
-    if attempt.settings.call_methods == "off" or mission["origin"] == "system" or asked_otherwise or len(brief) > _CHARS:
+    asked_otherwise = any(getattr(mission, name) not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
+    asked_otherwise = asked_otherwise or bool(mission.images)  # a method sees no picture
+    if attempt.settings.call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
         return None
     readings = list(_readings(brief))  # first: most briefs have no values in them
     calls = [

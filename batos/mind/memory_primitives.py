@@ -27,8 +27,9 @@ import structlog
 
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed, InvalidInput
-from batos.image import history, ledger
+from batos.image import history
 from batos.image.living_image import add_missing
+from batos.image.mission_record import MissionRecord
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.objects import noted_by
 from batos.memory.records import NOTE, SUMMARY
@@ -87,8 +88,8 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     source = f"note:{hashlib.sha256(kept.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
-        day = datetime.date.fromtimestamp(attempt.mission["accepted"]).toordinal()  # as `today` of a question is
-        origin = noted_by(kept, str(attempt.mission["brief"]), attempt.mission["message"], (one.text for one in attempt.tally.used))
+        day = datetime.date.fromtimestamp(attempt.mission.accepted).toordinal()  # as `today` of a question is
+        origin = noted_by(kept, attempt.mission.brief, attempt.mission.message, (one.text for one in attempt.tally.used))
         draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day, origin=origin)
         shelver = attempt.evidence.memory.shelver
         segment = remember_document(root, draft, shelver, source=source, mission=attempt.id, section_chars=longest)
@@ -239,7 +240,7 @@ class Submits(Protocol):
 
     settings: Settings
 
-    async def submit(self, id: str, brief: str, options: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+    async def submit(self, id: str, brief: str, options: dict[str, Any]) -> tuple[bool, MissionRecord]:
         """Accept a mission."""
 
 
@@ -277,15 +278,16 @@ def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[i
         options = {"origin": "system", "message": json.dumps(message)}
         try:
             _, record = await scheduler.submit(id, f"what {len(sections)} sections of the memory say", options)
-            if record["state"] not in ledger.FINAL:
+            result = record.result
+            if not record.is_final:
                 async with asyncio.timeout(2 * scheduler.settings.mission_deadline_s):  # somebody may have paused it
-                    record = await ended
+                    result = (await ended).get("result")
         except (TimeoutError, BatosError) as e:
             log.warning("no_gist", mission=id, error=str(e) or "it took too long")
             return Gist()
         finally:
             stop()
-        result = record.get("result") or {}
+        result = result or {}
         usage = result.get("usage") or {}
         tokens = int(usage.get("prompt_tokens") or 0) + int(usage.get("answer_tokens") or 0)
         return Gist(str(result.get("text") or ""), tokens, id)

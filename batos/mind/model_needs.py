@@ -21,6 +21,7 @@ from batos.bridge.capabilities import AUTO_NEEDS, Needs
 from batos.bridge.modelfile import tagged
 from batos.config import nearest
 from batos.errors import BatosSignal, ModelBlind
+from batos.image.mission_record import MissionRecord
 
 CHOSEN, BEGUN, READY, DECLINED = "chosen", "begun", "ready", "declined"
 """How far it is: a model was chosen; it is being brought about, as a change of that number; the mission thinks with it; it does without."""
@@ -110,14 +111,14 @@ class Provider(Protocol):
         """
 
 
-def needs_named(mission: Mapping[str, Any]) -> Needs:
+def needs_named(mission: MissionRecord) -> Needs:
     """What a mission needs of its model, as its record (`ledger.describe`) names it."""
-    return Needs.parse(mission["needs"] or ())
+    return Needs.parse(mission.needs or ())
 
 
-def names_needs_itself(mission: Mapping[str, Any]) -> bool:
+def names_needs_itself(mission: MissionRecord) -> bool:
     """Whether a mission's plan may name needs."""
-    return AUTO_NEEDS in (mission["needs"] or ())
+    return AUTO_NEEDS in (mission.needs or ())
 
 
 def needed_context(brief: str, context: int, answer: int) -> Needs:

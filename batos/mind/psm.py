@@ -78,7 +78,7 @@ async def decompose(cycle: UvmObject) -> str:
         return "DELEGATING"
     names = [name for name, _ in cycle.facets]
     own_cycle = depth_of(cycle) == 1
-    may_ask, may_need = current().mission["may_ask"] and own_cycle, names_needs_itself(current().mission) and own_cycle
+    may_ask, may_need = current().mission.may_ask and own_cycle, names_needs_itself(current().mission) and own_cycle
     if not names and not may_ask and not may_need:
         cycle.plan, cycle.plan_source = (), cycle.depth
         return "DELEGATING"
@@ -184,7 +184,7 @@ async def synthesize(cycle: UvmObject) -> str:
     if "said" in cycle._slots:
         return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
     found = told.passages
-    schema = current().mission["schema"] if depth_of(cycle) == 1 else None
+    schema = current().mission.schema if depth_of(cycle) == 1 else None
     keeps = _keeper(cycle, found) if not schema and not current().shown else None  # what a picture shows is in no passage
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=plans.voices(prompts.voices_within(voices, current().room)))

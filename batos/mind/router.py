@@ -36,6 +36,7 @@ from batos.concurrency import SingleFlight
 from batos.errors import BatosError, InferenceFailed, UnknownPersona
 from batos.image import ledger, model_registry
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.memory.embedders import normalised
 from batos.mind.codex import Codex
 from batos.mind.incarnation import Exemplars, learned_by
@@ -402,12 +403,12 @@ class Router:
         """What the triggers of each persona of the codex weigh in a text: nothing else is asked."""
         return {name: sum(weight for weight, _ in found) for name, found in self._signs(text).items()}
 
-    def guess(self, record: Mapping[str, Any]) -> str:
+    def guess(self, record: MissionRecord) -> str:
         """Whom a mission will probably go to, by the rules alone: for those who plan ahead and must not wait."""
         routing = self._codex.routing
-        if record["persona"] is not None or (record["origin"] == "system" and routing.internal):
-            return str(record["persona"] or routing.internal)
-        weights = self.weights(self.window(record["brief"]))
+        if record.persona is not None or (record.origin == "system" and routing.internal):
+            return str(record.persona or routing.internal)
+        weights = self.weights(self.window(record.brief))
         best = max(weights, key=lambda name: weights[name])
         return best if weights[best] > 0 else routing.fallback or next(iter(self._codex.personas))
 
@@ -415,7 +416,7 @@ class Router:
         """By persona of the codex: the weights and names of its triggers in a text, the heaviest first."""
         return {name: sorted(((w, says) for p, w, says in rules if p.search(text)), reverse=True) for name, rules in self._rules.items()}
 
-    async def decide(self, record: Mapping[str, Any], *, compare: bool = True, among: Collection[str] | None = None) -> Route:
+    async def decide(self, record: MissionRecord, *, compare: bool = True, among: Collection[str] | None = None) -> Route:
         """The decision for a mission.
 
         :param record: of it, `brief`, `persona` and `origin` are read.
@@ -423,9 +424,9 @@ class Router:
         :param among: the personas whose models see, where that makes a difference and the brief has pictures; None: any will do.
         :raises UnknownPersona: if nobody is there to be chosen.
         """
-        chosen, internal = record["persona"], self._codex.routing.internal
-        examples, text = self._examples(), self.window(record["brief"])
-        if record["origin"] == "system" and internal in examples and chosen is None:
+        chosen, internal = record.persona, self._codex.routing.internal
+        examples, text = self._examples(), self.window(record.brief)
+        if record.origin == "system" and internal in examples and chosen is None:
             return Route(internal, "is the system's own mission", by=OWN)
         alike = None
         if compare and self._likeness is not None:
@@ -437,7 +438,7 @@ class Router:
             return route if route.persona == seeing.persona else replace(seeing, why=f"{seeing.why}, and its model sees")
         if chosen is None:
             return route
-        return Route(chosen, "chosen by the mission", route.scores, CHOSEN, route.persona if record["origin"] != "system" else None)
+        return Route(chosen, "chosen by the mission", route.scores, CHOSEN, route.persona if record.origin != "system" else None)
 
     def _texts_of(self, examples: Mapping[str, Exemplars]) -> Texts:
         if self._texts[0] is not examples:

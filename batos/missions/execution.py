@@ -28,6 +28,7 @@ from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
 from batos.image import history, ledger, storage
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.image.unit_of_work import Unit
 from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
@@ -41,7 +42,6 @@ from batos.mind.psm import new_cycle, run_cycle
 from batos.objects import Method, UvmObject, find
 
 log = structlog.get_logger("batos.mind")
-Record = dict[str, Any]
 
 
 class Endings:
@@ -76,42 +76,42 @@ class Endings:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    def complete(self, record: Record, attempt: Thinking, result: Record) -> None:
+    def complete(self, attempt: Thinking, result: dict[str, Any]) -> None:
         """A mission ended well, and that is on disk."""
         self.outcomes["COMPLETE"] += 1
         attempt.state = ledger.COMPLETE
-        log.info("complete", mission=record["id"], persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.tally.replayed)
-        self._release(record["id"])
+        log.info("complete", mission=attempt.id, persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.tally.replayed)
+        self._release(attempt.id)
         attempt.publish("state")
         attempt.publish("result", result=result)
 
-    async def fail(self, record: Record, attempt: Thinking, error: BatosError, *, final: bool) -> bool:
+    async def fail(self, attempt: Thinking, error: BatosError, *, final: bool) -> bool:
         """Record the failure of an attempt; whether the mission is over."""
-        id, wire = record["id"], error.to_wire()
-        context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record["attempts"], "paid": attempt.paid}
+        record, id, wire = attempt.mission, attempt.id, error.to_wire()
+        context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record.attempts, "paid": attempt.paid}
         context["class"] = type((type(error) is BatosError and error.__cause__) or error).__name__
-        if record["message"]:
-            message = json.loads(record["message"])
+        if record.message:
+            message = json.loads(record.message)
             context |= {"target": message["target"], "selector": message["selector"]}
         if isinstance(error, MethodRefused):
             kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
             context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
         try:
-            over = await self.recorded(id, ledger.fail, id, wire, context, final)
+            over: MissionRecord | None = await self.recorded(id, ledger.fail, id, wire, context, final)
         except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
             log.error("failure_not_recorded", mission=id, error=e.message)
             over, wire, final = None, e.to_wire(), True
-        if over is not None and over["state"] == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
-            self.complete(record, attempt, over["result"] or {})
+        if over is not None and over.state == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
+            self.complete(attempt, over.result or {})
             return True
         if over is not None:  # it was cancelled while another failure was being recorded
-            wire, final = over["error"], True
+            wire, final = over.error or {}, True
         told = {name: value for name, value in context.items() if name != "method"}
         if "cause" in (wire.get("context") or {}):
             told["cause"] = wire["context"]["cause"]
         log.warning("failed" if final else "attempt_failed", mission=id, **told, code=wire["code"], error=wire["message"])
         if final:
-            self.failed(record, attempt, wire)
+            self.failed(attempt, wire)
         return final
 
     async def recorded(self, id: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -138,13 +138,13 @@ class Endings:
         finally:
             self._waits(id, False)
 
-    def failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
+    def failed(self, attempt: Thinking, wire: dict[str, Any]) -> None:
         """A mission ended FAILED, and that is on disk.
 
         :param wire: the error as the wire shows it.
         """
         self.outcomes["FAILED"] += 1
-        self._release(record["id"])
+        self._release(attempt.id)
         if attempt.state != ledger.FAILED:  # else its cycle has said so
             attempt.state = ledger.FAILED
             attempt.publish("state", error=wire)
@@ -155,16 +155,16 @@ class Deadlines:
     """Own deadlines of missions that wait: they count from the acceptance, also over restarts. A timer and its record stay no longer
     than the mission waits."""
 
-    def __init__(self, expire: Callable[[Record], None]) -> None:
+    def __init__(self, expire: Callable[[MissionRecord], None]) -> None:
         self._expire = expire
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def begin(self, record: Record) -> None:
+    def begin(self, record: MissionRecord) -> None:
         """This mission waits from now on, or again."""
-        self.end(record["id"])
-        if record["deadline_s"] is not None:
-            left = record["accepted"] + record["deadline_s"] - time.time()
-            self._timers[record["id"]] = asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
+        self.end(record.id)
+        if record.deadline_s is not None:
+            left = record.accepted + record.deadline_s - time.time()
+            self._timers[record.id] = asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
 
     def end(self, id: str) -> None:
         """It does not wait any more."""
@@ -173,16 +173,16 @@ class Deadlines:
 
 
 @contextlib.asynccontextmanager
-async def in_time(record: Record, attempt: Thinking, limit_s: float) -> AsyncIterator[None]:
+async def in_time(attempt: Thinking, limit_s: float) -> AsyncIterator[None]:
     """See that the block is done in time: an own deadline counts from the acceptance, also over restarts, the default from here.
 
     :param limit_s: the default.
     :raises DeadlineExceeded: when it was not; with cause `unreachable` where no Ollama answers.
     """
-    left = limit_s
-    if record["deadline_s"] is not None:
-        left = float(record["accepted"] + record["deadline_s"] - time.time())
-    late = f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})"
+    record, left = attempt.mission, limit_s
+    if record.deadline_s is not None:
+        left = float(record.accepted + record.deadline_s - time.time())
+    late = f"mission {record.id!r} was not finished in time (attempt {record.attempts})"
     if left <= 0:
         raise DeadlineExceeded(late)
     try:
@@ -268,9 +268,9 @@ class Attempts:
         :raises Conflicted: after too many conflicts.
         :raises BatosError: as the cycle failed; nothing was committed then.
         """
-        if attempt.mission.get("resumed"):
+        if attempt.mission.resumed:
             attempt.recall()
-        if not attempt.mission["message"] and attempt.errand is None:
+        if not attempt.mission.message and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
             await attempt.look()
@@ -390,7 +390,7 @@ class Attempts:
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
         attempt.conversation = prompts.conversation_text(unit.root, mission, **before)
         attempt.turns = prompts.conversation_turns(unit.root, mission, **before)
-        if images := attempt.mission["images"]:
+        if images := attempt.mission.images:
             told_of = prompts.missions_of_turns(unit.root, mission, **before)
             attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, limits.brief_images)
         attempt.follows_deep = prompts.is_deep_before(unit.root, mission)
@@ -428,13 +428,13 @@ class Attempts:
         return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle
 
 
-def _told(errand: Errand, mission: dict[str, Any]) -> dict[str, Any]:
+def _told(errand: Errand, mission: MissionRecord) -> dict[str, Any]:
     """The result of a mission that is an errand: what the clock shows, or that it cannot be done. No model is asked."""
-    at = mission["finished"] or time.time()  # a replay is told what the clock showed then
+    at = mission.finished or time.time()  # a replay is told what the clock showed then
     facts: dict[str, Any] = {
         "text": said_of(errand, datetime.datetime.fromtimestamp(at).astimezone()),
         "value": None,
-        "persona": str(mission["persona"]).upper() if mission["persona"] else None,
+        "persona": str(mission.persona).upper() if mission.persona else None,
     }
     if errand.kind in KNOWN:
         return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}

@@ -304,18 +304,18 @@ def _lived(mission: UvmObject) -> list[Lived]:
     except BatosError as e:
         log.warning("mission_not_remembered", mission=mission.id, error=e.message)
         return []
-    error = facts["error"] or {}
-    if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
+    error = facts.error or {}
+    if facts.origin == "system" or error.get("code") == "cancelled" or facts.undone:
         return []
-    brief = str(facts["brief"]).strip()
-    day = datetime.date.fromtimestamp(facts["finished"] or facts["accepted"]).toordinal()  # as `today` of a question is
+    brief = facts.brief.strip()
+    day = datetime.date.fromtimestamp(facts.finished or facts.accepted).toordinal()  # as `today` of a question is
     title = brief.split("\n", 1)[0][:_TITLE]
-    told = _told(mission.id, brief, facts["accepted"]) if facts["origin"] == "client" and not facts["message"] else []
+    told = _told(mission.id, brief, facts.accepted) if facts.origin == "client" and not facts.message else []
     source = f"mission:{mission.id}"
     if error:
         failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"
         return [Lived(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day), source), *told]
-    result = facts["result"] or {}
+    result = facts.result or {}
     tags = (str(result["persona"]).lower(),) if result.get("persona") else ()
     parts = [DraftPart(f"{brief}\n\n{result.get('text', '')}", title)]
     return [Lived(mission.id, Draft(MISSION, title, parts, day, tags), source), *told]

@@ -13,11 +13,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from batos.bridge.admission import Fairness, Load, Ticket
-
-Record = dict[str, Any]
+from batos.image.mission_record import MissionRecord
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Grouping:
     """
 
     fairness: Fairness
-    persona_of: Callable[[Record], str | None]
+    persona_of: Callable[[MissionRecord], str | None]
     model_of: Callable[[str], str]
     load_of: Callable[[str], Load | None]
     conflict: Callable[[Load, Load], bool]
@@ -43,7 +41,7 @@ class QueuedMission:
 
     __slots__ = ("model", "order", "persona", "record", "ticket")
 
-    def __init__(self, record: Record, ticket: Ticket, persona: str | None = None, model: str | None = None) -> None:
+    def __init__(self, record: MissionRecord, ticket: Ticket, persona: str | None = None, model: str | None = None) -> None:
         self.record, self.ticket, self.persona, self.model = record, ticket, persona, model
         self.order = ticket.order
 
@@ -70,18 +68,18 @@ class MissionQueue:
     def __len__(self) -> int:
         return len(self._heap) + len(self._front)
 
-    def entry(self, record: Record) -> QueuedMission:
+    def entry(self, record: MissionRecord) -> QueuedMission:
         """A mission with its place in the order; whether it waits is another matter."""
-        ticket = Ticket((record["origin"] == "system", -record["priority"]), record["number"])
+        ticket = Ticket((record.origin == "system", -record.priority), record.number)
         if self._grouping is None:
             return QueuedMission(record, ticket)
         persona = self._grouping.persona_of(record)
         return QueuedMission(record, ticket, persona, None if persona is None else self._grouping.model_of(persona))
 
-    def push(self, record: Record) -> None:
+    def push(self, record: MissionRecord) -> None:
         """Let a mission wait."""
-        if record["origin"] == "system":
-            self._own[record["id"]] = self._now()
+        if record.origin == "system":
+            self._own[record.id] = self._now()
         heapq.heappush(self._heap, self.entry(record))
 
     def pop(self) -> QueuedMission:
@@ -89,7 +87,7 @@ class MissionQueue:
         if (entry := self._patient()) is None:
             self._fill_front()
             entry = self._front.pop(self._choice())
-        self._own.pop(entry.record["id"], None)
+        self._own.pop(entry.record.id, None)
         self.began(entry)
         return entry
 
@@ -107,14 +105,14 @@ class MissionQueue:
         if self._grouping is None:
             return
         self._grouping.fairness.began(waiting=bool(self))
-        if entry.persona is not None and entry.record["origin"] != "system":  # nothing is loaded ahead for what no user asked for
+        if entry.persona is not None and entry.record.origin != "system":  # nothing is loaded ahead for what no user asked for
             self._grouping.began(entry.persona)
         load = self._load(entry)
         if load is not None and load not in self._loaded:
             gone = self._thrown_out(self._grouping, load)
             self._loaded = [other for other in self._loaded if other not in gone] + [load]
 
-    def remove(self, id: str) -> Record | None:
+    def remove(self, id: str) -> MissionRecord | None:
         """Take a mission off the queue; None where it does not wait."""
         self._own.pop(id, None)
         entry = self._taken(id)
@@ -123,7 +121,7 @@ class MissionQueue:
     def _taken(self, id: str) -> QueuedMission | None:
         for part in (self._front, self._heap):
             for i, entry in enumerate(part):
-                if entry.record["id"] == id:
+                if entry.record.id == id:
                     del part[i]
                     heapq.heapify(self._heap)
                     return entry
@@ -132,7 +130,7 @@ class MissionQueue:
     def place(self, id: str) -> int | None:
         """How many go before it and itself, if nobody overtakes; None where it does not wait."""
         entries = [*self._front, *self._heap]
-        own = next((entry for entry in entries if entry.record["id"] == id), None)
+        own = next((entry for entry in entries if entry.record.id == id), None)
         return None if own is None else 1 + sum(entry < own for entry in entries)
 
     def models(self, limit: int) -> list[str]:

@@ -16,6 +16,7 @@ from batos.bridge.inference import ChatReply, ChatRequest, Inference
 from batos.errors import BatosError, DeadlineExceeded, InferenceFailed, InvalidInput
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.attempt_context import Thinking
 from batos.mind.events import TextBatch
 from batos.mind.inference import JournalPlace, NeedAnswer
@@ -66,7 +67,7 @@ class Replaying(Thinking):
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
         """What was told by rule is told again: it went by what was measured then."""
-        told = self.mission["result"] or {}
+        told = self.mission.result or {}
         return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None
 
     def ask(self, question: str) -> str:
@@ -135,7 +136,7 @@ class Replays:
         self,
         image: LivingImage,
         inference: Inference,
-        replaying: Callable[[dict[str, Any], Inference], Replaying],
+        replaying: Callable[[MissionRecord, Inference], Replaying],
         *,
         digest_s: float,
         limit_s: float,
@@ -159,8 +160,8 @@ class Replays:
         :raises InvalidInput: if it has not ended, or its journal was dropped.
         """
         record, dropped = self._image.read(_read, id)
-        if record["state"] not in ledger.FINAL:
-            raise InvalidInput(f"mission {id!r} is {record['state']}; only what has ended can be replayed")
+        if not record.is_final:
+            raise InvalidInput(f"mission {id!r} is {record.state}; only what has ended can be replayed")
         if dropped:
             raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting journal_days); its cost is still known")
         offline = _Offline(self._inference, self._digest_s)
@@ -176,9 +177,9 @@ class Replays:
         if attempt.prompts is not None:
             facts |= _told(attempt.prompts)
         if difference is None:
-            return {"id": id, "state": record["state"], "outcome": "same", **facts}
-        ended = record["state"] == ledger.FAILED and difference["what"] == "inference" and not attempt.unused
-        return {"id": id, "state": record["state"], "outcome": "journal_ended" if ended else "different", **facts, "difference": difference}
+            return {"id": id, "state": record.state, "outcome": "same", **facts}
+        ended = record.state == ledger.FAILED and difference["what"] == "inference" and not attempt.unused
+        return {"id": id, "state": record.state, "outcome": "journal_ended" if ended else "different", **facts, "difference": difference}
 
     async def _rehearse(self, attempt: Replaying) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """The result, or the error as the wire shows it."""
@@ -200,16 +201,16 @@ def _told(prompts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"prompts": told, **({"more": True} if len(told) < len(prompts) else {})}
 
 
-def _read(root: Any, id: str) -> tuple[dict[str, Any], bool]:
+def _read(root: Any, id: str) -> tuple[MissionRecord, bool]:
     mission = ledger.mission_of(root, id)
     return ledger.describe(mission), bool(journal.of(mission).spent)
 
 
-def _difference(record: dict[str, Any], attempt: Replaying, result: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any] | None:
+def _difference(record: MissionRecord, attempt: Replaying, result: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any] | None:
     """Where this replay first came out otherwise than the mission; None if it did not."""
-    was = record["error"]
-    if record["state"] == ledger.COMPLETE and error is None:
-        found = _compared(record["result"] or {}, result, attempt.state)
+    was = record.error
+    if record.state == ledger.COMPLETE and error is None:
+        found = _compared(record.result or {}, result, attempt.state)
     elif was is not None and error is not None and was["code"] == error["code"]:
         # It failed alike; but not for want of an inference while the journal holds others, which nobody asked for.
         found = None if attempt.missed is None or not attempt.unused else {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from batos.image import journal, ledger
 from batos.image.history import plain
+from batos.image.mission_record import MissionRecord, described
 from batos.mind.evidence import Citation, RecalledPassage, passages
 from batos.objects import UvmObject
 
@@ -36,9 +37,7 @@ def report_of(root: Any, id: str) -> dict[str, Any]:
     :raises UnknownMission: if there is none of that id.
     """
     mission = ledger.mission_of(root, id)
-    described = ledger.describe(mission)
-    record = {name: described[name] for name in _OF_MISSION}
-    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
+    record = _facts(ledger.describe(mission))
     if (route := journal.route_of(root, id)) is not None:
         record["routing"] = json.loads(route)
     record["recalled"] = [
@@ -61,11 +60,14 @@ def folded_report(root: Any, target: str) -> dict[str, Any] | None:
     line = ledger.line_of(root, target)
     if line is None or target in root["lobby"]._slots:
         return None
-    described = ledger.described(line)
-    record = {name: described[name] for name in _OF_MISSION}
-    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
     cost = [line.spent()._asdict()] if line.cost[0] else []
-    return {**record, "folded": True, "recalled": [], "inferences": [], "cost": cost, "texts_dropped": True, "failures": []}
+    record = {**_facts(described(line)), "folded": True, "recalled": [], "inferences": [], "cost": cost}
+    return {**record, "texts_dropped": True, "failures": []}
+
+
+def _facts(mission: MissionRecord) -> dict[str, Any]:
+    ends = mission.to_wire(("result", "error", "undone"))
+    return {**mission.to_wire(_OF_MISSION), **{name: value for name, value in ends.items() if value is not None}}
 
 
 def _cycle(cycle: UvmObject) -> dict[str, Any]:

@@ -20,17 +20,19 @@ import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from ZODB.POSException import POSKeyError
 
-from batos.bridge.admission import session
+from batos.bridge.admission import Ticket, session
 from batos.concurrency import SingleFlight
 from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.attempt_context import Thinking
 from batos.mind.events import Events
 from batos.mind.inference import NeedAnswer, as_error
@@ -85,15 +87,14 @@ class Resting:
                 place.set_result(None)
 
 
-Record = dict[str, Any]
 PAUSED, NEEDS_INPUT = "PAUSED", "NEEDS_INPUT"
 
 
-def held_state(record: Record) -> str | None:
+def held_state(record: MissionRecord) -> str | None:
     """PAUSED or NEEDS_INPUT for a mission that its user holds back; None for one that nobody does."""
-    if record["paused"]:
+    if record.paused:
         return PAUSED
-    return NEEDS_INPUT if ledger.open_question(record) else None
+    return NEEDS_INPUT if record.open_question else None
 
 
 class HeldMissions:
@@ -101,13 +102,13 @@ class HeldMissions:
 
     def __init__(self, image: LivingImage) -> None:
         self._image = image
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, MissionRecord] = {}
 
-    def holds(self, record: Record) -> bool:
+    def holds(self, record: MissionRecord) -> bool:
         """Whether a mission is to be held back; then it is from now on."""
-        if held_state(record) is None and not self.waits_for(record["context"]):
+        if held_state(record) is None and not self.waits_for(record.context):
             return False
-        self._records[record["id"]] = record
+        self._records[record.id] = record
         return True
 
     def waits_for(self, context: str | None) -> bool:
@@ -117,30 +118,30 @@ class HeldMissions:
         except ImageDamaged:
             return False  # the attempt will say so
 
-    def take(self, id: str) -> Record | None:
+    def take(self, id: str) -> MissionRecord | None:
         """A mission's record, which is held back no longer; None if it was not."""
         return self._records.pop(id, None)
 
-    def followers(self, id: str) -> list[Record]:
+    def followers(self, id: str) -> list[MissionRecord]:
         """Take those that waited for a mission which has ended."""
-        found = [record for record in self._records.values() if record["context"] == id]
-        return [] if not found or self.waits_for(id) else [self._records.pop(record["id"]) for record in found]
+        found = [record for record in self._records.values() if record.context == id]
+        return [] if not found or self.waits_for(id) else [self._records.pop(record.id) for record in found]
 
     def state(self, id: str) -> str | None:
         """Why a mission is held back; None if it is not, or follows another."""
         record = self._records.get(id)
         return None if record is None else held_state(record)
 
-    def live(self, id: str) -> Record | None:
+    def live(self, id: str) -> dict[str, Any] | None:
         """What `status` says of one that is held back: its open `question`, or what it `waits_for`."""
         record = self._records.get(id)
         if record is None:
             return None
-        question = ledger.open_question(record)
-        facts: Record = {"question": question} if question else {}
-        return facts if held_state(record) else {**facts, "waits_for": record["context"]}
+        question = record.open_question
+        facts: dict[str, Any] = {"question": question} if question else {}
+        return facts if held_state(record) else {**facts, "waits_for": record.context}
 
-    def facts(self) -> Record:
+    def facts(self) -> dict[str, Any]:
         """How many, by reason."""
         counts = Counter(held_state(record) for record in self._records.values())
         return {"paused": counts[PAUSED], "needs_input": counts[NEEDS_INPUT], "following": counts[None]}
@@ -192,6 +193,18 @@ class Cancelling:
         await self._works.stop()
 
 
+@dataclass(slots=True)
+class _Run:
+    """Mission that holds a place, while its attempts are made one after the other."""
+
+    attempt: Thinking
+    """Its `mission` is the record with the attempts counted so far."""
+    ticket: Ticket
+    """Its turn at the models."""
+    ended: int
+    """Attempts that ended and count; one that is interrupted takes back no more than itself."""
+
+
 UNDER_WAY_TOLD = 100  # ids of missions under way that `info` names
 
 
@@ -203,7 +216,7 @@ class Scheduler:
         image: LivingImage,
         events: Events,
         settings: Settings,
-        thinking: Callable[[Record], Thinking],
+        thinking: Callable[[MissionRecord], Thinking],
         on_signal: Callable[[BaseException], None],
         grouping: Grouping | None = None,
     ) -> None:
@@ -241,14 +254,16 @@ class Scheduler:
         """
         records = await self._image.system(ledger.recover, self.settings.mission_inferences)
         for record in records:
-            self._push({**record, "resumed": True})
+            self._push(replace(record, resumed=True))
         return len(records)
 
     def begin(self) -> None:
         """Begin with what `recover` queued."""
         self._dispatch()
 
-    async def submit(self, id: str, brief: str, options: Record, first: Callable[[Any], object] | None = None) -> tuple[bool, Record]:
+    async def submit(
+        self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None = None
+    ) -> tuple[bool, MissionRecord]:
         """Accept a mission; whether it is new, and its record. When this returns, it survives `kill -9`.
 
         :param first: what is written with the acceptance of a new one; what it raises refuses the mission.
@@ -267,7 +282,7 @@ class Scheduler:
         try:
             new, record = await self._image.system(ledger.accept, id, brief, options, begin, first, mission=id)
             if new:
-                log.bind().info("accepted", mission=id, origin=record["origin"])
+                log.bind().info("accepted", mission=id, origin=record.origin)
                 if begin:
                     await self._start_at_once(record)
                 else:
@@ -279,24 +294,24 @@ class Scheduler:
             self._dispatch()  # also after a refusal: others may wait for the place that it had reserved
             self._notice_quiet()
 
-    async def _start_at_once(self, record: Record) -> None:
+    async def _start_at_once(self, record: MissionRecord) -> None:
         if self._stopping:  # the daemon began to meanwhile
             self._push(record)
-            await self._image.system(ledger.uncount_attempt, record["id"], 0, mission=record["id"])
+            await self._image.system(ledger.uncount_attempt, record.id, 0, mission=record.id)
             return
         entry = self.queue.entry(record)
         self.queue.began(entry)
         self._start(entry, counted=True)
 
-    def _expire(self, record: Record) -> None:
-        if self._stopping or self._take(record["id"]) is None:  # at the next start its time is looked at again
+    def _expire(self, record: MissionRecord) -> None:
+        if self._stopping or self._take(record.id) is None:  # at the next start its time is looked at again
             return
-        late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time while it waited; it asked for {record['deadline_s']} s")
-        task = asyncio.create_task(self._endings.fail(record, self._thinking(record), late, final=True))
+        late = DeadlineExceeded(f"mission {record.id!r} was not finished in time while it waited; it asked for {record.deadline_s} s")
+        task = asyncio.create_task(self._endings.fail(self._thinking(record), late, final=True))
         self._expiring.add(task)
         task.add_done_callback(self._expired)
 
-    def _take(self, id: str) -> Record | None:
+    def _take(self, id: str) -> MissionRecord | None:
         """Take a mission out of the queue, or from those that are held back."""
         self._deadlines.end(id)
         return self.queue.remove(id) or self._held.take(id)
@@ -308,14 +323,14 @@ class Scheduler:
         if not self._running:
             self._quiet.set()
 
-    def _push(self, record: Record) -> None:
+    def _push(self, record: MissionRecord) -> None:
         self._deadlines.begin(record)
         if not self._held.holds(record):
             self.queue.push(record)
 
-    def _again(self, record: Record) -> None:
+    def _again(self, id: str) -> None:
         """Queue a mission again whose attempt was interrupted, or hold it back, as the ledger says now."""
-        self._push({**record, **self._image.read(_described, record["id"]), "resumed": True})
+        self._push(replace(self._image.read(_described, id), resumed=True))
         self._dispatch()
 
     def _places(self) -> int:
@@ -329,7 +344,7 @@ class Scheduler:
     # --- being thought
 
     def _start(self, entry: QueuedMission, *, counted: bool) -> None:
-        id = entry.record["id"]
+        id = entry.record.id
         self._deadlines.end(id)  # of its attempts `in_time` sees to that
         self._live[id] = self._thinking(entry.record)
         task = asyncio.create_task(self._run(entry, self._live[id], counted), name=f"mission {id}")
@@ -362,59 +377,62 @@ class Scheduler:
             self._quiet.set()
 
     async def _run(self, entry: QueuedMission, attempt: Thinking, counted: bool) -> None:
-        record, id = entry.record, entry.record["id"]
-        record["ended"] = record["attempts"] - counted  # attempts before it: one that is interrupted takes back no more than itself
+        run, id = _Run(attempt, entry.ticket, ended=attempt.mission.attempts - counted), attempt.id
         try:
             try:
-                await self._try(entry, attempt, counted)
+                await self._try(run, counted)
             except NeedAnswer as need:
-                await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, record["ended"], need.grant)
+                await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, run.ended, need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
-                self._interrupted(record, attempt)
+                self._interrupted(run)
         except asyncio.CancelledError:
             if id in self._cancelled and id not in self._pausing:
-                await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+                await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
             if id in self._pausing:  # it would not be looked after before the next start
-                await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
+                await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
             else:
-                await self._image.system(ledger.uncount_attempt, id, record["ended"], mission=id)
+                await self._image.system(ledger.uncount_attempt, id, run.ended, mission=id)
             if id not in self._pausing:  # the daemon stops: the mission waits for the next start
                 raise
-            self._interrupted(record, attempt)
+            self._interrupted(run)
 
-    def _interrupted(self, record: Record, attempt: Thinking) -> None:
-        """An attempt ended that is to go on later; unless its commit, or its failure, reached the disk first."""
-        id = record["id"]
-        now = self._image.read(_described, id)
-        self._release(id)
-        if now["state"] == ledger.COMPLETE:
-            self._endings.complete(record, attempt, now["result"] or {})
-        elif now["state"] == ledger.FAILED:
-            self._endings.failed(record, attempt, now["error"])
+    def _interrupted(self, run: _Run) -> None:
+        """Let a mission go on later whose attempt was interrupted; or end it, where its commit or its failure reached the disk first."""
+        attempt = run.attempt
+        now: MissionRecord = self._image.read(_described, attempt.id)
+        self._release(attempt.id)
+        if now.state == ledger.COMPLETE:
+            self._endings.complete(attempt, now.result or {})
+        elif now.state == ledger.FAILED:
+            self._endings.failed(attempt, now.error or {})
         else:
             attempt.state = held_state(now) or ledger.ACCEPTED
             attempt.publish("state")
-            if question := ledger.open_question(now):
+            if question := now.open_question:
                 attempt.publish("needs_input", **question)
-            self._again(record)
+            self._again(attempt.id)
 
-    async def _try(self, entry: QueuedMission, attempt: Thinking, counted: bool) -> None:
-        record, id, settings, pause = entry.record, entry.record["id"], self.settings, 0.0
+    async def _try(self, run: _Run, counted: bool) -> None:
+        """Attempt a mission until it is over.
+
+        :param counted: whether its first attempt was counted when it was accepted.
+        """
+        id, attempt, settings, pause = run.attempt.id, run.attempt, self.settings, 0.0
         need: NeedModel | None = None
         while True:
             try:
                 if need is not None:
                     wanted, need = need, None
-                    await self._provide(record, attempt, wanted)
+                    await self._provide(run, wanted)
                 if pause:
-                    async with in_time(record, attempt, self.settings.mission_deadline_s):
+                    async with in_time(attempt, self.settings.mission_deadline_s):
                         await self._resting.rest(id, pause)
                 if not counted:
-                    record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, settings.mission_attempts)
+                    await self._count(attempt)
                 counted = False
-                async with in_time(record, attempt, self.settings.mission_deadline_s):
-                    with session(entry.ticket):  # its turn at the models ends with the attempt
+                async with in_time(attempt, self.settings.mission_deadline_s):
+                    with session(run.ticket):  # its turn at the models ends with the attempt
                         result = await self._attempts.run(attempt)
             except BatosError as e:
                 error = e
@@ -430,27 +448,39 @@ class Scheduler:
                 log.exception("attempt_raised", mission=id)
                 error = as_error(e)
             else:
-                self._endings.complete(record, attempt, result)
+                self._endings.complete(attempt, result)
                 return
-            again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
-            if await self._endings.fail(record, attempt, error, final=not again):
+            attempts = attempt.mission.attempts
+            again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.mission_attempts
+            if await self._endings.fail(attempt, error, final=not again):
                 return
-            record["ended"] = record["attempts"]
+            run.ended = attempts
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
-            pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
+            pause = settings.retry_backoff_s * 2 ** (attempts - 1)
 
-    async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> None:
-        """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count,
-        unless it fails here."""
-        id = record["id"]
-        await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
+    async def _count(self, attempt: Thinking) -> None:
+        """Count an attempt before it is made.
+
+        :raises AttemptsExhausted: past the setting `mission_attempts`.
+        """
+        id = attempt.id
+        attempts = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
+        attempt.mission = replace(attempt.mission, attempts=attempts)
+
+    async def _provide(self, run: _Run, need: NeedModel) -> None:
+        """Provide a mission with a model, which may take hours.
+
+        The mission holds no place meanwhile, and the attempt counts only if it fails here.
+        """
+        id, attempt = run.attempt.id, run.attempt
+        await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
         attempt.restart(gated=False)
         self._provided.add(id)
         try:
-            async with in_time(record, attempt, math.inf):
+            async with in_time(attempt, math.inf):
                 await self._resting.during(id, attempt.provide(need))
         except Exception:
-            record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
+            await self._count(attempt)
             raise
         finally:
             self._provided.discard(id)
@@ -458,7 +488,7 @@ class Scheduler:
 
     # --- being asked about, and going away
 
-    def live(self, id: str) -> Record:
+    def live(self, id: str) -> dict[str, Any]:
         """What only the running daemon knows of a mission: its state of thought, persona, place in the queue."""
         attempt = self._live.get(id)
         if attempt is not None:
@@ -475,7 +505,7 @@ class Scheduler:
             return attempt.live_state
         return self._held.state(id)
 
-    def facts(self) -> Record:
+    def facts(self) -> dict[str, Any]:
         """What `info` says of missions."""
         told = list(itertools.islice(self._running, UNDER_WAY_TOLD))
         return {"running": len(self._running), "under_way": told, "queued": len(self.queue), **self._held.facts(), **self.outcomes}
@@ -499,7 +529,7 @@ class Scheduler:
             return True
         if (record := self._take(id)) is None:
             return False
-        await self._endings.fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+        await self._endings.fail(self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
         return True
 
     async def pause(self, id: str) -> None:
@@ -517,8 +547,8 @@ class Scheduler:
                 await asyncio.wait([task])
             finally:
                 self._pausing.discard(id)
-        elif (record := self._take(id)) is not None:
-            self._again(record)
+        elif self._take(id) is not None:
+            self._again(id)
 
     async def resume(self, id: str) -> None:
         """Let a paused mission go on.
@@ -526,8 +556,8 @@ class Scheduler:
         :raises UnknownMission: if there is none of that id.
         """
         await self._image.system(ledger.set_paused, id, False, mission=id)
-        if (record := self._held.take(id)) is not None:
-            self._again(record)
+        if self._held.take(id) is not None:
+            self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
         """Give a mission the answer to its question: the open one, or the one of that number.
@@ -540,8 +570,8 @@ class Scheduler:
         if len(text) > self.settings.question_chars:
             raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
         await self._image.system(ledger.answer_question, id, text, number, may_grant, mission=id)
-        if (record := self._held.take(id)) is not None:
-            self._again(record)
+        if self._held.take(id) is not None:
+            self._again(id)
 
     async def _cancel_running(self, id: str, task: asyncio.Task[None]) -> None:
         attempt = self._live[id]
@@ -552,7 +582,7 @@ class Scheduler:
         finally:
             self._cancelled.discard(id)
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
-            await self._endings.fail(attempt.mission, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+            await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
 
     def hurry(self) -> None:
         """Cut short the grace that `stop` gives to missions under way."""
@@ -578,7 +608,7 @@ class Scheduler:
                 await task
 
 
-def _described(root: Any, id: str) -> Record:
+def _described(root: Any, id: str) -> MissionRecord:
     return ledger.describe(ledger.mission_of(root, id))
 
 
