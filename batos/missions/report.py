@@ -1,4 +1,4 @@
-"""The record of one mission, for people: what was thought, by whom, from what, at what cost."""
+"""Report of one mission, for people: its thoughts, who thought them, from which sources, at what cost."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _OF_MISSION = (
 
 
 def is_mission(obj: UvmObject) -> bool:
-    """Whether an object is a mission of the ledger."""
+    """Return True if an object is a mission of the ledger."""
     return "brief" in obj._slots and "journal" in obj._slots
 
 
 def report_of(root: Any, id: str) -> dict[str, Any]:
-    """The record of a mission.
+    """Return the report of a mission.
 
-    `routing` is who it was given to, and why, `recalled` what memory was asked and the passages that it gave,
-    `thought` the cycle that completed (`thought.cycles`: those inside it),
-    `inferences` what the journal holds, by the cycle, state, persona and part that asked, `cost` their sum by model, `failures`
-    the attempts that failed, newest first.
+    `routing` names the persona and why it was chosen. `recalled` holds the questions to the memory with the passages
+    found. `thought` is the cycle that completed (`thought.cycles`: those inside it). `inferences` is the journal, by
+    cycle, state, persona and part; `cost` its sum by model. `failures` are the failed attempts, newest first.
 
-    :raises UnknownMission: if there is none of that id.
+    :raises UnknownMission: if there is no mission of that id.
     """
     mission = ledger.mission_of(root, id)
     record = _facts(ledger.describe(mission))
@@ -54,8 +53,9 @@ def report_of(root: Any, id: str) -> dict[str, Any]:
 
 
 def folded_report(root: Any, target: str) -> dict[str, Any] | None:
-    """The record of a mission of which one line is left (`batos.image.retention`), with `folded`: the beginnings of its brief and of
-    what came of it, and what it cost. None for anything else, an object of that name included.
+    """Return the report of a folded mission (`batos.image.retention`), or None if `target` names anything else.
+
+    It has `folded`, the beginnings of brief and result, and the cost. An object of the same name hides the mission.
     """
     line = ledger.line_of(root, target)
     if line is None or target in root["lobby"]._slots:

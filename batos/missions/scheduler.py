@@ -1,15 +1,12 @@
-"""The way of a mission: accepted, queued, attempted, ended. User missions go before the system's own.
+"""Scheduler: accepts missions, queues them, and attempts them until they end.
 
-What a crash may interrupt: before `accept` is durable nothing was promised; after it, `recover` finds the mission at the
-next start, with its attempts counted and its inferences in the journal.
+Missions of users go before the system's own. A crash loses nothing: before `accept` is durable nothing was promised;
+after it, `recover` finds the mission at the next start, with its attempts counted and its inferences in the journal.
 
-Missions that wait for their next attempt, or for a model: others have their places meanwhile, and they have one before the queue.
-
-Missions that are held back: paused by their user, waiting for an answer of theirs, or following one that has not ended.
-
-Why a mission waits is in its record, so it waits on after a restart; here is only who does, for the running daemon.
-
-Missions that are taken back, also while the disk is too full to record it: who asked is told, and it is done once there is room.
+`Resting` keeps missions in retry back-off, or waiting for a model: they release their places and get one again before
+the queue. `HeldMissions` keeps those that are paused, wait for an answer, or follow a mission that has not ended; the
+reason is in their records, so they wait on after a restart. `Cancelling` ends missions, also when the disk is too
+full to record it: the caller gets an error, and the mission is ended once there is room.
 """
 
 from __future__ import annotations
@@ -42,12 +39,12 @@ from batos.missions.mission_queue import Grouping, MissionQueue, QueuedMission
 
 
 class Resting:
-    """Who rests, and who has rested long enough and wants a place."""
+    """Missions in retry back-off, and those whose back-off is over and that want a place."""
 
     def __init__(self, places: Callable[[], int], dispatch: Callable[[], None]) -> None:
         """
-        :param places: how many places are free; who rests holds none.
-        :param dispatch: hands out free places, those who `come_back` first.
+        :param places: counts the free places; a resting mission holds none.
+        :param dispatch: hands out free places; missions that `come_back` get one first.
         """
         self._places, self._dispatch = places, dispatch
         self._ids: set[str] = set()
@@ -58,15 +55,18 @@ class Resting:
 
     @property
     def wanting(self) -> int:
-        """How many of them wait for a place by now."""
+        """Return the number of missions whose rest is over and that wait for a place."""
         return len(self._back)
 
     async def rest(self, id: str, seconds: float) -> None:
-        """Wait without a place; return with one."""
+        """Wait some seconds without a place; return with one."""
         await self.during(id, asyncio.sleep(seconds))
 
     async def during(self, id: str, work: Awaitable[None]) -> None:
-        """Wait for some work without a place; return with one. Raises what the work raises."""
+        """Wait for some work without a place; return with one.
+
+        :raises Exception: as the work does; the mission has no place then.
+        """
         self._ids.add(id)
         self._dispatch()
         try:
@@ -79,7 +79,7 @@ class Resting:
             self._ids.discard(id)
 
     def come_back(self) -> None:
-        """Give free places to those who want one, in order."""
+        """Give free places to the missions that want one, in order."""
         while self._back and self._places() > 0:
             id, place = self._back.popleft()
             if not place.done():  # it may have been cancelled meanwhile
@@ -91,49 +91,50 @@ PAUSED, NEEDS_INPUT = "PAUSED", "NEEDS_INPUT"
 
 
 def held_state(record: MissionRecord) -> str | None:
-    """PAUSED or NEEDS_INPUT for a mission that its user holds back; None for one that nobody does."""
+    """Return PAUSED or NEEDS_INPUT for a mission that its user holds back, else None."""
     if record.paused:
         return PAUSED
     return NEEDS_INPUT if record.open_question else None
 
 
 class HeldMissions:
-    """The missions that are held back."""
+    """Missions that are held back."""
 
     def __init__(self, image: LivingImage) -> None:
         self._image = image
         self._records: dict[str, MissionRecord] = {}
 
     def holds(self, record: MissionRecord) -> bool:
-        """Whether a mission is to be held back; then it is from now on."""
+        """Return True if a mission has to be held back, and keep it from now on."""
         if held_state(record) is None and not self.waits_for(record.context):
             return False
         self._records[record.id] = record
         return True
 
     def waits_for(self, context: str | None) -> bool:
-        """Whether a mission with this context has to wait for it."""
+        """Return True if a mission with this context has to wait until that one has ended."""
         try:
             return context is not None and not self._image.read(_is_final, context)
         except ImageDamaged:
             return False  # the attempt will say so
 
     def take(self, id: str) -> MissionRecord | None:
-        """A mission's record, which is held back no longer; None if it was not."""
+        """Remove a mission and return its record; None if it was not held back."""
         return self._records.pop(id, None)
 
     def followers(self, id: str) -> list[MissionRecord]:
-        """Take those that waited for a mission which has ended."""
+        """Remove and return the missions that waited for one which has ended."""
         found = [record for record in self._records.values() if record.context == id]
         return [] if not found or self.waits_for(id) else [self._records.pop(record.id) for record in found]
 
     def state(self, id: str) -> str | None:
-        """Why a mission is held back; None if it is not, or follows another."""
+        """Return the reason why its user holds a mission back, else None; None, too, for one that follows another."""
         record = self._records.get(id)
         return None if record is None else held_state(record)
 
     def live(self, id: str) -> dict[str, Any] | None:
-        """What `status` says of one that is held back: its open `question`, or what it `waits_for`."""
+        """Return the facts that `status` adds for a held mission: its open `question`, or the mission that it
+        `waits_for`."""
         record = self._records.get(id)
         if record is None:
             return None
@@ -142,7 +143,7 @@ class HeldMissions:
         return facts if held_state(record) else {**facts, "waits_for": record.context}
 
     def facts(self) -> dict[str, Any]:
-        """How many, by reason."""
+        """Count the held missions by reason."""
         counts = Counter(held_state(record) for record in self._records.values())
         return {"paused": counts[PAUSED], "needs_input": counts[NEEDS_INPUT], "following": counts[None]}
 
@@ -155,19 +156,19 @@ log = structlog.get_logger("batos.mind")
 
 
 class Cancelling:
-    """Each in a task of its own, so that it comes to its end when who asked is gone."""
+    """Cancellations under way, each in a task of its own, so that it ends its mission when the caller is gone."""
 
     def __init__(self, cancel: Callable[[str], Coroutine[Any, Any, bool]], endings: Endings) -> None:
         """
-        :param cancel: ends a mission of which nothing waits to be recorded; whether there was anything to end.
+        :param cancel: ends a mission for which no record is pending; returns True if there was anything to end.
         """
         self._cancel, self._endings = cancel, endings
         self._works: SingleFlight[bool] = SingleFlight("cancellation")
 
     async def of(self, id: str) -> bool:
-        """Take a mission back; whether there was anything to end.
+        """Cancel a mission; return True if there was anything to end.
 
-        :raises ImageError: where the disk has no room to record it; it is done once there is.
+        :raises ImageError: if the disk has no room to record it; the mission is ended once there is.
         """
         work = self._works.begin(id, lambda: self._once_recorded(id))
         held_up = asyncio.create_task(self._endings.until(id, waits=True))
@@ -189,7 +190,7 @@ class Cancelling:
             raise
 
     async def stop(self) -> None:
-        """Give up those that are under way: their missions go on at the next start, unless it was recorded."""
+        """Give up the cancellations under way: their missions go on at the next start, unless the end was recorded."""
         await self._works.stop()
 
 
@@ -209,7 +210,7 @@ UNDER_WAY_TOLD = 100  # ids of missions under way that `info` names
 
 
 class Scheduler:
-    """Accepts missions and runs them, `concurrent_missions` at a time."""
+    """Scheduler of missions. It runs `concurrent_missions` at a time."""
 
     def __init__(
         self,
@@ -221,8 +222,8 @@ class Scheduler:
         grouping: Grouping | None = None,
     ) -> None:
         """
-        :param thinking: makes the host's side of an attempt from a mission's record.
-        :param on_signal: hears of signals (a failed storage) that came up in a mission's task.
+        :param thinking: makes the context of an attempt from a mission's record.
+        :param on_signal: receives signals (a failed storage) that were raised in a mission's task.
         :param grouping: how missions are grouped by model; None: they are not.
         """
         self._image, self._events, self.settings = image, events, settings
@@ -248,9 +249,9 @@ class Scheduler:
     # --- coming in
 
     async def recover(self) -> int:
-        """Queue what a former daemon accepted and did not finish; how many missions.
+        """Queue the missions that a former daemon accepted and did not finish; return their number.
 
-        To be called before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
+        Call it before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
         """
         records = await self._image.system(ledger.recover, self.settings.mission_inferences)
         for record in records:
@@ -258,15 +259,18 @@ class Scheduler:
         return len(records)
 
     def begin(self) -> None:
-        """Begin with what `recover` queued."""
+        """Start the missions that `recover` queued."""
         self._dispatch()
 
     async def submit(
         self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None = None
     ) -> tuple[bool, MissionRecord]:
-        """Accept a mission; whether it is new, and its record. When this returns, it survives `kill -9`.
+        """Accept a mission. When this returns, the mission survives `kill -9`.
 
-        :param first: what is written with the acceptance of a new one; what it raises refuses the mission.
+        :param options: slots that a client chooses; lists and objects as JSON text.
+        :param first: function of the root that is run in the transaction of a new acceptance; an error of it refuses
+            the mission.
+        :returns: True if the mission is new, and its record.
         :raises Busy: if the queue is full; nothing was accepted.
         :raises MissionIdTaken: if the id names another mission.
         """
@@ -312,7 +316,8 @@ class Scheduler:
         task.add_done_callback(self._expired)
 
     def _take(self, id: str) -> MissionRecord | None:
-        """Take a mission out of the queue, or from those that are held back."""
+        """Remove a mission from the queue, or from those that are held back, and return its record; None if it does
+        not wait."""
         self._deadlines.end(id)
         return self.queue.remove(id) or self._held.take(id)
 
@@ -329,7 +334,7 @@ class Scheduler:
             self.queue.push(record)
 
     def _again(self, id: str) -> None:
-        """Queue a mission again whose attempt was interrupted, or hold it back, as the ledger says now."""
+        """Queue a mission whose attempt was interrupted, or hold it back, as the ledger says now."""
         self._push(replace(self._image.read(_described, id), resumed=True))
         self._dispatch()
 
@@ -352,7 +357,7 @@ class Scheduler:
         task.add_done_callback(lambda task: self._ended(id, task))
 
     def _release(self, id: str) -> None:
-        """Free the mission's place: before its end is published, so that whoever hears of it finds the place free."""
+        """Free the mission's place. This comes before its end is published, so that a listener finds the place free."""
         self._running.pop(id, None)
         self._live.pop(id, None)
         followers = self._held.followers(id)
@@ -398,7 +403,8 @@ class Scheduler:
             self._interrupted(run)
 
     def _interrupted(self, run: _Run) -> None:
-        """Let a mission go on later whose attempt was interrupted; or end it, where its commit or its failure reached the disk first."""
+        """Queue a mission whose attempt was interrupted; or end it, if its commit or its failure reached the disk
+        first."""
         attempt = run.attempt
         now: MissionRecord = self._image.read(_described, attempt.id)
         self._release(attempt.id)
@@ -416,7 +422,7 @@ class Scheduler:
     async def _try(self, run: _Run, counted: bool) -> None:
         """Attempt a mission until it is over.
 
-        :param counted: whether its first attempt was counted when it was accepted.
+        :param counted: True if its first attempt was counted when it was accepted.
         """
         id, attempt, settings, pause = run.attempt.id, run.attempt, self.settings, 0.0
         need: NeedModel | None = None
@@ -489,7 +495,8 @@ class Scheduler:
     # --- being asked about, and going away
 
     def live(self, id: str) -> dict[str, Any]:
-        """What only the running daemon knows of a mission: its state of thought, persona, place in the queue."""
+        """Return the facts about a mission that only the running daemon knows: state of thought, persona, place in
+        the queue."""
         attempt = self._live.get(id)
         if attempt is not None:
             return {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
@@ -499,25 +506,27 @@ class Scheduler:
         return {"running": False} if place is None else {"running": False, "place": place}
 
     def state(self, id: str) -> str | None:
-        """The state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back."""
+        """Return the state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back; else
+        None."""
         attempt = self._live.get(id)
         if attempt is not None:
             return attempt.live_state
         return self._held.state(id)
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of missions."""
+        """Return the facts about missions that `info` shows."""
         told = list(itertools.islice(self._running, UNDER_WAY_TOLD))
         return {"running": len(self._running), "under_way": told, "queued": len(self.queue), **self._held.facts(), **self.outcomes}
 
     async def quiet(self) -> None:
-        """Return when no mission is under way or waits."""
+        """Wait until no mission is under way or queued."""
         while self._running or self.queue or self._accepting:
             self._quiet.clear()
             await self._quiet.wait()
 
     async def cancel(self, id: str) -> bool:
-        """End a mission that is not final; whether there was anything to end. Who asked may go: it is ended all the same.
+        """End a mission that is not final; return True if there was anything to end. It is ended even if the caller
+        goes.
 
         :raises ImageError: while the disk is too full to record it; it is ended once there is room.
         """
@@ -533,9 +542,9 @@ class Scheduler:
         return True
 
     async def pause(self, id: str) -> None:
-        """Let a mission that is not final rest until `resume`, also over restarts; its deadline goes on.
+        """Hold a mission that is not final back until `resume`, also over restarts; its deadline goes on.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if there is no mission of that id.
         """
         await self._image.system(ledger.set_paused, id, True, mission=id)
         task = self._running.get(id)
@@ -553,19 +562,20 @@ class Scheduler:
     async def resume(self, id: str) -> None:
         """Let a paused mission go on.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if there is no mission of that id.
         """
         await self._image.system(ledger.set_paused, id, False, mission=id)
         if self._held.take(id) is not None:
             self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
-        """Give a mission the answer to its question: the open one, or the one of that number.
+        """Answer a question of a mission, and let the mission go on.
 
-        :raises UnknownMission: if there is none of that id.
-        :param may_grant: whether who answers may let a method do what changes more than its receiver.
+        :param number: number of the question; None: the one that is open.
+        :param may_grant: True if the client may let a method change more than its receiver.
+        :raises UnknownMission: if there is no mission of that id.
         :raises InvalidInput: if it has no such question, or another answer to it.
-        :raises RoleRefused: for a question that he may not answer.
+        :raises RoleRefused: for a question that this client may not answer.
         """
         if len(text) > self.settings.question_chars:
             raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
@@ -589,7 +599,7 @@ class Scheduler:
         self._hurry.set()
 
     async def stop(self, grace_s: float) -> None:
-        """Let what is under way end within `grace_s`; the rest waits for the next start."""
+        """Let missions under way end within `grace_s` seconds; the rest waits for the next start."""
         self._stopping = True
         for id in self._provided:  # a pull may take hours, and goes on at the next start
             self._running[id].cancel()
