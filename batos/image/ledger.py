@@ -1,17 +1,15 @@
-"""The ledger: the durable record of missions.
+"""Ledger: the durable record of all missions.
 
-Everything here is a short function of the root, run as a system transaction, or a read. A mission is acknowledged only
-when its `accept` is durable. `pending` holds every mission that is not final and maybe some that are: a cycle sets
-COMPLETE in its own transaction and never writes a shared set, `settle` cleans up afterwards.
+Every function here is a short function of the root, run as a system transaction, or a read. A mission is acknowledged
+only when its `accept` is durable. Only `accept`, the counting of attempts, its own cycle, `fail`, a rating, a pause,
+its questions and an undo write a mission. `pending` holds every mission that is not final, and maybe some that are: a
+cycle sets COMPLETE in its own transaction and never writes a shared set; `settle` cleans up afterwards.
 
-A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle, `fail` and an undo writes it.
+Attempts are counted before they are made. An attempt in which the daemon died counts against the mission only if it
+made no progress. An attempt that paid for an inference which the journal did not have before brought the mission
+further: its end came from outside, and its count is taken back at the next start.
 
-Attempts at a mission that the daemon died in: which of them speak against the mission.
-
-Attempts are counted before they are made. One that paid for something that the journal did not have before brought the mission further:
-what ended it came from outside, and its count is taken back at the next start. One that died without progress counts.
-
-What missions ask their users, and what they are told: system transactions and reads of a mission's record.
+A mission may ask its user questions. They are kept with its record, so it waits for an answer also over restarts.
 """
 
 from __future__ import annotations
@@ -52,19 +50,21 @@ ATTEMPT_OVER: tuple[int, ...] = ()
 
 
 def note_attempt_begin(mission: Any) -> None:
-    """System transaction's part: note what the journal holds while an attempt begins."""
+    """Note the contents of the journal at the beginning of an attempt. Part of a system transaction."""
     _note(mission, _held(mission))
 
 
 def note_attempt_end(mission: Any) -> None:
-    """System transaction's part: the attempt is over and judged, a failure that is recorded, say; no start judges it anew."""
+    """Note that an attempt is over and judged, so that no start judges it again. Part of a system transaction."""
     _note(mission, ATTEMPT_OVER)
 
 
 def forgive_attempt(mission: Any, most: int) -> bool:
-    """System transaction's part at a start: take back the count of an attempt in which a daemon died, if it made progress; whether it did.
+    """Take back the count of an attempt in which a daemon died, if it made progress; return True if so. Part of a
+    system transaction.
 
-    :param most: inferences in the journal from which on no progress is seen: a mission asks for no more than it may, whatever it paid for.
+    :param most: inferences in the journal above which no progress is seen: a mission may not ask for more, whatever
+        it paid for.
     """
     begun_with, held = tuple(mission.begun_with), _held(mission)
     if not mission.attempts or begun_with == ATTEMPT_OVER or held <= begun_with or held[0] > most:
@@ -80,7 +80,7 @@ def _note(mission: Any, held: tuple[int, ...]) -> None:
 
 
 def _held(mission: Any) -> tuple[int, int]:
-    """How many inferences the journal has, and how many tokens of such as have not ended: more of either is progress."""
+    """Return the number of inferences in the journal, and the tokens of unfinished ones. Progress is more of either."""
     held = journal.of(mission)
     tokens = 0
     for _, partial in held.partials:
@@ -99,7 +99,7 @@ _NEAR = 50  # ids that are looked at for one that was meant
 
 
 class MissionTree(OOBTree):
-    """Missions by id. Small leaves: an accept rewrites one, and ids come in no order."""
+    """Missions by id. Small leaves: an accept rewrites one, and ids come in random order."""
 
     __module__ = "batos.image"
     max_leaf_size = 16
@@ -107,14 +107,14 @@ class MissionTree(OOBTree):
 
 
 class PendingSet(OOTreeSet):
-    """Ids of missions. Small inner nodes: one is rewritten whenever a leaf is parted."""
+    """Ids of missions. Small inner nodes: one is rewritten whenever a leaf is split."""
 
     __module__ = "batos.image"
     max_internal_size = 32
 
 
 class Ledger(Persistent):
-    """The root of the records of missions."""
+    """Root of the missions' records."""
 
     __module__ = "batos.image"
     ended: Ended = None  # type: ignore[assignment]
@@ -123,7 +123,7 @@ class Ledger(Persistent):
 
     def __init__(self, prototype: UvmObject) -> None:
         """
-        :param prototype: the parent of every mission.
+        :param prototype: parent of every mission.
         """
         self.prototype = prototype
         self.missions = MissionTree()
@@ -140,7 +140,7 @@ class Ledger(Persistent):
 
 
 class Costs(Persistent):
-    """What missions cost, up to one of them: see `batos.image.usage_totals`."""
+    """Total cost of the missions up to one of them, and the progress of retention: see `batos.image.usage_totals`."""
 
     __module__ = "batos.image"
     until: int = 0
@@ -155,7 +155,7 @@ class Costs(Persistent):
 
 
 class Newest(Persistent):
-    """Where the chain of missions begins. Each mission links to the one accepted before it: a list that costs one small
+    """Head of the chain of missions. Each mission links to the one accepted before it: a list that costs one small
     record an accept, whatever its length."""
 
     __module__ = "batos.image"
@@ -163,15 +163,15 @@ class Newest(Persistent):
 
 
 def ledger_of(root: Any) -> Ledger:
-    """The ledger of an image."""
+    """Return the ledger of an image."""
     return root["ledger"]  # type: ignore[no-any-return]
 
 
 def mission_of(root: Any, id: str) -> UvmObject:
-    """The mission of that id.
+    """Return the mission of an id.
 
     :raises UnknownMission: if there is none.
-    :raises MissionFolded: if a line is all that is left of it.
+    :raises MissionFolded: if only a line is left of it.
     """
     try:
         return ledger_of(root).missions[id]  # type: ignore[no-any-return]
@@ -185,13 +185,13 @@ def mission_of(root: Any, id: str) -> UvmObject:
 
 
 def line_of(root: Any, id: str) -> Line | None:
-    """What is left of a mission that was folded; None for any other."""
+    """Return the line of a folded mission; None for any other id."""
     folded: Folded | None = ledger_of(root).folded
     return None if folded is None else folded.get(id)
 
 
 def record_of(root: Any, id: str) -> MissionRecord:
-    """A mission as plain values (`describe`), or what is left of it: that has `folded`.
+    """Return a mission as plain values; of a folded one, what its line holds.
 
     :raises UnknownMission: if there is none.
     """
@@ -201,19 +201,19 @@ def record_of(root: Any, id: str) -> MissionRecord:
 
 def require(root: Any, id: str) -> None:
     """
-    :raises UnknownMission: if there never was a mission of that id.
+    :raises UnknownMission: if no mission of that id was ever accepted.
     """
     if line_of(root, id) is None:
         mission_of(root, id)
 
 
 def is_known(root: Any, id: str) -> bool:
-    """Whether a mission of that id was ever accepted."""
+    """Return True if a mission of that id was ever accepted."""
     return id in ledger_of(root).missions or line_of(root, id) is not None
 
 
 def is_final(root: Any, id: str) -> bool:
-    """Whether a mission has ended.
+    """Return True if a mission has ended.
 
     :raises UnknownMission: if there is none.
     """
@@ -221,24 +221,24 @@ def is_final(root: Any, id: str) -> bool:
 
 
 def message_of(root: Any, id: str) -> str:
-    """The message that a mission is, as JSON; empty for a brief, and for a mission that is not kept whole."""
+    """Return the message of a mission as JSON; empty for a brief, and for a folded mission."""
     mission = ledger_of(root).missions.get(id)
     return "" if mission is None else mission.message or ""
 
 
 def failed_lesson(mission: UvmObject) -> bool:
-    """Whether a mission FAILED that taught something: nothing else of it is in the image but its examples."""
+    """Return True for a FAILED mission that taught examples, which are all that is in the image of it."""
     return mission.state == FAILED and mission.lesson is not None
 
 
 def _near(root: Any, id: str) -> list[str]:
-    """Ids that somebody may have meant: those after it in order, and the newest."""
+    """Return ids that may be meant by an unknown one: those after it in order, and the newest."""
     after = itertools.islice(ledger_of(root).missions.keys(min=id), _NEAR)
     return [*after, *(mission.id for mission in itertools.islice(newest_first(root), _NEAR))]
 
 
 def add_missing_indexes(root: Any) -> None:
-    """Give the ledger of an earlier version what it lacks."""
+    """Add the indexes that the ledger of an earlier version lacks."""
     ledger = ledger_of(root)
     if getattr(ledger, "failures_by_selector", None) is None:
         ledger.failures_by_selector = OOBTree()
@@ -262,10 +262,12 @@ def accept(
 ) -> tuple[bool, MissionRecord]:
     """Accept a mission, or find that it was accepted before.
 
-    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; lists and objects as JSON.
+    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; lists and
+        objects as JSON.
     :param begin: count its first attempt too, because it starts at once.
-    :param first: what is written with the acceptance of a new one; takes the root. What it raises refuses the mission.
-    :returns: whether it is new, and its record (`describe`).
+    :param first: function of the root that is run with the acceptance of a new mission; an error of it refuses the
+        mission.
+    :returns: True if the mission is new, and its record.
     :raises MissionIdTaken: if the id names a mission with another brief, message or lesson, or other pictures.
     :raises UnknownPicture: for a picture that is not there.
     """
@@ -303,12 +305,13 @@ def accept(
 
 
 def own_pictures(images: str | None) -> list[str]:
-    """The digests of a mission's own pictures."""
+    """Return the digests of a mission's own pictures."""
     return [one["digest"] for one in json.loads(images or "[]") if "of" not in one]
 
 
 def _another_lesson(mission: UvmObject, options: dict[str, Any]) -> bool:
-    """Whether other examples, or another intent, were taught by a mission; one that an earlier version recorded does not say."""
+    """Return True if a mission taught other examples, or another intent; one that an earlier version recorded does
+    not tell."""
     return mission.lesson is not None and mission.lesson != options.get("lesson")
 
 
@@ -321,14 +324,15 @@ def _next_number(ledger: Ledger) -> int:
 
 
 def begin_attempt(root: Any, id: str, limit: int) -> int:
-    """Count an attempt before it is made; its number.
+    """Count an attempt before it is made; return its number.
 
-    :raises AttemptsExhausted: past `limit`: the mission may be what kills the daemon, so it is not tried again.
+    :raises AttemptsExhausted: past `limit`: the mission may be the cause of the daemon's death, so it is not tried
+        again.
     """
     mission = mission_of(root, id)
     if mission.attempts >= limit:
         raise AttemptsExhausted(
-            f"mission {id!r} was begun {mission.attempts} times and never ended, nor came any further; it is not tried again"
+            f"mission {id!r} was begun {mission.attempts} times, never ended and made no progress; it is not tried again"
         )
     mission.attempts += 1
     journal.opened(mission)  # now, since its record is written anyway: later it would meet what the cycle commits
@@ -360,13 +364,16 @@ def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], fin
 
 
 def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
-    """A time for the key of a failure: clocks go backwards, the order of failures does not."""
+    """Return a time for the key of a failure: clocks go backwards, the order of failures does not."""
     last = float(ledger.failures.maxKey()[:17]) if ledger.failures else 0.0
     return max(at, float(mission.accepted), last + 0.000001)
 
 
 def uncount_attempt(root: Any, id: str, ended: int) -> None:
-    """Take back the count of an attempt that was interrupted, and says nothing against the mission: the `ended` before it count."""
+    """Take back the count of an interrupted attempt, which says nothing against the mission.
+
+    :param ended: number of attempts before it, which count.
+    """
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.attempts > ended:
         mission.attempts = ended
@@ -374,7 +381,7 @@ def uncount_attempt(root: Any, id: str, ended: int) -> None:
 
 
 def set_paused(root: Any, id: str, paused: bool) -> MissionRecord:
-    """Pause a mission, or let it go on; its record. A final one stays as it is."""
+    """Pause a mission, or let it go on; return its record. A final one stays as it is."""
     if (line := line_of(root, id)) is not None:
         return described(line)
     mission = mission_of(root, id)
@@ -384,10 +391,10 @@ def set_paused(root: Any, id: str, paused: bool) -> MissionRecord:
 
 
 def rate(root: Any, id: str, rating: int, why: str) -> bool:
-    """Keep what a user thinks of a mission; whether the rating is another than before. A later rating takes the place of an earlier one.
+    """Keep a user's rating of a mission; return True if it differs from the one before, which it replaces.
 
     :param rating: 1 or -1.
-    :raises InvalidInput: if it has not ended: what its cycle commits would meet the rating.
+    :raises InvalidInput: if the mission has not ended: its cycle's commit would conflict with the rating.
     """
     mission = mission_of(root, id)
     if mission.state not in FINAL:
@@ -401,9 +408,9 @@ def rate(root: Any, id: str, rating: int, why: str) -> bool:
 
 
 def settle(root: Any, id: str, recalled: bool = True) -> None:
-    """Take a final mission off the list of pending ones.
+    """Remove a final mission from the pending ones, and enter it into the index of ended ones.
 
-    :param recalled: whether it may have been shown anything from memory; else its journal is not looked into.
+    :param recalled: False if it was shown nothing from memory, so that its journal need not be read.
     """
     ledger = ledger_of(root)
     if id in ledger.pending:
@@ -416,9 +423,10 @@ def settle(root: Any, id: str, recalled: bool = True) -> None:
 
 
 def recover(root: Any, most: int) -> list[MissionRecord]:
-    """The missions to resume, oldest first; the pending list is cleaned of those that are final.
+    """Return the missions to resume, oldest first, and clean the pending ones of those that are final.
 
-    :param most: inferences that a mission may ask for: as long as it paid for no more, an attempt that paid for one does not count.
+    :param most: inferences that a mission may ask for. As long as it paid for no more, an attempt that paid for one
+        does not count.
     """
     ledger = ledger_of(root)
     records = []
@@ -450,14 +458,14 @@ def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | No
 
 
 def unfinished(root: Any) -> list[UvmObject]:
-    """The missions that are not final, the last accepted first."""
+    """Return the missions that are not final, the last accepted first."""
     ledger = ledger_of(root)
     missions = [mission for id in ledger.pending if (mission := ledger.missions[id]).state not in FINAL]
     return sorted(missions, key=lambda mission: -mission.number)
 
 
 def counts(root: Any) -> dict[str, int]:
-    """How many missions were accepted, and how many are pending (at most)."""
+    """Return the number of accepted missions, and of pending ones (an upper bound)."""
     ledger = ledger_of(root)
     newest = ledger.newest.mission
     return {"accepted": 0 if newest is None else newest.number, "pending": len(ledger.pending)}
@@ -466,13 +474,13 @@ def counts(root: Any) -> dict[str, int]:
 def failures(
     root: Any, *, id: str | None = None, code: str | None = None, selector: str | None = None, limit: int | None = None
 ) -> list[dict[str, Any]]:
-    """Failed attempts, newest first.
+    """Return failed attempts, newest first.
 
-    :param id: only those at this mission.
-    :param code: only those with this code, or this cause: of an inference that failed, a method that was refused.
-    :param selector: only those of messages with this selector, or of refused methods for it: their `context` has `method`,
-        with `selector`, `source` and `reasons`.
-    :param limit: at most so many.
+    :param id: only attempts at this mission.
+    :param code: only failures with this code, or this cause: of a failed inference or a refused method.
+    :param selector: only failures of messages with this selector, or of refused methods for it; their `context` has
+        `method`, with `selector`, `source` and `reasons`.
+    :param limit: maximum number of failures.
     :raises UnknownMission: if there is no mission of that id.
     """
     ledger, since = ledger_of(root), "" if id is None else f"{mission_of(root, id).accepted:017.6f}"
@@ -496,20 +504,20 @@ def failures(
 
 
 def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
-    """The failed attempts at a mission, oldest first."""
+    """Return the failed attempts at a mission, oldest first."""
     return failures(root, id=id)[::-1]
 
 
 def compact(value: Any) -> str:
-    """A slot's value as JSON, without blanks."""
+    """Return a slot's value as JSON, without blanks."""
     return _COMPACT.encode(value)
 
 
 def ask_question(root: Any, id: str, question: str, occurrence: int, ended: int, grant: bool = False) -> None:
-    """Record a question that a mission has for its user; its attempt ends here, and does not count: it said nothing wrong.
+    """Record a question of a mission to its user. Its attempt ends here, and does not count.
 
-    :param ended: the attempts before it, which count.
-    :param grant: whether its answer grants a method something; no other question is taken for it, whatever its words.
+    :param ended: number of attempts before it, which count.
+    :param grant: True if the answer grants a method something; no other question is taken for it, whatever its words.
     """
     mission = mission_of(root, id)
     if mission.state in FINAL:
@@ -527,12 +535,12 @@ def ask_question(root: Any, id: str, question: str, occurrence: int, ended: int,
 
 
 def answer_question(root: Any, id: str, text: str, number: int | None, may_grant: bool = True) -> MissionRecord:
-    """Record what the user answers; the mission's record. The same answer again changes nothing.
+    """Record the user's answer; return the mission's record. The same answer again changes nothing.
 
-    :param number: of the question; None: the one that is open.
-    :param may_grant: whether who answers may grant a method something.
-    :raises InvalidInput: if there is no such question, or it was answered otherwise.
-    :raises RoleRefused: for a question that grants something, where he may not.
+    :param number: number of the question; None: the one that is open.
+    :param may_grant: True if the client may grant a method something.
+    :raises InvalidInput: if there is no such question, or it has another answer.
+    :raises RoleRefused: for a question that grants something, if the client may not.
     """
     mission = mission_of(root, id)
     asked = _questions(mission)
@@ -550,7 +558,7 @@ def answer_question(root: Any, id: str, text: str, number: int | None, may_grant
     if found["answer"] is not None and found["answer"] != text:
         raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")
     if found["answer"] is None and mission.state in FINAL:
-        raise InvalidInput(f"mission {id!r} is {mission.state}; an answer has no use any more")
+        raise InvalidInput(f"mission {id!r} is {mission.state}; it needs no answer any more")
     if found["answer"] is None:
         found["answer"], found["answered"] = text, time.time()
         mission.questions = compact(asked)

@@ -1,22 +1,18 @@
-"""How the data of a record is written: as ZODB writes it, to the byte but for rows of objects, in less time.
+"""Faster writer of records, equal to ZODB's to the byte but for rows of objects.
 
-Its pickler asks of everything that it meets, each name and number too, whether that has a record of its own; and it makes a
-pickler for each object that changed, looks up each object's class, and writes it, anew. Here it is answered at once for what is
-plain and for objects of classes that had a record before, a thread has one pickler, and how the record of a class begins is
-written once. What it saves is in docs/decisions.md.
+ZODB's pickler asks of everything it meets, each name and number too, whether it has a record of its own. For each
+changed object it makes a pickler, looks up the class, and writes it anew. Here plain values and objects of classes
+that had a record before are answered at once, a thread keeps one pickler, and the beginning of a class's records is
+written once. docs/decisions.md has the gain.
 
-Storing a record in a FileStorage: as it does it, to the byte, without asking its file about what was written a moment ago.
+`Storing` stores a record in a FileStorage as that does, without asking the file about a recent write. Before it takes
+a new revision, FileStorage reads the transaction of the last one from its file: three system calls each time, also
+for each node of a tree on the way to a change, and each releases the interpreter's lock, so that the committer's
+thread and the loop's change places for each object. The contents at a place do not change as long as the file is the
+same, so they are remembered here; every unusual case is left to FileStorage.
 
-Before it takes a new revision of an object, FileStorage reads the transaction of the last one from its file, to see whether that
-is what was changed; and so of each node of a tree by whose way something changed. That is three calls to the system each time,
-every one of which lets go of the interpreter's lock: with a loop that waits for it, the committer's thread and the loop's changed
-places for each object. What stands at a place of a file does not change as long as it is that file, so it is remembered here;
-whatever is not as usual is left to FileStorage.
-
-Where a FileStorage gathers the records of a transaction until it is voted on: in memory.
-
-FileStorage has a file for it, and asks the system for its position in it before each record. Each such call lets go of the
-interpreter's lock: the committer's thread and the loop's changed places for every record, and both went slower for it.
+`use_memory_buffer` lets a FileStorage gather the records of a transaction in memory. In a file, it would ask the
+system for its position before each record, with the same effect on the two threads.
 """
 
 from __future__ import annotations
@@ -51,7 +47,7 @@ _thread = threading.local()
 
 
 class _Pickling:
-    """What a thread writes records with."""
+    """Pickler and caches of one thread."""
 
     def __init__(self) -> None:
         self.file = io.BytesIO()
@@ -60,7 +56,7 @@ class _Pickling:
         """The writer that is at work."""
 
     def reference(self, obj: Any) -> Any:
-        """What stands for an object that has a record of its own; None for what has none."""
+        """Return the reference to an object that has a record of its own; None for any other value."""
         kind = type(obj)
         if kind in _plain:
             return None
@@ -78,7 +74,7 @@ class _Pickling:
 
 
 class RecordWriter(ObjectWriter):
-    """ZODB's writer of records, quicker."""
+    """ZODB's writer of records, faster."""
 
     _p = None  # ZODB's own pickler, made when there is something for it
 
@@ -89,7 +85,7 @@ class RecordWriter(ObjectWriter):
             self._jar = obj._p_jar
 
     def serialize(self, obj: Any) -> bytes:
-        """The data of an object's record."""
+        """Return the data of an object's record."""
         kind = type(obj)
         head = _heads[kind] if kind in _heads else _learn(kind)
         if head is None:
@@ -115,13 +111,15 @@ class RecordWriter(ObjectWriter):
             mine.writer = None
 
     def _row(self, data: bytes, objects: tuple[Any, ...], *, memo: int, reference: Callable[[Any], Any]) -> bytes:
-        """The pickle of bytes and a row of objects, as the newest parts of a log are: the pickler would ask of each object's id and
-        class, too, and number each id, to which nothing points back."""
+        """Return the pickle of bytes and a row of objects, as the newest parts of a log are.
+
+        The pickler would ask for each object's id and class, too, and number each id, to which nothing points back.
+        """
         found = self._references(itertools.repeat(_ID), objects, memo, reference)
         return b"".join((_BEGIN, _BYTES.pack(b"B", len(data)), data, b"(", *found, b"t\x86."))
 
     def _leaf(self, row: tuple[Any, ...], *after: Any, memo: int, reference: Callable[[Any], Any]) -> bytes:
-        """The pickle of a leaf of a tree from numbers to objects, and of the leaf after it: as a row is."""
+        """Return the pickle of a leaf of a tree from numbers to objects, and of the leaf after it, as of a row."""
         numbers = row[::2]
         least, most = min(numbers), max(numbers)
         if least in _SMALL and most in _SMALL:
@@ -134,10 +132,10 @@ class RecordWriter(ObjectWriter):
         return b"".join((_BEGIN, b"(", *found, b"\x86." if after else b"t\x85."))
 
     def _references(self, before: Iterable[bytes], objects: tuple[Any, ...], memo: int, reference: Callable[[Any], Any]) -> list[bytes]:
-        """The pickles of references to objects, in pieces.
+        """Return the pickles of references to objects, in pieces.
 
-        :param before: what is before each, that an id follows with it.
-        :param memo: how much the pickle of the class remembers that comes before them.
+        :param before: opcodes before each reference, which an id follows.
+        :param memo: number of memoized values in the pickle of the class before them.
         """
         jar = self._jar
         found: list[bytes] = []
@@ -172,14 +170,15 @@ def _learn(kind: type) -> tuple[bytes, dict[int, Any]] | None:
 
 
 def _is_row(state: Any) -> bool:
-    """Whether it is bytes and a row of objects, referred to by their ids and classes."""
+    """Return True if a state is bytes and a row of objects, referred to by their ids and classes."""
     if type(state) is not tuple or len(state) != 2 or type(state[0]) is not bytes or type(state[1]) is not tuple:
         return False
     return all(map(_by_class, set(map(type, state[1]))))
 
 
 def _is_leaf(state: Any) -> bool:
-    """Whether it is a row of numbers and such objects in turn, two pairs at least, and maybe an object behind it."""
+    """Return True if a state is numbers and such objects in turn, two pairs at least, maybe with an object behind
+    them."""
     if type(state) is not tuple or not 0 < len(state) < 3 or type(state[0]) is not tuple:
         return False
     row = state[0]
@@ -190,7 +189,7 @@ def _is_leaf(state: Any) -> bool:
 
 @functools.cache
 def _by_class(kind: Any) -> bool:
-    """Whether references to the objects of a class are their id and the class."""
+    """Return True if references to the objects of a class are their id and the class."""
     if not issubclass(kind, Persistent) or hasattr(kind, "__getnewargs__") or isinstance(kind._p_oid, bytes | None):
         return False  # the last: a class that has a record itself
     _plain.add(type(kind))
@@ -202,7 +201,7 @@ assert vars(_connection)["ObjectWriter"] is ObjectWriter, "this ZODB writes reco
 
 
 def use_record_writer() -> None:
-    """Have every commit of this process write its records so."""
+    """Make every commit of this process write its records with `RecordWriter`."""
     vars(_connection)["ObjectWriter"] = RecordWriter
 
 
@@ -211,7 +210,8 @@ _KNOWN = 8192  # places
 
 
 class Storing:
-    """Stores the records of the transaction under way in a FileStorage. To be told of the beginning of each."""
+    """Writer of the records of the current transaction into a FileStorage. It needs to be told of the beginning of
+    each transaction."""
 
     def __init__(self, storage: Any) -> None:
         self._storage = storage
@@ -221,7 +221,7 @@ class Storing:
         """The transaction of the record at a place of the file."""
 
     def begin(self) -> None:
-        """After the storage's `tpc_begin`."""
+        """Begin a transaction, after the storage's `tpc_begin`."""
         storage = self._storage
         aborted = storage._ltid != self._begun  # another takes the places of what it wrote
         if storage._file is not self._file or aborted or len(self._tids) >= _KNOWN:  # the first: a pack moves all, into another file
@@ -229,14 +229,14 @@ class Storing:
         self._file, self._begun = storage._file, storage._tid
 
     def new_oid(self) -> bytes:
-        """As `FileStorage.new_oid`."""
+        """Return a new id, as `FileStorage.new_oid`."""
         storage = self._storage
         with storage._lock:
             storage._oid = oid = _ID_STORING.pack(_ID_STORING.unpack(storage._oid)[0] + 1)
         return oid
 
     def store(self, oid: bytes, serial: bytes, data: bytes, version: str, transaction: Any) -> Any:
-        """As `FileStorage.store`, of data with its checksum behind it."""
+        """Store data with its checksum behind it, as `FileStorage.store`."""
         storage, data = self._storage, checksums.summed(data)
         with storage._lock:
             fits = transaction is storage._transaction and oid <= storage._oid and storage._quota is None
@@ -252,7 +252,8 @@ class Storing:
         return None
 
     def check(self, oid: bytes, serial: bytes, transaction: Any) -> None:
-        """As `FileStorage.checkCurrentSerialInTransaction`: that nothing was committed to an object since it was read."""
+        """Check that nothing was committed to an object since it was read, as
+        `FileStorage.checkCurrentSerialInTransaction`."""
         storage = self._storage
         with storage._lock:
             place = storage._index_get(oid, 0) if transaction is storage._transaction else 0
@@ -266,7 +267,8 @@ _KEPT_BYTES = 8 << 20  # what a larger transaction took is let go before the nex
 
 
 def use_memory_buffer(storage: Any) -> None:
-    """After a FileStorage's `tpc_begin`: give it memory in place of its file, or of memory that has grown large."""
+    """Give a FileStorage memory in place of its file, or of memory that has grown large. Called after its
+    `tpc_begin`."""
     held = storage._tfile
     if not isinstance(held, io.BytesIO):
         held.close()

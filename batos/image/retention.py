@@ -1,15 +1,15 @@
-"""Retention: the journals of old missions lose their texts and keep what they cost; their pictures go, too.
+"""Retention and folding: old missions lose their texts, and very old ones become one line.
 
-Missions are dealt with in the order of their acceptance, a few in one system transaction, so that no commit waits long.
-One that has not ended is passed over, and dealt with when it has: it may be paused, or wait for an answer, for ever. So is one from
-the future: a clock was wrong when it was accepted.
+*Retention* drops the texts and pictures of old journals and keeps their cost. Missions are handled in the order of
+their acceptance, a batch in one system transaction, so that no commit waits long. A mission that has not ended is
+passed over, and handled when it has: it may be paused, or wait for an answer, for ever. So is one from the future,
+accepted under a wrong clock.
 
-Folding: of old missions one line stays (`batos.image.mission_index`); record, thought, journal and failures go with the next pack.
-
-A mission is old by its age or by how many came after it. Whatever somebody may still go by stays whole: what has not ended, what its user
-has rated, lessons, missions that a conversation goes on from, and messages and undone ones for as long as the history reaches back in which
-they can be undone or done again. Missions are looked at in the order of their acceptance, in helper threads; the lines are made there, too,
-and a system transaction takes in a few.
+*Folding* replaces an old mission by a line (`batos.image.mission_index`); record, thought, journal and failures go
+with the next pack. A mission is old by its age or by the number of missions after it. Everything that may still be
+needed stays whole: missions that have not ended, rated ones, lessons, those that a conversation continues, and
+messages and undone missions for as long as the history allows to undo or redo them. Missions are examined in the
+order of their acceptance, in helper threads, which also make the lines; a system transaction takes a batch of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BATCH = 32  # missions in one system transaction
 
 
 class DueJournals(NamedTuple):
-    """What a look at the next missions came to."""
+    """Missions that are due for retention."""
 
     missions: list[tuple[int, str]]
     """Number and id of those to deal with: at most a stretch, and those passed over that are due by now."""
@@ -54,7 +54,7 @@ class DueJournals(NamedTuple):
 
 
 async def drop_uploads(image: LivingImage, hours: float) -> int:
-    """Let go of pictures that were uploaded for a mission which never came, so many hours ago; how many."""
+    """Drop pictures that were uploaded more than `hours` ago for a mission which never came; return their number."""
     dropped, before = 0, time.time() - hours * 3600
     while await asyncio.to_thread(image.read, blobs.unheld_pictures, before):
         dropped += await image.system(blobs.forget_unheld_pictures, before)
@@ -62,9 +62,9 @@ async def drop_uploads(image: LivingImage, hours: float) -> int:
 
 
 async def retain(image: LivingImage, days: float, limit: int = RETAIN_LIMIT) -> dict[str, int]:
-    """Drop the texts of journals older than `days`, the age counted from the mission's acceptance.
+    """Drop the texts of journals older than `days`, counted from the mission's acceptance.
 
-    :returns: `missions` dealt with, and `dropped`, of how many there was anything to drop.
+    :returns: `missions` handled, and `dropped`, the number that had anything to drop.
     """
     now = time.time()
     dealt = dropped = 0
@@ -81,9 +81,9 @@ async def retain(image: LivingImage, days: float, limit: int = RETAIN_LIMIT) -> 
 
 
 def due_journals(root: Any, before: float, now: float, again: bool) -> DueJournals:
-    """The next missions to deal with; those behind one that is too young are not looked at.
+    """Return the next missions to handle; those after one that is too young are not examined.
 
-    :param again: look once more at those that were passed over.
+    :param again: examine once more those that were passed over.
     """
     until, passed_over = _mark(root)
     early = of_numbers(root, passed_over) if again else []
@@ -101,7 +101,7 @@ def due_journals(root: Any, before: float, now: float, again: bool) -> DueJourna
 
 
 def drop_journals(root: Any, missions: list[tuple[int, str]]) -> int:
-    """System transaction: deal with these missions; of how many there was anything to drop."""
+    """Handle these missions; return the number that had anything to drop. A system transaction."""
     ledger, dropped = ledger_of(root), 0
     for _, id in missions:
         with contextlib.suppress(ImageDamaged):  # it stays as it is, and the self-audit tells of it
@@ -112,7 +112,7 @@ def drop_journals(root: Any, missions: list[tuple[int, str]]) -> int:
 
 
 def note_retained(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
-    """System transaction: note how far retention is; whether it was not there already."""
+    """Note the progress of retention; return False if it was there already. A system transaction."""
     if _mark(root) == mark:
         return False
     costs = ledger_of(root).costs
@@ -135,7 +135,7 @@ Free = Callable[[Any], tuple[int, Collection[int]]]
 
 
 class FoldTerms(NamedTuple):
-    """What stays whole: settings."""
+    """Settings that say which missions stay whole."""
 
     kept: int = 10_000
     """So many missions, the newest."""
@@ -147,7 +147,7 @@ class FoldTerms(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What is known of who follows whom."""
+    """Missions that stay because later ones follow them."""
 
     ids: frozenset[str] = frozenset()
     """Missions that stay, since others that stay follow them."""
@@ -156,7 +156,7 @@ class Followed(NamedTuple):
 
 
 class DueMissions(NamedTuple):
-    """What a look at a stretch of missions came to."""
+    """Missions of a stretch that are due for folding."""
 
     upto: int
     """Number of the last that was looked at."""
@@ -170,21 +170,21 @@ class DueMissions(NamedTuple):
 
 
 def everything(root: Any) -> tuple[int, Collection[int]]:
-    """`Free` of a part that waits for no mission."""
+    """Return that all missions are free to be folded: the `Free` of a part that waits for none."""
     return _newest(ledger_of(root)), ()
 
 
 async def complete_index(image: LivingImage) -> None:
-    """Enter the missions that had ended before there was an index of those, a few in one system transaction."""
+    """Index the missions that had ended before the index existed, a batch in one system transaction."""
     while found := await in_helper(image.read, mission_index.unindexed_missions):
         ids, upto = found
         await image.system(mission_index.index_ended, ids, upto)
 
 
 async def fold(image: LivingImage, terms: FoldTerms, free: Free = everything, limit: int = FOLD_LIMIT) -> int:
-    """Fold what is old; how many missions.
+    """Fold old missions; return their number.
 
-    :param free: whose work on missions is waited for.
+    :param free: returns the missions with which another part of BAT OS is done.
     """
     now, after, count = time.time(), 0, 0
     followed: Followed | None = None
@@ -202,7 +202,7 @@ async def fold(image: LivingImage, terms: FoldTerms, free: Free = everything, li
 
 
 def due_missions(root: Any, after: int, terms: FoldTerms, free: Free, now: float, followed: Followed) -> DueMissions | None:
-    """The missions to fold of the next stretch; None where there is no other with any that is old."""
+    """Return the missions to fold in the next stretch; None if no further stretch has an old one."""
     ledger = ledger_of(root)
     if not ledger.ended.is_whole or (number := _next_ended(ledger, after)) is None:
         return None
@@ -229,9 +229,9 @@ def due_missions(root: Any, after: int, terms: FoldTerms, free: Free, now: float
 
 
 def stays_whole(ledger: Any, mission: UvmObject, held: float) -> bool:
-    """Whether somebody may still go by a mission, however old it is.
+    """Return True if a mission may still be needed, however old it is.
 
-    :param held: when history begins that is kept; seconds since the epoch.
+    :param held: beginning of the history that is kept, in seconds since the epoch.
     """
     if mission.state not in FINAL or mission.id in ledger.pending or mission.rating is not None or mission.lesson is not None:
         return True
@@ -239,7 +239,7 @@ def stays_whole(ledger: Any, mission: UvmObject, held: float) -> bool:
 
 
 def followed_by_the_kept(root: Any, terms: FoldTerms, now: float) -> Followed:
-    """The missions that were followed by those that stay whole, as far back as a conversation is shown."""
+    """Return the missions that whole ones follow, as far back as a conversation is shown."""
     ledger, turns = ledger_of(root), LoopTurns()
     newest = _newest(ledger)
     old = _Old(newest - max(1, terms.kept), now - terms.days * _DAY_S)
@@ -260,7 +260,7 @@ def followed_by_the_kept(root: Any, terms: FoldTerms, now: float) -> Followed:
 
 
 def line_of(mission: UvmObject) -> Line:
-    """What is left of a mission."""
+    """Return the line of a mission."""
     cost = journal.spent_on(journal.of(mission))
     return Line(
         int(mission.number),
@@ -283,7 +283,8 @@ def line_of(mission: UvmObject) -> Line:
 
 
 def take_lines(root: Any, lines: Iterable[Line], found: DueMissions) -> int:
-    """System transaction: put lines in the place of missions; of how many. One that somebody goes by since they were made stays."""
+    """Put lines in the place of missions; return their number. A mission that is needed since stays. A system
+    transaction."""
     ledger = ledger_of(root)
     followed = _followed_since(root, found.followed.newest)
     gone: dict[int, Line] = {}
@@ -335,7 +336,7 @@ def _next_ended(ledger: Any, after: int) -> int | None:
 
 
 def _failures(ledger: Any, missions: Collection[UvmObject]) -> list[str]:
-    """Keys of the failed attempts at missions."""
+    """Return the keys of the failed attempts at missions."""
     failing = [mission for mission in missions if mission.state == FAILED or mission.attempts > 1]
     if not failing:
         return []
@@ -346,7 +347,7 @@ def _failures(ledger: Any, missions: Collection[UvmObject]) -> list[str]:
 
 
 def _followed_since(root: Any, newest: int) -> set[str]:
-    """What missions follow that came after the one of that number."""
+    """Return the ids of the missions that are followed by those after a number."""
     found = set()
     for mission in newest_first(root):
         if mission.number <= newest:

@@ -1,16 +1,14 @@
-"""One fsync for many commits.
+"""Two changes to FileStorage: one fsync for many commits, and an iterator that runs beside commits.
 
-FileStorage syncs once a commit, while it holds its lock: each unit of work costs an fsync of its own, and whoever begins a
-transaction or loads an object meanwhile waits for the disk. On the committer's thread its syncs are left out instead,
-and `Syncer.sync` makes up for them once a round, outside the lock, before anybody is told.
+FileStorage syncs at each commit, while it holds its lock: each unit of work costs an fsync of its own, and a thread
+that begins a transaction or loads an object meanwhile waits for the disk. On the committer's thread its syncs are
+left out; `Syncer.sync` makes up for them once a round, outside the lock, before any commit is acknowledged. A commit
+is visible before it is durable, for the length of one fsync. That is harmless inside (a later commit lies behind it
+in the same file and is synced with it or after it); replies to the outside wait (`Committer.barrier`).
 
-What is committed is visible before it is durable, for the length of one fsync. That is harmless inside (a later commit lies
-behind it in the same file and is synced with it or after it); what is told outside waits (`Committer.barrier`).
-
-The transactions of a file to which others commit meanwhile: those that are in it whole.
-
-ZODB's own iterator looks for the last transaction at the end of the file. Where one is being written there, it fails: with a ValueError
-in a file of more than 1 MiB, with an AttributeError (`_scan_foreward`) in a smaller one.
+`CommittedTransactions` iterates over the complete transactions of a file to which others commit. ZODB's own iterator
+looks for the last transaction at the end of the file. If one is being written there, it fails: with a ValueError in a
+file of more than 1 MiB, with an AttributeError (`_scan_foreward`) in a smaller one.
 """
 
 from __future__ import annotations
@@ -37,12 +35,12 @@ vars(filestorage)["fsync"] = _fsync
 
 
 def leave_out_syncs() -> None:
-    """Leave FileStorage's own syncs out on the calling thread, which must see to it that they are made durable."""
+    """Leave out FileStorage's own syncs on the calling thread, which must make its commits durable itself."""
     _thread.left_out = True
 
 
 class Syncer:
-    """Makes durable, at one stroke, what was committed to a storage since the last time."""
+    """Group fsync: makes everything durable that was committed to a storage since the last time."""
 
     def __init__(self, storage: Any) -> None:
         self._storage = storage
@@ -54,13 +52,13 @@ class Syncer:
 
     @property
     def behind(self) -> bool:
-        """Whether something can be seen that is not durable yet."""
+        """Return True if a commit is visible that is not durable yet."""
         return self._last() != self._synced
 
     def sync(self) -> bool:
-        """Whether there was something to make durable.
+        """Sync, and return True if there was something to make durable.
 
-        :raises OSError: after closing the storage, as FileStorage does. Never to be tried again: the kernel may have
+        :raises OSError: after closing the storage, as FileStorage does. Never try it again: the kernel may have
             dropped what it could not write (fsyncgate, 2018).
         """
         last = self._last()
@@ -85,7 +83,7 @@ _FIRST = 4  # bytes before the first transaction
 
 
 class CommittedTransactions(FileIterator):
-    """Iterates over the transactions that were committed by now, from one to another, both included."""
+    """Iterator over the transactions that were committed by now, from one to another, both included."""
 
     def __init__(self, storage: Any, start: bytes | None = None, stop: bytes | None = None) -> None:
         """

@@ -412,7 +412,9 @@ class Attempts:
         attempt.follows_deep = prompts.is_deep_before(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
-            raise UnknownPersona(f"the persona {route.persona!r} of this mission is not in the image any more; give it again to another")
+            raise UnknownPersona(
+                f"the persona {route.persona!r} of this mission is not in the image any more; submit its brief again for another persona"
+            )
         if (ruled := await attempt.ruled(unit.root, mission, persona)) is not None:
             return {"value": None, **ruled, "persona": persona.name, "why": route.why, "by_rule": True}, None
         cycle = new_cycle(persona, mission.brief, route)

@@ -577,8 +577,8 @@ class Scheduler:
         :raises InvalidInput: if it has no such question, or another answer to it.
         :raises RoleRefused: for a question that this client may not answer.
         """
-        if len(text) > self.settings.question_chars:
-            raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
+        if len(text) > (limit := self.settings.question_chars):
+            raise InvalidInput(f"the answer has {len(text)} characters; at most {limit} are allowed (setting question_chars)")
         await self._image.system(ledger.answer_question, id, text, number, may_grant, mission=id)
         if self._held.take(id) is not None:
             self._again(id)
