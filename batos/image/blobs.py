@@ -35,6 +35,7 @@ from ZODB.POSException import POSKeyError
 
 from batos import private_files
 from batos.errors import ImageDamaged, ImageError, UnknownPicture
+from batos.objects import Root
 
 _MAGIC = b"BAT OS blob 1\n"
 _HEAD = len(_MAGIC) + 32  # and the digest
@@ -273,7 +274,7 @@ class Pictures(Persistent):
         self.kept, self.waiting = OOBTree(), OOBTree()
 
 
-def _kept(root: Any) -> Any:
+def _kept(root: Root) -> Any:
     """Return the pictures by digest; an empty mapping if there never was one."""
     held = root["ledger"].pictures
     return {} if held is None else held.kept
@@ -282,7 +283,7 @@ def _kept(root: Any) -> Any:
 # --- system transactions
 
 
-def add_picture(root: Any, digest: str, data: bytes, about: PictureFacts, room: int | None = None) -> None:
+def add_picture(root: Root, digest: str, data: bytes, about: PictureFacts, room: int | None = None) -> None:
     """Keep a picture; one that is there stays as it is, but counts as uploaded now. A system transaction.
 
     :param digest: SHA-256 of its bytes, in hexadecimal.
@@ -309,7 +310,7 @@ def add_picture(root: Any, digest: str, data: bytes, about: PictureFacts, room: 
     pictures.waiting[digest] = time.time(), len(data)
 
 
-def bring_picture_again(root: Any, digest: str) -> PictureFacts | None:
+def bring_picture_again(root: Root, digest: str) -> PictureFacts | None:
     """Let a picture that is there count as uploaded now, and return its facts; None if it is not there. A system
     transaction."""
     held = _kept(root).get(digest)
@@ -320,7 +321,7 @@ def bring_picture_again(root: Any, digest: str) -> PictureFacts | None:
     return held.about()  # type: ignore[no-any-return]
 
 
-def hold_pictures(root: Any, mission: str, own: str | None, before: Any) -> list[PictureFacts]:
+def hold_pictures(root: Root, mission: str, own: str | None, before: Any) -> list[PictureFacts]:
     """Let a mission that is accepted hold its pictures, and return those that it shows, its own first. Part of a
     system transaction.
 
@@ -343,7 +344,7 @@ def hold_pictures(root: Any, mission: str, own: str | None, before: Any) -> list
     return shown
 
 
-def release_pictures(root: Any, mission: Any) -> bool:
+def release_pictures(root: Root, mission: Any) -> bool:
     """Let a mission hold no pictures any more; return True if it held any. Part of a system transaction.
 
     A picture that no other mission holds is dropped.
@@ -359,7 +360,7 @@ def release_pictures(root: Any, mission: Any) -> bool:
     return released
 
 
-def forget_unheld_pictures(root: Any, before: float) -> int:
+def forget_unheld_pictures(root: Root, before: float) -> int:
     """Drop a batch of pictures that no mission holds and that were uploaded before a moment; return their number. A
     system transaction."""
     found = unheld_pictures(root, before)
@@ -375,20 +376,20 @@ def _drop(pictures: Pictures, digest: str) -> None:
 # --- reads
 
 
-def unheld_pictures(root: Any, before: float) -> list[str]:
+def unheld_pictures(root: Root, before: float) -> list[str]:
     """Return the digests of a batch of pictures that no mission holds and that were uploaded before a moment."""
     held = root["ledger"].pictures
     waiting = {} if held is None else held.waiting
     return list(itertools.islice((digest for digest, (since, _) in waiting.items() if since < before), _BATCH))
 
 
-def about_picture(root: Any, digest: str) -> PictureFacts | None:
+def about_picture(root: Root, digest: str) -> PictureFacts | None:
     """Return the facts about a picture; None if it is not there."""
     held = _kept(root).get(digest)
     return None if held is None else held.about()
 
 
-def read_picture(root: Any, digest: str) -> bytes:
+def read_picture(root: Root, digest: str) -> bytes:
     """Return the bytes of a picture.
 
     :raises UnknownPicture: if it is not there.

@@ -24,6 +24,7 @@ from batos.errors import ImageError, ImageFailed
 from batos.image import storage, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.storage import is_broken
+from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
 
@@ -294,7 +295,7 @@ async def outlast(future: asyncio.Future[Any]) -> None:
             continue
 
 
-def _nothing(root: Any) -> None:
+def _nothing(root: Root) -> None:
     """Do nothing: a group that carries the deferred functions when no caller waits for one."""
 
 

@@ -24,12 +24,12 @@ from ZODB.utils import p64, u64
 from batos.config import nearest
 from batos.errors import HistoryGone, ImageError, InvalidInput, MessageTooLarge, UnknownTarget
 from batos.image.ledger import ledger_of, line_of, mission_of
-from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, SlotSet, UvmObject
+from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, SlotSet, UvmObject
 
 Moment = float | str
 _NEAR = 256  # ids, 14 ns each: further off than a datetime's microseconds are
 _LAST_YEAR = 9900  # an id counts minutes since 1900 in 32 bits: soon after, it would begin again from there
-Snapshot = Callable[..., contextlib.AbstractContextManager[Any]]
+Snapshot = Callable[..., contextlib.AbstractContextManager[Root]]
 """`LivingImage.snapshot`, or what takes its place where no daemon runs."""
 
 
@@ -56,7 +56,7 @@ def tid_of(db: ZODB.DB, moment: Moment) -> bytes:
 
 
 @contextlib.contextmanager
-def looking_at(db: ZODB.DB, snapshot: Snapshot, moment: Moment | None) -> Iterator[Any]:
+def looking_at(db: ZODB.DB, snapshot: Snapshot, moment: Moment | None) -> Iterator[Root]:
     """Yield the root as of a moment, for reading; None: as of now.
 
     :raises HistoryGone: for a moment before the last pack, or before the image existed.
@@ -122,7 +122,7 @@ _ABOUT = 120
 _REVISIONS = 1_000_000  # that are looked through for one
 
 
-def resolve(root: Any, target: str) -> UvmObject:
+def resolve(root: Root, target: str) -> UvmObject:
     """Return the object under a path of slots from the lobby (`robin`, `psm.IDLE`), an oid (`oid:1f`), or a mission
     id.
 
@@ -138,7 +138,7 @@ def resolve(root: Any, target: str) -> UvmObject:
             return found
         raise UnknownTarget(f"no object with the id {target!r} in this image")
     if target == "lobby":
-        return root["lobby"]  # type: ignore[no-any-return]
+        return root["lobby"]
     current: UvmObject = root["lobby"]
     for part in re.split(r"[./]", target):
         found = current._slots.get(part)

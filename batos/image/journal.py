@@ -22,6 +22,7 @@ import structlog
 from persistent import Persistent
 
 from batos.errors import ImageDamaged
+from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
 
@@ -176,7 +177,7 @@ def opened(mission: Any) -> Journal:
     return mission.journal  # type: ignore[no-any-return]
 
 
-def _writable(root: Any, mission: str) -> Journal:
+def _writable(root: Root, mission: str) -> Journal:
     return opened(root["ledger"].missions[mission])
 
 
@@ -219,7 +220,7 @@ def changed_parts(one: bytes, other: bytes) -> list[str]:
     return [name for i, name in enumerate(PARTS) if one[4 * i : 4 * i + 4] != other[4 * i : 4 * i + 4]]
 
 
-def add(root: Any, mission: str, inference: InferenceRecord) -> None:
+def add(root: Root, mission: str, inference: InferenceRecord) -> None:
     """Record an inference of a mission. A system transaction."""
     journal = _writable(root, mission)
     journal.entries += (JournalEntry(inference),)
@@ -228,14 +229,14 @@ def add(root: Any, mission: str, inference: InferenceRecord) -> None:
         journal.partials = tuple(entry for entry in journal.partials if entry[0] != done)
 
 
-def set_route(root: Any, mission: str, route: str) -> None:
+def set_route(root: Root, mission: str, route: str) -> None:
     """Record which persona thinks a mission through; the first decision stays. A system transaction."""
     journal = _writable(root, mission)
     if journal.decided is None:
         journal.decided = Decision(route)
 
 
-def route_of(root: Any, mission: str) -> str | None:
+def route_of(root: Root, mission: str) -> str | None:
     """Return the recorded decision as JSON; None if there is none."""
     found = root["ledger"].missions.get(mission)
     decided = None if found is None else of(found).decided
@@ -247,7 +248,7 @@ def mark_of(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]
 
 
-def add_recalled(root: Any, mission: str, question: str, chunks: tuple[int, ...], shown: tuple[tuple[Any, ...], ...] = ()) -> None:
+def add_recalled(root: Root, mission: str, question: str, chunks: tuple[int, ...], shown: tuple[tuple[Any, ...], ...] = ()) -> None:
     """Record what was recalled for a question, also if it was nothing; the first record stays. A system transaction."""
     journal, mark = _writable(root, mission), mark_of(question)
     if mark in journal.nothing_on or any(known.question == question for known in journal.recalled):
@@ -258,13 +259,13 @@ def add_recalled(root: Any, mission: str, question: str, chunks: tuple[int, ...]
         journal.nothing_on += (mark,)
 
 
-def recalled_of(root: Any, mission: str) -> dict[str, Recalled]:
+def recalled_of(root: Root, mission: str) -> dict[str, Recalled]:
     """Return what a mission recalled, by question."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else {one.question: one for one in of(found).recalled}
 
 
-def nothing_on(root: Any, mission: str) -> frozenset[bytes]:
+def nothing_on(root: Root, mission: str) -> frozenset[bytes]:
     """Return the marks of a mission's questions for which the memory had nothing."""
     found = root["ledger"].missions.get(mission)
     return frozenset() if found is None else frozenset(of(found).nothing_on)
@@ -277,71 +278,71 @@ def forget_shown(journal: Journal) -> None:
             one.shown = ()
 
 
-def add_shared(root: Any, mission: str, mark: bytes, parts: tuple[tuple[str, str], ...]) -> None:
+def add_shared(root: Root, mission: str, mark: bytes, parts: tuple[tuple[str, str], ...]) -> None:
     """Record how a brief was split over personas; the first record stays. A system transaction."""
     journal = _writable(root, mission)
     if mark not in dict(journal.shared):
         journal.shared += ((mark, parts),)
 
 
-def shared_of(root: Any, mission: str) -> dict[bytes, tuple[tuple[str, str], ...]]:
+def shared_of(root: Root, mission: str) -> dict[bytes, tuple[tuple[str, str], ...]]:
     """Return how briefs were split over personas, by the marks of the briefs."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).shared)
 
 
-def add_approach(root: Any, mission: str, mark: bytes, approach: tuple[str, ...]) -> None:
+def add_approach(root: Root, mission: str, mark: bytes, approach: tuple[str, ...]) -> None:
     """Record how a brief is thought about; the first record stays. A system transaction."""
     journal = _writable(root, mission)
     if mark not in dict(journal.approaches):
         journal.approaches += ((mark, approach),)
 
 
-def approaches_of(root: Any, mission: str) -> dict[bytes, tuple[Any, ...]]:
+def approaches_of(root: Root, mission: str) -> dict[bytes, tuple[Any, ...]]:
     """Return how briefs are thought about, by the marks of the briefs."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).approaches)
 
 
-def set_provided(root: Any, mission: str, record: Mapping[str, Any]) -> None:
+def set_provided(root: Root, mission: str, record: Mapping[str, Any]) -> None:
     """Record the progress of providing a mission with a model; nothing for a mission that does not exist. A system
     transaction."""
     if mission in root["ledger"].missions:
         _writable(root, mission).provided = json.dumps(dict(record), ensure_ascii=False)
 
 
-def provided_of(root: Any, mission: str) -> dict[str, Any]:
+def provided_of(root: Root, mission: str) -> dict[str, Any]:
     """Return the recorded progress of providing a mission with a model; empty if there is none."""
     found = root["ledger"].missions.get(mission)
     held = None if found is None else of(found).provided
     return {} if held is None else json.loads(held)
 
 
-def set_room(root: Any, mission: str, chars: int | None) -> None:
+def set_room(root: Root, mission: str, chars: int | None) -> None:
     """Record the maximum characters of a mission's prompts; None: no limit. A system transaction."""
     _writable(root, mission).room = chars
 
 
-def room_of(root: Any, mission: str) -> int | None:
+def room_of(root: Root, mission: str) -> int | None:
     """Return the maximum characters of a mission's prompts; None: no limit."""
     found = root["ledger"].missions.get(mission)
     return None if found is None else of(found).room
 
 
-def add_nearness(root: Any, mission: str, mark: bytes, cosine: float) -> None:
+def add_nearness(root: Root, mission: str, mark: bytes, cosine: float) -> None:
     """Record how similar an answer is to its question; the first record stays. A system transaction."""
     journal = _writable(root, mission)
     if mark not in dict(journal.nearness):
         journal.nearness += ((mark, cosine),)
 
 
-def nearness_of(root: Any, mission: str) -> dict[bytes, float]:
+def nearness_of(root: Root, mission: str) -> dict[bytes, float]:
     """Return the recorded cosines of answers to their questions, by the marks of the answers."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).nearness)
 
 
-def load(root: Any, mission: str) -> list[InferenceRecord]:
+def load(root: Root, mission: str) -> list[InferenceRecord]:
     """Return all intact inferences of a mission, in the order in which they ended."""
     found = root["ledger"].missions.get(mission)
     return [] if found is None else [entry.inference for entry in _readable(of(found))]
@@ -390,7 +391,7 @@ def now() -> float:
     return round(time.time(), 3)
 
 
-def keep_partial(root: Any, mission: str, key: Key, text: str, tokens: int) -> None:
+def keep_partial(root: Root, mission: str, key: Key, text: str, tokens: int) -> None:
     """Keep the text that has come so far; a text shorter than the kept one is ignored. A system transaction."""
     journal = opened(root["ledger"].missions[mission])
     partial = dict(journal.partials).get(key)
@@ -401,7 +402,7 @@ def keep_partial(root: Any, mission: str, key: Key, text: str, tokens: int) -> N
         partial.text, partial.tokens = text, tokens
 
 
-def load_partials(root: Any, mission: str) -> dict[Key, tuple[str, int]]:
+def load_partials(root: Root, mission: str) -> dict[Key, tuple[str, int]]:
     """Return the partial texts of a mission."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else {key: (partial.text, partial.tokens) for key, partial in of(found).partials}

@@ -43,7 +43,7 @@ from batos.image.mission_record import ACCEPTED as ACCEPTED
 from batos.image.mission_record import DEFAULTS as DEFAULTS
 from batos.image.mission_record import AskedQuestion, MissionRecord, described, is_question
 from batos.image.mission_record import describe as describe
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 ATTEMPT_OVER: tuple[int, ...] = ()
 """What a mission's slot `begun_with` says while no attempt is under way that nobody has judged."""
@@ -162,12 +162,12 @@ class Newest(Persistent):
     mission: UvmObject | None = None
 
 
-def ledger_of(root: Any) -> Ledger:
+def ledger_of(root: Root) -> Ledger:
     """Return the ledger of an image."""
     return root["ledger"]  # type: ignore[no-any-return]
 
 
-def mission_of(root: Any, id: str) -> UvmObject:
+def mission_of(root: Root, id: str) -> UvmObject:
     """Return the mission of an id.
 
     :raises UnknownMission: if there is none.
@@ -184,13 +184,13 @@ def mission_of(root: Any, id: str) -> UvmObject:
         raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None
 
 
-def line_of(root: Any, id: str) -> Line | None:
+def line_of(root: Root, id: str) -> Line | None:
     """Return the line of a folded mission; None for any other id."""
     folded: Folded | None = ledger_of(root).folded
     return None if folded is None else folded.get(id)
 
 
-def record_of(root: Any, id: str) -> MissionRecord:
+def record_of(root: Root, id: str) -> MissionRecord:
     """Return a mission as plain values; of a folded one, what its line holds.
 
     :raises UnknownMission: if there is none.
@@ -199,7 +199,7 @@ def record_of(root: Any, id: str) -> MissionRecord:
     return describe(mission_of(root, id)) if line is None else described(line)
 
 
-def require(root: Any, id: str) -> None:
+def require(root: Root, id: str) -> None:
     """
     :raises UnknownMission: if no mission of that id was ever accepted.
     """
@@ -207,12 +207,12 @@ def require(root: Any, id: str) -> None:
         mission_of(root, id)
 
 
-def is_known(root: Any, id: str) -> bool:
+def is_known(root: Root, id: str) -> bool:
     """Return True if a mission of that id was ever accepted."""
     return id in ledger_of(root).missions or line_of(root, id) is not None
 
 
-def is_final(root: Any, id: str) -> bool:
+def is_final(root: Root, id: str) -> bool:
     """Return True if a mission has ended.
 
     :raises UnknownMission: if there is none.
@@ -220,7 +220,7 @@ def is_final(root: Any, id: str) -> bool:
     return line_of(root, id) is not None or mission_of(root, id).state in FINAL
 
 
-def message_of(root: Any, id: str) -> str:
+def message_of(root: Root, id: str) -> str:
     """Return the message of a mission as JSON; empty for a brief, and for a folded mission."""
     mission = ledger_of(root).missions.get(id)
     return "" if mission is None else mission.message or ""
@@ -231,13 +231,13 @@ def failed_lesson(mission: UvmObject) -> bool:
     return mission.state == FAILED and mission.lesson is not None
 
 
-def _near(root: Any, id: str) -> list[str]:
+def _near(root: Root, id: str) -> list[str]:
     """Return ids that may be meant by an unknown one: those after it in order, and the newest."""
     after = itertools.islice(ledger_of(root).missions.keys(min=id), _NEAR)
     return [*after, *(mission.id for mission in itertools.islice(newest_first(root), _NEAR))]
 
 
-def add_missing_indexes(root: Any) -> None:
+def add_missing_indexes(root: Root) -> None:
     """Add the indexes that the ledger of an earlier version lacks."""
     ledger = ledger_of(root)
     if getattr(ledger, "failures_by_selector", None) is None:
@@ -258,7 +258,7 @@ def add_missing_indexes(root: Any) -> None:
 
 
 def accept(
-    root: Any, id: str, brief: str, options: dict[str, Any], begin: bool, first: Callable[[Any], object] | None = None
+    root: Root, id: str, brief: str, options: dict[str, Any], begin: bool, first: Callable[[Any], object] | None = None
 ) -> tuple[bool, MissionRecord]:
     """Accept a mission, or find that it was accepted before.
 
@@ -323,7 +323,7 @@ def _next_number(ledger: Ledger) -> int:
         return int(ledger.milestones.maxKey() if ledger.milestones else 0) + MILESTONE
 
 
-def begin_attempt(root: Any, id: str, limit: int) -> int:
+def begin_attempt(root: Root, id: str, limit: int) -> int:
     """Count an attempt before it is made; return its number.
 
     :raises AttemptsExhausted: past `limit`: the mission may be the cause of the daemon's death, so it is not tried
@@ -340,7 +340,7 @@ def begin_attempt(root: Any, id: str, limit: int) -> int:
     return int(mission.attempts)
 
 
-def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> MissionRecord | None:
+def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> MissionRecord | None:
     """Record a failed attempt; with `final`, the mission is FAILED.
 
     :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
@@ -369,7 +369,7 @@ def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
     return max(at, float(mission.accepted), last + 0.000001)
 
 
-def uncount_attempt(root: Any, id: str, ended: int) -> None:
+def uncount_attempt(root: Root, id: str, ended: int) -> None:
     """Take back the count of an interrupted attempt, which says nothing against the mission.
 
     :param ended: number of attempts before it, which count.
@@ -380,7 +380,7 @@ def uncount_attempt(root: Any, id: str, ended: int) -> None:
         note_attempt_end(mission)
 
 
-def set_paused(root: Any, id: str, paused: bool) -> MissionRecord:
+def set_paused(root: Root, id: str, paused: bool) -> MissionRecord:
     """Pause a mission, or let it go on; return its record. A final one stays as it is."""
     if (line := line_of(root, id)) is not None:
         return described(line)
@@ -390,7 +390,7 @@ def set_paused(root: Any, id: str, paused: bool) -> MissionRecord:
     return describe(mission)
 
 
-def rate(root: Any, id: str, rating: int, why: str) -> bool:
+def rate(root: Root, id: str, rating: int, why: str) -> bool:
     """Keep a user's rating of a mission; return True if it differs from the one before, which it replaces.
 
     :param rating: 1 or -1.
@@ -407,7 +407,7 @@ def rate(root: Any, id: str, rating: int, why: str) -> bool:
     return int(before.get("rating", 0)) != rating
 
 
-def settle(root: Any, id: str, recalled: bool = True) -> None:
+def settle(root: Root, id: str, recalled: bool = True) -> None:
     """Remove a final mission from the pending ones, and enter it into the index of ended ones.
 
     :param recalled: False if it was shown nothing from memory, so that its journal need not be read.
@@ -422,7 +422,7 @@ def settle(root: Any, id: str, recalled: bool = True) -> None:
             journal.forget_shown(journal.of(mission))
 
 
-def recover(root: Any, most: int) -> list[MissionRecord]:
+def recover(root: Root, most: int) -> list[MissionRecord]:
     """Return the missions to resume, oldest first, and clean the pending ones of those that are final.
 
     :param most: inferences that a mission may ask for. As long as it paid for no more, an attempt that paid for one
@@ -457,14 +457,14 @@ def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | No
 # --- reads
 
 
-def unfinished(root: Any) -> list[UvmObject]:
+def unfinished(root: Root) -> list[UvmObject]:
     """Return the missions that are not final, the last accepted first."""
     ledger = ledger_of(root)
     missions = [mission for id in ledger.pending if (mission := ledger.missions[id]).state not in FINAL]
     return sorted(missions, key=lambda mission: -mission.number)
 
 
-def counts(root: Any) -> dict[str, int]:
+def counts(root: Root) -> dict[str, int]:
     """Return the number of accepted missions, and of pending ones (an upper bound)."""
     ledger = ledger_of(root)
     newest = ledger.newest.mission
@@ -472,7 +472,7 @@ def counts(root: Any) -> dict[str, int]:
 
 
 def failures(
-    root: Any, *, id: str | None = None, code: str | None = None, selector: str | None = None, limit: int | None = None
+    root: Root, *, id: str | None = None, code: str | None = None, selector: str | None = None, limit: int | None = None
 ) -> list[dict[str, Any]]:
     """Return failed attempts, newest first.
 
@@ -503,7 +503,7 @@ def failures(
     return found
 
 
-def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
+def failures_of(root: Root, id: str) -> list[dict[str, Any]]:
     """Return the failed attempts at a mission, oldest first."""
     return failures(root, id=id)[::-1]
 
@@ -513,7 +513,7 @@ def compact(value: Any) -> str:
     return _COMPACT.encode(value)
 
 
-def ask_question(root: Any, id: str, question: str, occurrence: int, ended: int, grant: bool = False) -> None:
+def ask_question(root: Root, id: str, question: str, occurrence: int, ended: int, grant: bool = False) -> None:
     """Record a question of a mission to its user. Its attempt ends here, and does not count.
 
     :param ended: number of attempts before it, which count.
@@ -534,7 +534,7 @@ def ask_question(root: Any, id: str, question: str, occurrence: int, ended: int,
     uncount_attempt(root, id, ended)
 
 
-def answer_question(root: Any, id: str, text: str, number: int | None, may_grant: bool = True) -> MissionRecord:
+def answer_question(root: Root, id: str, text: str, number: int | None, may_grant: bool = True) -> MissionRecord:
     """Record the user's answer; return the mission's record. The same answer again changes nothing.
 
     :param number: number of the question; None: the one that is open.

@@ -32,13 +32,13 @@ from batos.image.committer import Committer, SystemFunction, outlast
 from batos.image.ledger import DEFAULTS, Ledger
 from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, not_writable, open_database, require_checksums, sync_to_disk
 from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
-from batos.objects import Primitive, UvmObject
+from batos.objects import Primitive, Root, UvmObject
 
 VERSION = 1
 GenesisStep = Callable[[UvmObject], None]
 
 
-def awaken(root: Any, steps: Sequence[GenesisStep]) -> bool:
+def awaken(root: Root, steps: Sequence[GenesisStep]) -> bool:
     """Make sure that the image holds what this version of BAT OS begins with; return True if anything was added."""
     new = "lobby" not in root
     if new:
@@ -158,7 +158,7 @@ class LivingImage:
         """Return a unit of work: it commits at a normal exit unless doomed, and aborts otherwise."""
         return unit_of_work(self._idle, self._views, self.db, self.committer)
 
-    def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Any]:
+    def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Root]:
         """Return the root as of now, for reading."""
         return snapshot(self.db, at=at, views=self._views)
 

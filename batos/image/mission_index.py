@@ -32,19 +32,19 @@ from persistent import Persistent
 
 from batos.errors import ImageDamaged
 from batos.image.journal import ModelCost
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 MILESTONE = 256
 """Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
 _LAST = 2**62  # a number that no mission has
 
 
-def newest_first(root: Any) -> Iterator[UvmObject]:
+def newest_first(root: Root) -> Iterator[UvmObject]:
     """Yield all missions that can be read, the last accepted first."""
     return _back(root, root["ledger"].newest.mission, _LAST)
 
 
-def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
+def numbered(root: Root, after: int, count: int) -> list[UvmObject]:
     """Return up to `count` missions from the one after number `after` on, oldest first; damaged ones are left out."""
     ledger = root["ledger"]
     upto = after + count
@@ -62,7 +62,7 @@ def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
     return found[::-1]
 
 
-def of_numbers(root: Any, numbers: Iterable[int]) -> list[UvmObject]:
+def of_numbers(root: Root, numbers: Iterable[int]) -> list[UvmObject]:
     """Return the missions of these numbers, which ascend. Those between two milestones take one walk: there may be
     thousands."""
     found: list[UvmObject] = []
@@ -73,7 +73,7 @@ def of_numbers(root: Any, numbers: Iterable[int]) -> list[UvmObject]:
     return found
 
 
-def next_numbered(root: Any, after: int, count: int) -> list[UvmObject]:
+def next_numbered(root: Root, after: int, count: int) -> list[UvmObject]:
     """Return the missions of the next stretch that has any, as `numbered` does: whole stretches may be folded."""
     found = numbered(root, after, count)
     if not found and (ended := root["ledger"].ended) is not None:
@@ -83,7 +83,7 @@ def next_numbered(root: Any, after: int, count: int) -> list[UvmObject]:
     return found
 
 
-def missions_between(root: Any, after: int, upto: int) -> tuple[list[UvmObject], UvmObject | None]:
+def missions_between(root: Root, after: int, upto: int) -> tuple[list[UvmObject], UvmObject | None]:
     """Return the missions after one number, up to another, oldest first; and the one that links to the last of them,
     if there is one."""
     ledger = root["ledger"]
@@ -120,7 +120,7 @@ def leave_out_missions(behind: UvmObject | None, gone: Collection[int], first: i
             one = end
 
 
-def _back(root: Any, mission: UvmObject | None, below: int) -> Iterator[UvmObject]:
+def _back(root: Root, mission: UvmObject | None, below: int) -> Iterator[UvmObject]:
     """Yield a mission, whose number is below `below`, and all before it."""
     while mission is not None:
         try:
@@ -134,7 +134,7 @@ def _back(root: Any, mission: UvmObject | None, below: int) -> Iterator[UvmObjec
             mission, below = mission.before, mission.number
 
 
-def _milestone(root: Any, below: int) -> int:
+def _milestone(root: Root, below: int) -> int:
     """Return the number of the last milestone below `below`; 0 if there is none yet."""
     try:
         return int(root["ledger"].milestones.maxKey(below - 1))
@@ -142,7 +142,7 @@ def _milestone(root: Any, below: int) -> int:
         return 0
 
 
-def _between(root: Any, after: int, below: int) -> list[UvmObject]:
+def _between(root: Root, after: int, below: int) -> list[UvmObject]:
     """Return the missions with a number between those two, the last accepted first."""
     found = []
     for mission in root["ledger"].missions.values():
@@ -385,7 +385,7 @@ class Ended(Persistent):
         return bool(self.done >= self.missing)
 
 
-def index_ended(root: Any, stretch: list[str], done: int) -> None:
+def index_ended(root: Root, stretch: list[str], done: int) -> None:
     """Index missions that had ended before the index existed. A system transaction.
 
     :param done: number up to which all missions are indexed then.
@@ -398,7 +398,7 @@ def index_ended(root: Any, stretch: list[str], done: int) -> None:
     ledger.ended.done = max(ledger.ended.done, done)
 
 
-def unindexed_missions(root: Any) -> tuple[list[str], int] | None:
+def unindexed_missions(root: Root) -> tuple[list[str], int] | None:
     """Return the next ids for `index_ended`, with its `done`; None once all are in the index."""
     ended = root["ledger"].ended
     if ended.is_whole:
@@ -407,7 +407,7 @@ def unindexed_missions(root: Any) -> tuple[list[str], int] | None:
     return [mission.id for mission in numbered(root, ended.done, upto - ended.done) if mission.state in FINAL], upto
 
 
-def listed(root: Any, state: str | None = None) -> Iterator[UvmObject | Line]:
+def listed(root: Root, state: str | None = None) -> Iterator[UvmObject | Line]:
     """Yield missions as they are kept, whole or as lines, the last accepted first: all, or those in a final state."""
     ledger = root["ledger"]
     whole: Iterator[tuple[int, Any]]

@@ -24,7 +24,7 @@ from persistent import Persistent
 from batos.errors import ExpertRefused, UnknownPersona
 from batos.image.history import oid_of
 from batos.image.living_image import add_missing
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 INTENDED, BUILT, REFUSED, MISSING = "intended", "built", "refused", "missing"
 NEWEST, PLAIN = "newest", "plain"
@@ -56,36 +56,36 @@ def install_experts(lobby: UvmObject) -> None:
     add_missing(lobby.traits.persona, voice="", voice_choice=NEWEST)
 
 
-def expert_repository(root: Any) -> OOBTree:
+def expert_repository(root: Root) -> OOBTree:
     """Return the proxies by the names of their models."""
     return root["lobby"].pLLM_obj.lora_repository
 
 
-def describe_experts(root: Any) -> list[dict[str, Any]]:
+def describe_experts(root: Root) -> list[dict[str, Any]]:
     """Return every expert as plain values, in the order of their names; `speaks` is True for the voice of a persona."""
     speaking = {heard["model"] for heard in voices(root).values()}
     return [{**_facts(proxy), "speaks": proxy.model in speaking} for proxy in _known(root)]
 
 
-def voices(root: Any) -> dict[str, dict[str, str]]:
+def voices(root: Root) -> dict[str, dict[str, str]]:
     """Return for each persona the rule of its voice, and the expert that speaks (empty: its plain model)."""
     lobby = root["lobby"]
     spoken = {name: lobby._slots[name] for name in lobby.personas}
     return {name: {"choice": getattr(p, "voice_choice", PLAIN), "model": getattr(p, "voice", "")} for name, p in spoken.items()}
 
 
-def report_experts(root: Any) -> dict[str, Any]:
+def report_experts(root: Root) -> dict[str, Any]:
     """Return the facts about experts and voices that the image knows."""
     return {"experts": describe_experts(root), "voices": voices(root)}
 
 
-def plain_models(root: Any) -> dict[str, str]:
+def plain_models(root: Root) -> dict[str, str]:
     """Return for each persona its slot `model`: the role of its plain model."""
     lobby = root["lobby"]
     return {name: lobby._slots[name].model for name in lobby.personas}
 
 
-def speaks_for(root: Any, model: str) -> str | None:
+def speaks_for(root: Root, model: str) -> str | None:
     """Return the persona of an expert that is usable now or will be in a moment; None if there is none."""
     proxy = expert_repository(root).get(model)
     return str(proxy.persona) if proxy is not None and _usable(proxy) else None
@@ -94,7 +94,7 @@ def speaks_for(root: Any, model: str) -> str | None:
 # --- system transactions
 
 
-def begin_experts(root: Any, bases: Mapping[str, str]) -> list[dict[str, Any]]:
+def begin_experts(root: Root, bases: Mapping[str, str]) -> list[dict[str, Any]]:
     """Note the base of each persona in this profile, let only experts on it speak, and return the experts. Called at
     the start."""
     held = root["lobby"].pLLM_obj
@@ -106,7 +106,7 @@ def begin_experts(root: Any, bases: Mapping[str, str]) -> list[dict[str, Any]]:
     return describe_experts(root)
 
 
-def intend_expert(root: Any, facts: dict[str, Any]) -> dict[str, Any]:
+def intend_expert(root: Root, facts: dict[str, Any]) -> dict[str, Any]:
     """Record that an expert is to be built.
 
     :param facts: model, persona, expert, version, base, content, folder, and fields that differ from
@@ -123,14 +123,14 @@ def intend_expert(root: Any, facts: dict[str, Any]) -> dict[str, Any]:
     return _facts(proxy)
 
 
-def refuse_expert(root: Any, facts: dict[str, Any], reason: str) -> None:
+def refuse_expert(root: Root, facts: dict[str, Any], reason: str) -> None:
     """Record that an expert was refused before it was ever built; one that was built stays as it is."""
     proxy = _proxy(root, facts["model"])
     if proxy.built is None:
         _set(proxy, {**facts, "state": REFUSED, "reason": reason})
 
 
-def note_built(root: Any, model: str, digest: str, recipe: str, how: str, note: str) -> dict[str, Any]:
+def note_built(root: Root, model: str, digest: str, recipe: str, how: str, note: str) -> dict[str, Any]:
     """Record that the model is there, and let it speak if it is its turn.
 
     :param how: `adapter` or `fused`.
@@ -142,28 +142,28 @@ def note_built(root: Any, model: str, digest: str, recipe: str, how: str, note: 
     return _facts(proxy)
 
 
-def note_facts(root: Any, model: str, facts: dict[str, Any]) -> None:
+def note_facts(root: Root, model: str, facts: dict[str, Any]) -> None:
     """Change facts of an expert that do not go into its model: role, topic, lineage, folder, reason."""
     proxy = expert_repository(root)[model]
     _set(proxy, facts)
     _elect(root, proxy.persona)
 
 
-def note_unusable(root: Any, model: str, state: str, reason: str) -> None:
+def note_unusable(root: Root, model: str, state: str, reason: str) -> None:
     """Record that an expert is refused or missing; its persona speaks with another voice then."""
     proxy = expert_repository(root)[model]
     _set(proxy, {"state": state, "reason": reason})
     _elect(root, proxy.persona)
 
 
-def forget_expert(root: Any, model: str) -> None:
+def forget_expert(root: Root, model: str) -> None:
     """Drop the proxy of an expert that was never built, and whose folder is gone."""
     held = expert_repository(root)
     if held[model].built is None:
         del held[model]
 
 
-def choose_voice(root: Any, persona: str, choice: str) -> None:
+def choose_voice(root: Root, persona: str, choice: str) -> None:
     """Set the rule of a persona's voice.
 
     :param choice: `newest`, `plain`, or the name of an expert's model.
@@ -174,7 +174,7 @@ def choose_voice(root: Any, persona: str, choice: str) -> None:
     _elect(root, persona)
 
 
-def check_choice(root: Any, persona: str, choice: str) -> None:
+def check_choice(root: Root, persona: str, choice: str) -> None:
     """Check that a choice is possible.
 
     :raises UnknownPersona: if there is no persona of that name.
@@ -193,7 +193,7 @@ def check_choice(root: Any, persona: str, choice: str) -> None:
 # --- inside
 
 
-def _proxy(root: Any, model: str) -> UvmObject:
+def _proxy(root: Root, model: str) -> UvmObject:
     held = expert_repository(root)
     if model not in held:
         number = 1 + max((e.number for e in held.values()), default=0)
@@ -201,7 +201,7 @@ def _proxy(root: Any, model: str) -> UvmObject:
     return held[model]  # type: ignore[no-any-return]
 
 
-def speaks_methods(root: Any) -> str:
+def speaks_methods(root: Root) -> str:
     """Return the model of the newest usable expert for writing methods (role `methods`) on a base of this profile;
     empty if there is none.
 
@@ -212,7 +212,7 @@ def speaks_methods(root: Any) -> str:
     return str(max(able, key=lambda e: (e.version, e.number)).model) if able else ""
 
 
-def choose_writer(root: Any, model: str) -> None:
+def choose_writer(root: Root, model: str) -> None:
     """Choose the expert that writes methods, among those that write only once they are chosen. Part of a transaction.
 
     :raises ExpertRefused: if it cannot write methods.
@@ -222,18 +222,18 @@ def choose_writer(root: Any, model: str) -> None:
     _set(root["lobby"].pLLM_obj, {"methods_choice": model})
 
 
-def _writers(root: Any) -> list[UvmObject]:
+def _writers(root: Root) -> list[UvmObject]:
     bases = dict(root["lobby"].pLLM_obj.bases)
     return [e for e in _known(root) if e.role == "methods" and _usable(e) and e.base == bases.get(e.persona)]
 
 
-def writes_methods(root: Any, model: str) -> bool:
+def writes_methods(root: Root, model: str) -> bool:
     """Return True if a model is an expert for writing methods, usable now or not."""
     proxy = expert_repository(root).get(model)
     return proxy is not None and proxy.role == "methods"
 
 
-def _known(root: Any) -> Iterator[UvmObject]:
+def _known(root: Root) -> Iterator[UvmObject]:
     return iter(expert_repository(root).values())
 
 
@@ -247,12 +247,12 @@ def _usable(proxy: UvmObject) -> bool:
     return bool(proxy.state == BUILT or (proxy.state == INTENDED and proxy.built is not None))
 
 
-def _candidates(root: Any, persona: str) -> Iterator[UvmObject]:
+def _candidates(root: Root, persona: str) -> Iterator[UvmObject]:
     base = dict(root["lobby"].pLLM_obj.bases).get(persona)
     return (e for e in _known(root) if e.persona == persona and e.role == "voice" and _usable(e) and e.base == base)
 
 
-def _elect(root: Any, persona: str) -> None:
+def _elect(root: Root, persona: str) -> None:
     if persona not in root["lobby"].personas:
         return
     holder = root["lobby"]._slots[persona]
@@ -283,13 +283,13 @@ class KnownModels(Persistent):
     records: tuple[tuple[str, str], ...] = ()
 
 
-def recall_capabilities(root: Any) -> list[tuple[str, dict[str, Any]]]:
+def recall_capabilities(root: Root) -> list[tuple[str, dict[str, Any]]]:
     """Return the probed capabilities, by making."""
     held: KnownModels | None = root.get(_KEY)
     return [] if held is None else [(making, json.loads(record)) for making, record in held.records]
 
 
-def keep_capabilities(root: Any, making: str, record: Mapping[str, Any], limit: int) -> None:
+def keep_capabilities(root: Root, making: str, record: Mapping[str, Any], limit: int) -> None:
     """Keep the capabilities of a making, and of the `limit` last ones. A system transaction."""
     if _KEY not in root:
         root[_KEY] = KnownModels()
@@ -303,13 +303,13 @@ def vector_key(embedder: str, text: str) -> bytes:
     return hashlib.sha256(f"{embedder}\0{text}".encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def load_vectors(root: Any, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+def load_vectors(root: Root, keys: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return those of the vectors that are cached."""
     kept = root.get("vectors", {})
     return {key: kept[key] for key in keys if key in kept}
 
 
-def save_vectors(root: Any, new: Mapping[bytes, bytes], wanted: Collection[bytes]) -> None:
+def save_vectors(root: Root, new: Mapping[bytes, bytes], wanted: Collection[bytes]) -> None:
     """Cache the new vectors, and drop all that are not wanted any more. A system transaction."""
     if "vectors" not in root:
         root["vectors"] = OOBTree()

@@ -38,7 +38,7 @@ from batos.image.mission_index import (
     next_numbered,
     of_numbers,
 )
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 RETAIN_LIMIT = 20_000  # missions in one run
 _BATCH = 32  # missions in one system transaction
@@ -80,7 +80,7 @@ async def retain(image: LivingImage, days: float, limit: int = RETAIN_LIMIT) -> 
     return {"missions": dealt, "dropped": dropped}
 
 
-def due_journals(root: Any, before: float, now: float, again: bool) -> DueJournals:
+def due_journals(root: Root, before: float, now: float, again: bool) -> DueJournals:
     """Return the next missions to handle; those after one that is too young are not examined.
 
     :param again: examine once more those that were passed over.
@@ -100,7 +100,7 @@ def due_journals(root: Any, before: float, now: float, again: bool) -> DueJourna
     return DueJournals(missions, (until, tuple(waiting)))
 
 
-def drop_journals(root: Any, missions: list[tuple[int, str]]) -> int:
+def drop_journals(root: Root, missions: list[tuple[int, str]]) -> int:
     """Handle these missions; return the number that had anything to drop. A system transaction."""
     ledger, dropped = ledger_of(root), 0
     for _, id in missions:
@@ -111,7 +111,7 @@ def drop_journals(root: Any, missions: list[tuple[int, str]]) -> int:
     return dropped
 
 
-def note_retained(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
+def note_retained(root: Root, mark: tuple[int, tuple[int, ...]]) -> bool:
     """Note the progress of retention; return False if it was there already. A system transaction."""
     if _mark(root) == mark:
         return False
@@ -120,7 +120,7 @@ def note_retained(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
     return True
 
 
-def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
+def _mark(root: Root) -> tuple[int, tuple[int, ...]]:
     costs = ledger_of(root).costs
     return costs.retained, tuple(costs.passed_over)
 
@@ -169,7 +169,7 @@ class DueMissions(NamedTuple):
     """As it was given, and what missions follow that came since."""
 
 
-def everything(root: Any) -> tuple[int, Collection[int]]:
+def everything(root: Root) -> tuple[int, Collection[int]]:
     """Return that all missions are free to be folded: the `Free` of a part that waits for none."""
     return _newest(ledger_of(root)), ()
 
@@ -201,7 +201,7 @@ async def fold(image: LivingImage, terms: FoldTerms, free: Free = everything, li
     return count
 
 
-def due_missions(root: Any, after: int, terms: FoldTerms, free: Free, now: float, followed: Followed) -> DueMissions | None:
+def due_missions(root: Root, after: int, terms: FoldTerms, free: Free, now: float, followed: Followed) -> DueMissions | None:
     """Return the missions to fold in the next stretch; None if no further stretch has an old one."""
     ledger = ledger_of(root)
     if not ledger.ended.is_whole or (number := _next_ended(ledger, after)) is None:
@@ -238,7 +238,7 @@ def stays_whole(ledger: Any, mission: UvmObject, held: float) -> bool:
     return (mission.message is not None or mission.undone is not None) and mission.finished >= held
 
 
-def followed_by_the_kept(root: Any, terms: FoldTerms, now: float) -> Followed:
+def followed_by_the_kept(root: Root, terms: FoldTerms, now: float) -> Followed:
     """Return the missions that whole ones follow, as far back as a conversation is shown."""
     ledger, turns = ledger_of(root), LoopTurns()
     newest = _newest(ledger)
@@ -282,7 +282,7 @@ def line_of(mission: UvmObject) -> Line:
     )
 
 
-def take_lines(root: Any, lines: Iterable[Line], found: DueMissions) -> int:
+def take_lines(root: Root, lines: Iterable[Line], found: DueMissions) -> int:
     """Put lines in the place of missions; return their number. A mission that is needed since stays. A system
     transaction."""
     ledger = ledger_of(root)
@@ -346,7 +346,7 @@ def _failures(ledger: Any, missions: Collection[UvmObject]) -> list[str]:
     return [key for key in ledger.failures.keys(first, last) if mission_index.failed_mission_id(key) in ids]
 
 
-def _followed_since(root: Any, newest: int) -> set[str]:
+def _followed_since(root: Root, newest: int) -> set[str]:
     """Return the ids of the missions that are followed by those after a number."""
     found = set()
     for mission in newest_first(root):

@@ -36,6 +36,7 @@ from batos.image import blobs, checksums, record_pickler
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
+from batos.objects import Root
 
 _MAGIC = 4  # bytes before the first transaction
 _FIRST = 1024  # bytes; more than the first transaction of an image, which a crash may tear as any other
@@ -212,7 +213,7 @@ def not_writable(uri: str, cause: OSError) -> ImageError:
     return ImageError(f"the image {file_path(uri) or uri} cannot be opened: {what}; check owner, permissions and free space")
 
 
-def check_format(root: Any, uri: str) -> None:
+def check_format(root: Root, uri: str) -> None:
     """Refuse an image that a newer BAT OS wrote.
 
     :raises ImageTooNew: and nothing was changed.
@@ -229,7 +230,7 @@ def check_format(root: Any, uri: str) -> None:
     require_checksums(root)
 
 
-def require_checksums(root: Any) -> None:
+def require_checksums(root: Root) -> None:
     """Treat a record without a checksum as damaged from now on, unless it was written before there were any.
 
     Only for files: on a server, others may write.

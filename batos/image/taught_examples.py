@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 
 class Example(NamedTuple):
@@ -66,7 +66,7 @@ class Taught(Persistent):
         self.intents, self.intent = tuple(intents), intents[-1][1] if intents else ""
 
 
-def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int, mission: str = "") -> int:
+def teach(root: Root, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int, mission: str = "") -> int:
     """Add examples to those of a message, and return their number: at most `limit`, the newest kept. A system
     transaction.
 
@@ -85,7 +85,7 @@ def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], 
     return len(found.examples)
 
 
-def take_back(root: Any, oid: bytes, selector: str, mission: str) -> bool:
+def take_back(root: Root, oid: bytes, selector: str, mission: str) -> bool:
     """Remove the examples and the intent that a mission brought; return True if there were any."""
     found = _of(root, oid, selector)
     if found is None:
@@ -105,26 +105,26 @@ def example_text(told: dict[str, Any]) -> str:
     return json.dumps(Example.from_json(told).to_json(), ensure_ascii=False)
 
 
-def examples_of(root: Any, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
+def examples_of(root: Root, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
     """Return the examples and the intent of a message that an object was taught; none for an object that is not
     stored yet."""
     found = _of(root, obj._p_oid, selector)
     return ([], "") if found is None else ([_read(text) for text in found.examples], found.intent)
 
 
-def examples_with_missions(root: Any, oid: bytes | None, selector: str) -> list[tuple[Example, str]]:
+def examples_with_missions(root: Root, oid: bytes | None, selector: str) -> list[tuple[Example, str]]:
     """Return the examples of a message that an object was taught, each with the mission that brought it; an empty id
     if that is not known."""
     found = _of(root, oid, selector)
     return [] if found is None else [(_read(text), mission) for text, mission in found.held()]
 
 
-def taught_objects(root: Any, selector: str) -> list[bytes]:
+def taught_objects(root: Root, selector: str) -> list[bytes]:
     """Return the oids of all objects that were taught a message."""
     return [oid for oid, name in root.get("examples", ()) if name == selector]
 
 
-def _of(root: Any, oid: bytes | None, selector: str) -> Taught | None:
+def _of(root: Root, oid: bytes | None, selector: str) -> Taught | None:
     taught = root.get("examples")
     return None if taught is None or not oid else taught.get((oid, selector))
 

@@ -30,7 +30,7 @@ from ZODB.utils import p64, u64, z64
 from batos.errors import HistoryGone, InvalidInput
 from batos.image import ledger
 from batos.image.history import require_history, when
-from batos.objects import Method, SlotDict, SlotList, SlotSet, UvmObject
+from batos.objects import Method, Root, SlotDict, SlotList, SlotSet, UvmObject
 
 State = dict[Any, Any]
 WHOLE = "(all of it)"
@@ -163,7 +163,7 @@ class UndoPlan:
         return found
 
 
-def commit_of(db: ZODB.DB, root: Any, id: str) -> bytes:
+def commit_of(db: ZODB.DB, root: Root, id: str) -> bytes:
     """Return the transaction in which a mission was completed.
 
     :raises UnknownMission: if there is no mission of that id.
@@ -192,7 +192,7 @@ def annotated(db: ZODB.DB, oid: bytes, name: str, note: str) -> bytes:
     raise HistoryGone(f"the change of {name!r} is not known any more: history goes back to the last pack")
 
 
-def change_of(db: ZODB.DB, root: Any, id: str, theirs: Theirs) -> TransactionChange:
+def change_of(db: ZODB.DB, root: Root, id: str, theirs: Theirs) -> TransactionChange:
     """Return the change that a mission made."""
     change = change_in(db, root, id, commit_of(db, root, id), theirs)
     again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
@@ -205,7 +205,7 @@ def no_change(id: str) -> TransactionChange:
 
 
 def change_in(
-    db: ZODB.DB, root: Any, id: str, tid: bytes, theirs: Theirs, left_out: Callable[[UvmObject], bool] = lambda obj: False
+    db: ZODB.DB, root: Root, id: str, tid: bytes, theirs: Theirs, left_out: Callable[[UvmObject], bool] = lambda obj: False
 ) -> TransactionChange:
     """Return the change that a transaction made. The root's own connection reads all states, so that their references
     can be used.
@@ -232,7 +232,7 @@ def change_in(
     return TransactionChange(id, tid, before, at, tid, tuple(others))
 
 
-def plan_undo(db: ZODB.DB, root: Any, changes: Sequence[TransactionChange], *, redo: bool = False) -> UndoPlan:
+def plan_undo(db: ZODB.DB, root: Root, changes: Sequence[TransactionChange], *, redo: bool = False) -> UndoPlan:
     """Return the writes that undo these changes in the order given; with `redo`, that redo them."""
     plan = UndoPlan()
     for change in changes:
@@ -248,7 +248,7 @@ def plan_undo(db: ZODB.DB, root: Any, changes: Sequence[TransactionChange], *, r
     return plan
 
 
-def write_undo(root: Any, plan: UndoPlan) -> None:
+def write_undo(root: Root, plan: UndoPlan) -> None:
     """Write a plan in the transaction that is open.
 
     :raises HistoryGone: if an object that is to be there again was packed away.
@@ -290,7 +290,7 @@ def merge_tree(now: Any, base: State, mine: State) -> TreeMerge:
 # --- inside
 
 
-def _depends(db: ZODB.DB, root: Any, change: TransactionChange, plan: UndoPlan, lost: set[bytes]) -> None:
+def _depends(db: ZODB.DB, root: Root, change: TransactionChange, plan: UndoPlan, lost: set[bytes]) -> None:
     """Note later work that depends on objects which the change made and which are out of reach without it."""
     connection = root._p_jar
     made = change.at.keys() - change.before.keys()
@@ -317,7 +317,7 @@ def _depends(db: ZODB.DB, root: Any, change: TransactionChange, plan: UndoPlan, 
                 plan.conflicts.append(_clash(db, root, oid, part, value, why))
 
 
-def _working(plan: UndoPlan, root: Any, oid: bytes) -> State:
+def _working(plan: UndoPlan, root: Root, oid: bytes) -> State:
     """Return the state of an object with the plan so far."""
     if oid not in plan.work:
         obj = root._p_jar.get(oid)
@@ -325,7 +325,7 @@ def _working(plan: UndoPlan, root: Any, oid: bytes) -> State:
     return plan.work[oid]
 
 
-def _clash(db: ZODB.DB, root: Any, oid: bytes, part: Any, value: Any, why: str = "was changed since") -> Conflict:
+def _clash(db: ZODB.DB, root: Root, oid: bytes, part: Any, value: Any, why: str = "was changed since") -> Conflict:
     """Return the conflict about a part with that value, and the mission that set it."""
     connection = root._p_jar
     obj = connection.get(oid)

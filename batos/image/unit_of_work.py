@@ -19,6 +19,7 @@ from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 
 from batos.image.committer import Committer
+from batos.objects import Root
 
 Pair = tuple[TransactionManager, Any]
 Views = set[Any]
@@ -37,7 +38,7 @@ class Unit:
 
     def __init__(self, connection: Any, tm: TransactionManager) -> None:
         self.connection = connection
-        self.root = connection.root()
+        self.root: Root = connection.root()
         self._tm = tm
 
     def note(self, mission: str, text: str) -> None:
@@ -94,7 +95,7 @@ def _opened(db: ZODB.DB) -> Pair:
 
 
 @contextlib.contextmanager
-def snapshot(db: ZODB.DB, *, at: Any = None, views: Views | None = None) -> Iterator[Any]:
+def snapshot(db: ZODB.DB, *, at: Any = None, views: Views | None = None) -> Iterator[Root]:
     """Yield the root as of now (or of `at`, a transaction id or UTC datetime), for reading; nothing is committed.
 
     It never waits for a mission, nor a mission for it.

@@ -21,6 +21,7 @@ from batos.image.journal import InferenceRecord, ModelCost, merged, spent_by, sp
 from batos.image.ledger import Costs, ledger_of
 from batos.image.living_image import LivingImage
 from batos.image.mission_index import FINAL, MILESTONE, next_numbered, numbered, of_numbers
+from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
 APART = 1024
@@ -53,7 +54,7 @@ class CostMeter:
         root = stack.enter_context(self._image.snapshot())  # now: what is paid from here on is added by `add`
         self._reading = asyncio.create_task(self._read(stack, root), name="costs")
 
-    async def _read(self, stack: contextlib.ExitStack, root: Any) -> None:
+    async def _read(self, stack: contextlib.ExitStack, root: Root) -> None:
         def read() -> list[ModelCost]:
             with stack:
                 return total_spent(root)
@@ -102,7 +103,7 @@ class CostMeter:
         self._spent[row.model] = row if before is None else before.and_also(row)
 
 
-def total_spent(root: Any) -> list[ModelCost]:
+def total_spent(root: Root) -> list[ModelCost]:
     """Return the cost of all missions so far, by model."""
     until, apart, rows = missions_to_count(root)
     rows = merged([*rows, *_spent_on(of_numbers(root, apart))])
@@ -112,7 +113,7 @@ def total_spent(root: Any) -> list[ModelCost]:
     return rows
 
 
-def missions_to_count(root: Any) -> CountedMissions:
+def missions_to_count(root: Root) -> CountedMissions:
     """Return the missions up to which the durable total can move: whole stretches, past no more than `APART` missions
     that have not ended."""
     costs: Costs = ledger_of(root).costs
@@ -128,7 +129,7 @@ def missions_to_count(root: Any) -> CountedMissions:
     return CountedMissions(until, apart, rows)
 
 
-def add_to_total(root: Any, counted: CountedMissions) -> None:
+def add_to_total(root: Root, counted: CountedMissions) -> None:
     """Set the durable total. A system transaction."""
     costs: Costs = ledger_of(root).costs
     if counted.until > costs.until:

@@ -43,7 +43,7 @@ from batos.memory.section_builder import PreparedDocument, Shelver, prepare_docu
 from batos.memory.segments import Segment, build
 from batos.mind.brief_analysis import kind_of
 from batos.mind.events import Events
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 LONGEST = 2000
 """Characters of a brief that are looked at: what is longer is a paste."""
@@ -226,7 +226,7 @@ class Remembering:
         ]
 
 
-def missions_to_remember(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
+def missions_to_remember(root: Root) -> tuple[int, tuple[int, ...], list[Lived]]:
     """Return the next batch: the new mark, the numbers before it of missions that go on, and the documents to make."""
     until, waiting = _mark(root)
     missions = [*of_numbers(root, sorted(waiting)), *next_numbered(root, until, _STRETCH)]
@@ -249,7 +249,7 @@ def missions_to_remember(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
 
 
 def store_remembered(
-    root: Any, prepared: list[PreparedDocument], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
+    root: Root, prepared: list[PreparedDocument], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
 ) -> bool:
     """Store documents and move the mark. A system transaction.
 
@@ -267,7 +267,7 @@ def store_remembered(
     return True
 
 
-def remember_again(root: Any, mission: UvmObject) -> None:
+def remember_again(root: Root, mission: UvmObject) -> None:
     """Queue a mission that is redone for the next batch; one that lies beyond the mark comes to its turn anyway."""
     lived = root["lobby"].memory.lived
     if mission.number <= lived.until and mission.number not in lived.open:
@@ -277,11 +277,11 @@ def remember_again(root: Any, mission: UvmObject) -> None:
 _HEARD = -1  # among those vouched for: that ratings of old are, too
 
 
-def _ratings_are_heard(root: Any) -> bool:
+def _ratings_are_heard(root: Root) -> bool:
     return _HEARD in root["lobby"].memory.vouched
 
 
-def _rated_up(root: Any) -> list[str]:
+def _rated_up(root: Root) -> list[str]:
     """Return the ids of the missions that are rated +1."""
     found, until = [], 0
     while missions := next_numbered(root, until, _STRETCH):
@@ -291,13 +291,13 @@ def _rated_up(root: Any) -> list[str]:
     return found
 
 
-def _vouch_all(root: Any, missions: list[str]) -> None:
+def _vouch_all(root: Root, missions: list[str]) -> None:
     for id in missions:
         vouch(root, id, 1)
     root["lobby"].memory.vouched.add(_HEARD)
 
 
-def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
+def _mark(root: Root) -> tuple[int, tuple[int, ...]]:
     lived = root["lobby"].memory.lived
     return lived.until, tuple(lived.open)
 

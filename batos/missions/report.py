@@ -9,7 +9,7 @@ from batos.image import journal, ledger
 from batos.image.history import plain
 from batos.image.mission_record import MissionRecord, described
 from batos.mind.evidence import Citation, RecalledPassage, passages
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 TEXT_CHARS = 2000  # of each inference's text
 RECALLED_CHARS = 20_000  # of the passages that one question was answered with
@@ -26,7 +26,7 @@ def is_mission(obj: UvmObject) -> bool:
     return "brief" in obj._slots and "journal" in obj._slots
 
 
-def report_of(root: Any, id: str) -> dict[str, Any]:
+def report_of(root: Root, id: str) -> dict[str, Any]:
     """Return the report of a mission.
 
     `routing` names the persona and why it was chosen. `recalled` holds the questions to the memory with the passages
@@ -52,7 +52,7 @@ def report_of(root: Any, id: str) -> dict[str, Any]:
     return record
 
 
-def folded_report(root: Any, target: str) -> dict[str, Any] | None:
+def folded_report(root: Root, target: str) -> dict[str, Any] | None:
     """Return the report of a folded mission (`batos.image.retention`), or None if `target` names anything else.
 
     It has `folded`, the beginnings of brief and result, and the cost. An object of the same name hides the mission.

@@ -36,6 +36,7 @@ from batos.mind.inference import NeedAnswer, as_error
 from batos.mind.model_needs import NeedModel
 from batos.missions.execution import Attempts, Deadlines, Endings, in_time
 from batos.missions.mission_queue import Grouping, MissionQueue, QueuedMission
+from batos.objects import Root
 
 
 class Resting:
@@ -148,7 +149,7 @@ class HeldMissions:
         return {"paused": counts[PAUSED], "needs_input": counts[NEEDS_INPUT], "following": counts[None]}
 
 
-def _is_final(root: Any, id: str) -> bool:
+def _is_final(root: Root, id: str) -> bool:
     return ledger.is_final(root, id)
 
 
@@ -618,9 +619,9 @@ class Scheduler:
                 await task
 
 
-def _described(root: Any, id: str) -> MissionRecord:
+def _described(root: Root, id: str) -> MissionRecord:
     return ledger.describe(ledger.mission_of(root, id))
 
 
-def _holds(root: Any, id: str) -> bool:
+def _holds(root: Root, id: str) -> bool:
     return ledger.is_known(root, id)

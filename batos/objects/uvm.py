@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from persistent import Persistent
 
@@ -249,6 +249,28 @@ class UvmObject(Persistent):
         # Must neither load a ghost nor look up a slot.
         oid = self._p_oid
         return f"<UvmObject {oid.hex().lstrip('0') or '0'}>" if oid else "<UvmObject new>"
+
+
+class Root(Protocol):
+    """Root of an image: its few entries by name.
+
+    `lobby` is the object from which all others are found by name, and `ledger` holds the missions; `genesis` and `format` are the versions
+    of what the image began with and of its file.
+    """
+
+    _p_jar: Any
+    """Connection that loaded it."""
+
+    @overload
+    def __getitem__(self, name: Literal["lobby"], /) -> UvmObject: ...
+    @overload
+    def __getitem__(self, name: Literal["genesis", "format"], /) -> int: ...
+    @overload
+    def __getitem__(self, name: str, /) -> Any: ...
+    def __setitem__(self, name: str, value: Any, /) -> None: ...
+    def __contains__(self, name: object, /) -> bool: ...
+    def get(self, name: str, default: Any = None, /) -> Any: ...
+    def setdefault(self, name: str, default: Any, /) -> Any: ...
 
 
 class SlotsView(MutableMapping[str, Any]):
