@@ -235,6 +235,18 @@ async def test_descriptions_are_plain_values(image: LivingImage) -> None:
     assert image.read(lambda root: type(ledger.mission_of(root, "m1").thought)) is UvmObject
 
 
+async def test_a_record_has_every_field_and_stays_as_it_was_read(image: LivingImage) -> None:
+    await accept(image, "m1", begin=True)
+    record = described(image, "m1")
+    assert vars(record) == vars(MissionRecord(id="m1", brief="b", accepted=record.accepted, number=1, attempts=1))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        record.attempts = 2  # type: ignore[misc]
+    assert dataclasses.replace(record, attempts=2).attempts == 2
+    await finish(image, "m1")
+    assert (record.state, record.is_final, described(image, "m1").is_final) == ("ACCEPTED", False, True)
+    assert record.to_wire(("priority", "state")) == {"priority": 0, "state": "ACCEPTED"}
+
+
 async def test_a_mission_holds_only_what_differs_from_its_prototype(image: LivingImage) -> None:
     await accept(image, "m1", priority=0, persona=None)
     names = image.read(lambda root: set(ledger.mission_of(root, "m1")._slots))
