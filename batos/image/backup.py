@@ -346,7 +346,7 @@ def _reason(error: Exception) -> str:
 
 FORK_NAME = "live_image.fs"
 FORK_PART = FORK_NAME + ".part"  # while it is being copied
-"""What a daemon looks for in its data folder."""
+"""Name of an unfinished fork, which a daemon looks for in its data folder."""
 _FIRST = 4  # bytes before the first transaction
 _CHUNK_FORK = 8 * 1024 * 1024  # bytes copied between two looks at whether to stop
 _PLAIN = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)  # the system cannot copy from file to file itself

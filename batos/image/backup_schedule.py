@@ -47,11 +47,11 @@ class BackupSet(NamedTuple):
     """Whole backup with its increments."""
 
     begun: float
-    """When the whole one was made, in seconds since the epoch; 0 for increments whose whole one is gone. By the names, which are in
-    order also after a clock was ahead; where they are from the future, by the times of the files."""
+    """Time of the whole backup, in seconds since the epoch; 0 for increments whose whole one is gone. It comes from the names, which are in
+    order also after a clock was ahead; for names from the future, from the times of the files."""
     newest: float
     files: tuple[pathlib.Path, ...]
-    """The newest first: a set that is half taken away still is one."""
+    """The newest first, so that a half removed set is still one."""
 
 
 def plan_of(settings: Settings, uri: str) -> BackupPlan:

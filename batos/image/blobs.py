@@ -248,7 +248,7 @@ PICTURES_LIMIT = 64
 """Pictures of a mission, those of earlier ones included: the setting `brief_images` allows no more."""
 _BATCH = 32  # pictures that one system transaction of upkeep lets go of
 PictureFacts = dict[str, Any]
-"""What is known of a picture of a mission: `digest`, `name`, `type`, `bytes`, `width`, `height`; `of`, the earlier mission whose it was."""
+"""Facts of a mission's picture: `digest`, `name`, `type`, `bytes`, `width`, `height`; `of`, the earlier mission that brought it."""
 
 
 class Picture(Persistent):

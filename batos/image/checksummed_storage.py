@@ -59,7 +59,7 @@ class CheckedStorage:
         self.required_after: bytes | None = None
         """Records written after this transaction must have a checksum; None: those of an earlier version need not."""
         self.sealing = isinstance(base, filestorage.FileStorage)
-        """Whether it is a file of this process's own, whose transactions are sealed."""
+        """True for a file of this process's own, whose transactions are sealed."""
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))

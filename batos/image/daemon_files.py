@@ -23,7 +23,7 @@ from batos.image.storage import COMPANIONS, file_path
 log = structlog.get_logger("batos.image")
 
 _ROOMS = ("keys", "logs", "ollama", "training", "lora_staging", "lora_scratch", "embedders", "bin")
-"""Folders of the data folder; that they are closed closes all that is in them."""
+"""Folders of the data folder; closing one closes everything in it."""
 _FILES = ("console.token", "console.sessions", "batos.toml")
 """Files of the data folder beside the image."""
 _SECRET = ".key_secret"  # noqa: S105  how the name of a file with a secret key ends

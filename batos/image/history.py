@@ -30,7 +30,7 @@ Moment = float | str
 _NEAR = 256  # ids, 14 ns each: further off than a datetime's microseconds are
 _LAST_YEAR = 9900  # an id counts minutes since 1900 in 32 bits: soon after, it would begin again from there
 Snapshot = Callable[..., contextlib.AbstractContextManager[Root]]
-"""`LivingImage.snapshot`, or what takes its place where no daemon runs."""
+"""`LivingImage.snapshot`, or its substitute where no daemon runs."""
 
 
 def require_history(db: ZODB.DB) -> None:

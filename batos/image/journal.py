@@ -50,15 +50,15 @@ class InferenceRecord(NamedTuple):
     done_reason: str
     at: float
     parts: bytes = b""
-    """A short checksum of each of `PARTS`: it tells a replay what changed, where the key only tells that something did."""
+    """Short checksum of each of `PARTS`. It tells a replay which part changed; the key only tells that one did."""
     # Fields are only ever added at the end: a record written before them has their defaults.
     label: str = ""
-    """Who asked: the cycle's number, its state, its persona and the part of it, parted by spaces, `-` for none."""
+    """Origin: the cycle's number, its state, its persona and its part, separated by spaces; `-` for none."""
     prompt_eval_ms: float = 0.0
     eval_ms: float = 0.0
     seed: int | None = None
     thinking: str = ""
-    """What the model thought before it answered; no longer than the setting `thinking_chars`."""
+    """Text that the model thought before its answer, cut to the setting `thinking_chars`."""
 
 
 class JournalEntry(Persistent):
@@ -123,7 +123,7 @@ class Recalled(Persistent):
 
     __module__ = "batos.image"
     shown: tuple[tuple[Any, ...], ...] = ()
-    """The passages as the prompts show them, while the mission goes on: a document may be cut otherwise meanwhile."""
+    """Passages as the prompts show them, kept while the mission goes on: the document may be cut otherwise meanwhile."""
 
     def __init__(self, question: str, chunks: tuple[int, ...], shown: tuple[tuple[Any, ...], ...] = ()) -> None:
         self.question, self.chunks, self.shown = question, chunks, shown
@@ -144,23 +144,23 @@ class Journal(Persistent):
     entries: tuple[JournalEntry, ...] = ()
     partials: tuple[tuple[Key, PartialText], ...] = ()
     decided: Decision | None = None
-    """Who thinks the mission through: decided once, and durable no later than the first of the entries."""
+    """Decision which persona thinks the mission through: made once, and durable no later than the first entry."""
     recalled: tuple[Recalled, ...] = ()
-    """What was recalled for it, durable no later than the first inference that was asked with it."""
+    """Passages recalled for it, durable no later than the first inference that used them."""
     nothing_on: tuple[bytes, ...] = ()
-    """Marks of the questions to which memory had nothing to say, when it was asked."""
+    """Marks of the questions for which the memory had nothing."""
     shared: tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...] = ()
-    """By the mark of a brief: the personas that it was shared out to, each with its part."""
+    """By the mark of a brief: the personas that it was split over, each with its part."""
     approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By the mark of a brief: how it is thought about, as the fields of `batos.mind.brief_analysis.Approach`."""
     provided: str | None = None
-    """What the mission was, or is being, provided with where it needs what no model here can do, as JSON (`batos.mind.model_needs`)."""
+    """Progress of providing the mission with a model that can do more than those here, as JSON (`batos.mind.model_needs`)."""
     room: int | None = None
-    """How many characters it may tell its models, where all were too many for the context; None: all."""
+    """Maximum characters of its prompts, set when the full prompt did not fit the context; None: no limit."""
     nearness: tuple[tuple[bytes, float], ...] = ()
-    """By the mark of an answer and of what it answers to: how alike they are by their embeddings, as a cosine."""
+    """By the mark of an answer and its question: the cosine of their embeddings."""
     spent: tuple[tuple[Any, ...], ...] = ()
-    """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
+    """In place of the entries, once retention has dropped their texts: the fields of one `ModelCost` a model."""
 
 
 def of(mission: Any) -> Journal:

@@ -46,7 +46,7 @@ from batos.image.mission_record import describe as describe
 from batos.objects import Root, UvmObject
 
 ATTEMPT_OVER: tuple[int, ...] = ()
-"""What a mission's slot `begun_with` says while no attempt is under way that nobody has judged."""
+"""Value of a mission's slot `begun_with` while no attempt is under way, or waits to be judged."""
 
 
 def note_attempt_begin(mission: Any) -> None:
@@ -119,7 +119,7 @@ class Ledger(Persistent):
     __module__ = "batos.image"
     ended: Ended = None  # type: ignore[assignment]
     folded: Folded = None  # type: ignore[assignment]
-    """Both None in an image of an earlier version that is only looked at; see `add_missing_indexes`."""
+    """Both are None in an image of an earlier version that is only read; see `add_missing_indexes`."""
 
     def __init__(self, prototype: UvmObject) -> None:
         """
@@ -144,14 +144,14 @@ class Costs(Persistent):
 
     __module__ = "batos.image"
     until: int = 0
-    """Number of the last mission that is counted in; all before it are, too, but for those `apart`."""
+    """Number of the last mission in the total; all before it are in it, too, but for those `apart`."""
     apart: tuple[int, ...] = ()
-    """Numbers of those that had not ended."""
+    """Numbers of the missions that had not ended."""
     by_model: tuple[tuple[Any, ...], ...] = ()
     retained: int = 0
-    """Number of the last mission whose journal retention has dealt with, or passed over."""
+    """Number of the last mission whose journal retention has handled, or passed over."""
     passed_over: tuple[int, ...] = ()
-    """Numbers of those up to it that it has not dealt with."""
+    """Numbers of the missions up to it that retention has passed over."""
 
 
 class Newest(Persistent):

@@ -103,7 +103,7 @@ class LivingImage:
         self._views: Views = set()
         self._kept: list[CachedQuery[Any]] = []
         self.reach = asyncio.Lock()
-        """Held by a pack, and by who brings back what may be out of reach: a pack takes that, and does not see what comes meanwhile."""
+        """Lock of a pack, and of a task that brings back objects out of reach: a pack drops those, and does not see new references."""
 
     @classmethod
     async def open(

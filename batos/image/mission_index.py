@@ -35,7 +35,7 @@ from batos.image.journal import ModelCost
 from batos.objects import Root, UvmObject
 
 MILESTONE = 256
-"""Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
+"""Distance of the missions that are indexed by number; from each, the chain leads to the ones before it."""
 _LAST = 2**62  # a number that no mission has
 
 
@@ -206,9 +206,9 @@ def newest_failures(tree: OOBTree, first: str, bound: str | None) -> Iterator[tu
 
 COMPLETE, FAILED = "COMPLETE", "FAILED"
 FINAL = (COMPLETE, FAILED)
-"""The states in which missions have ended."""
+"""States of missions that have ended."""
 LINE_BYTES = 200
-"""Longest line, the id counted in."""
+"""Longest line, with its id."""
 _TEXTS_LEAST = 24  # bytes of brief and result together that also a line with a long id has room for
 _CUT = "…"
 
@@ -221,17 +221,17 @@ class Line(NamedTuple):
     state: str
     origin: str
     accepted: int
-    """Seconds since the epoch; so the day is known."""
+    """Time of the acceptance, in whole seconds since the epoch."""
     seconds: int
-    """From then to its end."""
+    """Seconds from the acceptance to the end."""
     cost: tuple[int, int, int, int]
     """Inferences, tokens read and written, seconds of model time."""
     mark: str
-    """What tells its brief and message from any other: see `mark_of`."""
+    """Digest of brief and message: see `mark_of`."""
     brief: str
-    """Its beginning."""
+    """Beginning of the brief."""
     came: str
-    """The beginning of the result's text; of one that FAILED the error's code, a blank, and the beginning of its message."""
+    """Beginning of the result's text; of a FAILED mission, the error's code, a blank, and the beginning of its message."""
     undone: bool = False
 
     def spent(self) -> ModelCost:
@@ -373,7 +373,7 @@ class Ended(Persistent):
         """
         self.complete, self.failed = EndedTree(), EndedTree()
         self.missing, self.done = missing, 0
-        """Missions up to `missing` came before there was an index; of these it has those up to `done`."""
+        """Missions up to number `missing` are older than the index; those up to `done` are in it."""
 
     def by(self, state: str) -> EndedTree:
         """Return the missions of a final state."""

@@ -33,7 +33,7 @@ EXPERT_DEFAULTS: dict[str, Any] = {
     "on_choice": False, "about": "", "missions": (), "methods": (), "image_revision": "",
     "data": "", "seed": 0, "figures": (),
 }  # fmt: skip
-"""Slots of the prototype of experts; a proxy holds what differs."""
+"""Slots of the prototype of experts; a proxy holds those that differ."""
 EXPERT_FACTS = ("model", "persona", "expert", "version", "base", "content", "folder", "staged", "number", *EXPERT_DEFAULTS)
 
 

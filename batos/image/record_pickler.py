@@ -35,14 +35,14 @@ from batos.image.zodb_patches import filestorage
 
 _PROTOCOL = 3
 _plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
-"""Types whose values have no record. `type` is of the classes that references name; the classes of BTrees are of types of their
+"""Types whose values have no record. `type` is the type of the classes that references name; the classes of BTrees have types of their
 own, which are added as they are met."""
 _BEGIN, _BYTES, _ID, _REFERRED = b"\x80\x03", struct.Struct("<sI"), b"C\x08", b"\x86Q"
-"""Of a pickle: its beginning; that so many bytes follow; that an id follows; that what was said last, an id and a class, is a reference."""
+"""Opcodes of a pickle: its beginning; a number of bytes; an id; a reference, made of the id and class before it."""
 _SMALL, _KEY = range(-(1 << 31), 1 << 31), struct.Struct("<si2s")
-"""Numbers that 32 bits hold; of a pickle: such a number, and that an id follows."""
+"""Numbers of 32 bits; opcodes of such a number and of the id that follows."""
 _heads: dict[type, tuple[bytes, dict[int, Any]] | None] = {}
-"""By class: its part of a record, and what the pickler remembers of it; None where that differs from object to object."""
+"""By class: its part of a record, and the pickler's memo of it; None if that differs from object to object."""
 _thread = threading.local()
 
 
@@ -53,7 +53,7 @@ class _Pickling:
         self.file = io.BytesIO()
         self.pickler = PersistentPickler(self.reference, self.file, _PROTOCOL)
         self.writer: Any = None
-        """The writer that is at work."""
+        """Writer at work."""
 
     def reference(self, obj: Any) -> Any:
         """Return the reference to an object that has a record of its own; None for any other value."""
@@ -218,7 +218,7 @@ class Storing:
         self._file: Any = None
         self._begun = b""
         self._tids: dict[int, bytes] = {}
-        """The transaction of the record at a place of the file."""
+        """By position in the file: the transaction of the record there."""
 
     def begin(self) -> None:
         """Begin a transaction, after the storage's `tpc_begin`."""

@@ -48,9 +48,9 @@ class DueJournals(NamedTuple):
     """Missions that are due for retention."""
 
     missions: list[tuple[int, str]]
-    """Number and id of those to deal with: at most a stretch, and those passed over that are due by now."""
+    """Number and id of the missions to handle: at most a stretch, and those passed over that are due by now."""
     mark: tuple[int, tuple[int, ...]]
-    """How far that is: the number of the last mission, and those of the ones before it that are passed over."""
+    """Progress after that: the number of the last mission, and of those before it that are passed over."""
 
 
 async def drop_uploads(image: LivingImage, hours: float) -> int:
@@ -131,42 +131,43 @@ _LOADED = 256  # missions that are looked at before what was loaded is let go
 _DAY_S = 86400.0
 _SECOND_KEYS = 1.0  # by which the key of a failure may be later than its mission's end
 Free = Callable[[Any], tuple[int, Collection[int]]]
-"""Of an image's root: the number of the last mission that another part is done with, and those before it with which it is not."""
+"""Function of the root. It returns the number of the last mission that another part of BAT OS is done with, and those before it
+that it still needs."""
 
 
 class FoldTerms(NamedTuple):
     """Settings that say which missions stay whole."""
 
     kept: int = 10_000
-    """So many missions, the newest."""
+    """Number of the newest missions that may stay."""
     days: float = 365.0
-    """Of these, those that are no older."""
+    """Maximum age of these, in days."""
     history_days: float = 30.0
     conversation: int = 6
-    """So many missions of a conversation, before those that stay."""
+    """Number of missions of a conversation that stay before one that stays."""
 
 
 class Followed(NamedTuple):
     """Missions that stay because later ones follow them."""
 
     ids: frozenset[str] = frozenset()
-    """Missions that stay, since others that stay follow them."""
+    """Ids of missions that stay because others that stay follow them."""
     newest: int = 0
-    """Number of the last mission that was looked at for it."""
+    """Number of the last mission that was examined for it."""
 
 
 class DueMissions(NamedTuple):
     """Missions of a stretch that are due for folding."""
 
     upto: int
-    """Number of the last that was looked at."""
+    """Number of the last mission that was examined."""
     lines: tuple[Line, ...]
     failures: tuple[str, ...]
-    """Keys of the failed attempts at these."""
+    """Keys of the failed attempts at these missions."""
     behind: str
     """Id of the mission after the last of the stretch."""
     followed: Followed
-    """As it was given, and what missions follow that came since."""
+    """As it was given, with the missions that newer ones follow."""
 
 
 def everything(root: Root) -> tuple[int, Collection[int]]:
@@ -313,9 +314,9 @@ def take_lines(root: Root, lines: Iterable[Line], found: DueMissions) -> int:
 
 class _Old(NamedTuple):
     number: int
-    """Up to this one, missions are too many."""
+    """Missions up to this number are too many."""
     before: float
-    """Accepted before that, they are too old."""
+    """Missions accepted before this time are too old."""
 
     def fits(self, mission: UvmObject) -> bool:
         return bool(mission.number <= self.number or mission.accepted < self.before)

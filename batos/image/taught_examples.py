@@ -24,9 +24,9 @@ class Example(NamedTuple):
     kwargs: tuple[tuple[str, Any], ...] = ()
     result: Any = None
     slots: tuple[tuple[str, Any], ...] = ()
-    """Slots that the receiver has before the message; those it has already if it is not said."""
+    """Slots of the receiver before the message; empty: those that it has."""
     after: tuple[tuple[str, Any], ...] = ()
-    """Slots that it must have after it."""
+    """Slots that the receiver must have after the message."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the example as a JSON object; empty fields are left out, but for the result."""
@@ -46,11 +46,11 @@ class Taught(Persistent):
     __module__ = "batos.image"
     examples: tuple[str, ...] = ()
     brought: tuple[str, ...] = ()
-    """The mission that brought each; those of an earlier version, which come first, have none."""
+    """Ids of the missions that brought the examples; those of an earlier version, which come first, have none."""
     intent: str = ""
-    """What the message is for, in words, if the user said so."""
+    """Purpose of the message, in the user's words; empty if not given."""
     intents: tuple[tuple[str, str], ...] = ()
-    """The mission that said so, and what: the last one is the intent."""
+    """Each mission that gave a purpose, with it; the last one is the intent."""
 
     def held(self) -> list[tuple[str, str]]:
         """Return the examples, each with the mission that brought it; an empty id if that is not known."""

@@ -110,9 +110,9 @@ def references(value: Any) -> Iterator[Persistent]:
 
 
 COMPLETE_NOTE = "COMPLETE by "
-"""What the note of a cycle's commit begins with."""
+"""Beginning of the note of a cycle's commit."""
 UNDO, REDO = "undo:", "redo:"
-"""What an undo's transaction is annotated with, before the mission's id."""
+"""Annotations of the transactions of an undo and a redo, before the mission's id."""
 Theirs = Callable[[UvmObject], Collection[str]]
 """Returns the slots of an object that another layer takes care of; none if the object is not of its kind."""
 _REVISIONS = 1_000_000  # of one object that are looked through
@@ -137,12 +137,12 @@ class TransactionChange(NamedTuple):
     mission: str
     tid: bytes
     before: dict[bytes, State]
-    """Of each object that it changed the state before, and of each of `at` that is not in it: it made that object."""
+    """States before, of each object that it changed; an object of `at` that is not in here was made by it."""
     at: dict[bytes, State]
     since: bytes
-    """The transaction since which it is so: its own, or the one that last did it again."""
+    """Transaction since which the change holds: its own, or the last redo."""
     others: tuple[bytes, ...]
-    """Records of a kind that is not merged by its parts: trees, counters, indexes."""
+    """Records that are not merged by parts: trees, counters, indexes."""
 
 
 class UndoPlan:
@@ -272,7 +272,7 @@ class TreeMerge(NamedTuple):
     differed: bool
     """True if the change touched this tree."""
     clashes: list[Any]
-    """Keys that were changed since, which stay as they are."""
+    """Keys that were changed since; they stay as they are."""
 
 
 def merge_tree(now: Any, base: State, mine: State) -> TreeMerge:

@@ -25,7 +25,7 @@ from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
 APART = 1024
-"""Missions that have not ended, and that the total is moved past: they may be paused, or wait for an answer, for ever. Past
+"""Maximum number of unfinished missions that the total moves past: they may be paused, or wait for an answer, for ever. With
 more, nothing is folded either (`batos.image.retention`)."""
 
 
@@ -33,9 +33,9 @@ class CountedMissions(NamedTuple):
     """Cost of the ended missions up to one of them."""
 
     until: int
-    """Its number."""
+    """Number of the last mission."""
     apart: tuple[int, ...]
-    """Numbers of those up to it that are not counted in, since they have not ended."""
+    """Numbers of the missions up to it that have not ended, and are not counted."""
     rows: list[ModelCost]
 
 

@@ -208,7 +208,7 @@ async def in_time(attempt: Thinking, limit_s: float) -> AsyncIterator[None]:
 
 
 DRAFTS = "drafts"
-"""Slot of a thought: for each method that is not in its place its holder, selector and itself."""
+"""Slot of a thought: holder, selector and method of each unvouched method that was moved out of its slot."""
 _NO_MODEL = ("rule", "handbook")  # who wrote it, where that is no model
 UNSURE = (
     "nobody said what {selector} is for: it was written for this one answer, and is not kept; `batos rate {id} +1` keeps it, and "

@@ -46,11 +46,11 @@ from batos.mind.events import Events
 from batos.objects import Root, UvmObject
 
 LONGEST = 2000
-"""Characters of a brief that are looked at: what is longer is a paste."""
+"""Characters of a brief that are examined: a longer one is a paste."""
 _MOST = 12  # statements of one brief
 _SENTENCE = 400  # characters of one
 _WORDS, _LEAST = 3, 2
-"""Words of a statement at least; of one about oneself."""
+"""Least number of words of a statement; of one about oneself."""
 _QUESTION = re.compile(r"[?？]\W{0,5}$")
 _ANNOUNCES = re.compile(r"[:：]\s{0,5}$")
 
