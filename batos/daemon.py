@@ -20,6 +20,7 @@ import structlog
 
 from batos import logs
 from batos.app.kernel import REPORT_WAIT_S, Kernel
+from batos.concurrency import cancel_and_wait
 from batos.config import Settings, supervision
 from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
 from batos.resources import one_arena
@@ -105,8 +106,7 @@ async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[
         stop_asked.cancel()
         supervisor.stopping()
         await kernel.stop()
-        beating.cancel()
-        await asyncio.wait([beating])
+        await cancel_and_wait(beating)
 
 
 async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
@@ -135,8 +135,7 @@ async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[
         await asyncio.wait([starting, stop_asked], timeout=_EXTENDED_S / _BEATS, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         supervisor.stopping()
-        starting.cancel()
-        await asyncio.wait([starting])
+        await cancel_and_wait(starting)
         return None
     return starting.result()
 

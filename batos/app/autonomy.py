@@ -28,7 +28,8 @@ from batos.autotelic.telemetry import Levels, Senses, tallies_in_words
 from batos.autotelic.trigger_missions import Alarms, Spans
 from batos.bridge.inference import Inference
 from batos.bridge.lora.staging import staging_folder
-from batos.concurrency import Share, in_helper
+from batos.bus import EventBus, MissionEnded
+from batos.concurrency import Lifetime, Share, in_helper
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.forge import machine
@@ -41,7 +42,7 @@ from batos.memory.embedders import normalised
 from batos.methods.runtime import MethodRuntime
 from batos.mind import incarnation
 from batos.mind.codex import Codex
-from batos.mind.events import Event, Events, Propose, Ruled, nothing_proposed, nothing_ruled
+from batos.mind.events import Events, Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.messages import deliver
 from batos.mind.router import Likeness, Router
 from batos.missions import execution
@@ -56,14 +57,12 @@ Measure = Callable[[], Awaitable[Record]]
 class Autonomy:
     """The heartbeat, and all that it goes by. With `autotelic = "off"` it does nothing."""
 
-    def __init__(
-        self, settings: Settings, image: LivingImage, events: Events, residency: Callable[[], Record], *, stack: contextlib.AsyncExitStack
-    ) -> None:
+    def __init__(self, settings: Settings, image: LivingImage, bus: EventBus, residency: Callable[[], Record], *, life: Lifetime) -> None:
         """
         :param residency: what there is to say of the models in memory; empty where that is not known.
-        :param stack: what was begun here ends with it.
+        :param life: ends what is begun here.
         """
-        self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
+        self._settings, self._image, self._bus, self._residency, self._life = settings, image, bus, residency, life
         self.budget = Budget(image, DaySpending(*(getattr(settings, f"loop_{name}") for name in DaySpending._fields)))
         self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
@@ -73,12 +72,8 @@ class Autonomy:
         self.senses: Senses | None = None
         if settings.autotelic == "off":
             return
-        self.senses = Senses(image, events, length=settings.senses_intervals, keys=settings.senses_keys, levels=self._levels)
-        stack.push_async_callback(self.senses.flush)
-
-    def hearers(self, what: str) -> list[Callable[..., None]]:
-        """Who of the loop is to be told of `paid`, `verdict`, `ran` or `retrieved` (see `Senses`); nobody where it is off."""
-        return [getattr(self.senses, what)] if self.senses is not None else []
+        self.senses = Senses(image, bus, length=settings.senses_intervals, keys=settings.senses_keys, levels=self._levels)
+        life.push_async_callback(self.senses.flush)
 
     def _levels(self) -> Levels:
         image, models = self._image.facts(), self._residency()
@@ -97,16 +92,14 @@ class Autonomy:
         limits = rollback_monitor.EffectLimits(*(getattr(settings, f"leash_{name}") for name in rollback_monitor.EffectLimits._fields))
         self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
         await self.leash.begin()
-        self._stack.push_async_callback(self.leash.end)
+        self._life.push_async_callback(self.leash.end)
 
-    def begin(
-        self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, background: Callable[[Any, str], None]
-    ) -> None:
+    def begin(self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, life: Lifetime) -> None:
         """Let it beat.
 
         :param embedder: the model that embeds what missions ask and answer.
         :param measure: the facts that an audit's brief names.
-        :param background: runs something until the daemon ends.
+        :param life: ends what is begun here.
         """
         if self.senses is None:
             return
@@ -131,9 +124,9 @@ class Autonomy:
         async def sensed() -> Record:
             return {**await measure(), "sensed": await self._sensed()}
 
-        assessor = self.assessor = Assessor(self._image, self._events, embed, _limits(settings))
-        self._stack.callback(assessor.flush)
-        background(assessor.run(), "assessor")
+        assessor = self.assessor = Assessor(self._image, self._bus, embed, _limits(settings))
+        self._life.callback(assessor.flush)
+        life.background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
             self._image,
             interval_s=settings.heartbeat_s,
@@ -143,7 +136,7 @@ class Autonomy:
             measure=sensed,
             quiet=ready(),
         )
-        background(heartbeat.run(), "heartbeat")
+        life.background(heartbeat.run(), "heartbeat")
         self.alarms = Alarms(
             self._image,
             _trigger_limits(settings),
@@ -152,8 +145,8 @@ class Autonomy:
             since=self.senses.since,
             entropy=lambda: _standing(assessor),
         )
-        background(self._watching(self.alarms, ready()), "triggers")
-        background(self._ticking(), "senses")
+        life.background(self._watching(self.alarms, ready()), "triggers")
+        life.background(self._ticking(), "senses")
 
     async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
         """Look at the triggers after each interval, when nobody else needs the system and the loop may spend something."""
@@ -277,16 +270,6 @@ def _bounds(settings: Settings) -> entropy_records.WeightBounds:
     return entropy_records.WeightBounds(settings.weights_step, settings.weights_least, settings.weights_most)
 
 
-def each(*hearers: Callable[..., None]) -> Callable[..., None]:
-    """What tells all of them."""
-
-    def tell(*args: Any) -> None:
-        for hear in hearers:
-            hear(*args)
-
-    return tell
-
-
 def measured(
     settings: Settings, image: LivingImage, scheduler: Scheduler, costs: CostMeter, walk: Walk, uptime_s: Callable[[], float]
 ) -> Measure:
@@ -344,10 +327,10 @@ class Improving:
         self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
         self.improver: Improver | None = None
 
-    def begin(self, scheduler: Scheduler, events: Events, leash: Budget, background: Callable[[Any, str], None]) -> None:
+    def begin(self, scheduler: Scheduler, bus: EventBus, leash: Budget, life: Lifetime) -> None:
         """Look after proposals until the daemon ends.
 
-        :param background: runs something until then.
+        :param life: ends what is begun here.
         """
         if self._settings.autotelic == "off":
             return
@@ -363,12 +346,12 @@ class Improving:
             preparations=preparations,
         )  # fmt: skip
 
-        def hear(event: Event) -> None:
-            if event["id"].startswith((AUDIT, IMPROVEMENT)):
+        def hear(ended: MissionEnded) -> None:
+            if ended.mission.startswith((AUDIT, IMPROVEMENT)):
                 improver.look()
 
-        events.listen("result", hear)
-        background(improver.run(), "improver")
+        bus.subscribe(MissionEnded, hear)
+        life.background(improver.run(), "improver")
 
     @contextlib.asynccontextmanager
     async def _tasks(self, count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:

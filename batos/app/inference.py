@@ -23,6 +23,7 @@ from batos.bridge.model_management import ModelManager
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, persona_model_name, persona_modelfile, profile_names
 from batos.bridge.selection import Space
+from batos.concurrency import Lifetime
 from batos.config import Settings, nearest
 from batos.errors import InferenceFailed, InvalidInput
 from batos.image import model_registry
@@ -57,17 +58,15 @@ class Substrate:
         image: LivingImage,
         codex: Codex,
         *,
-        stack: contextlib.AsyncExitStack,
-        background: Callable[[Any, str], None],
+        life: Lifetime,
         on_choice: Callable[[Record], None] = lambda chosen: None,
     ) -> None:
         """
         :param on_choice: told of settings that were chosen while the daemon runs.
-        :param stack: what was begun here ends with it.
-        :param background: runs something until the stack ends.
+        :param life: ends what is begun here.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
-        self._stack, self._background, self._on_choice = stack, background, on_choice
+        self._life, self._on_choice = life, on_choice
         self._one_choice = asyncio.Lock()
         self.chosen = selection.choose_profile(settings, self._voices_of, None)
         """The profile in force, and why. Before `connect`, and where something else infers, what the settings say without an Ollama."""
@@ -104,9 +103,9 @@ class Substrate:
         settings = self._settings
         service = OllamaService(settings)
         host = await service.start()
-        self._stack.push_async_callback(service.stop)
+        self._life.push_async_callback(service.stop)
         client = connect(host)
-        self._stack.push_async_callback(client.close)
+        self._life.push_async_callback(client.close)
         self._client, self._of_user = client, host if service.state == "external" and service.version else ""
         found = await self._found() if self._of_user else None
         self.chosen = selection.choose_profile(settings, self._voices_of, found, self._of_user)
@@ -116,7 +115,7 @@ class Substrate:
         for further in dict.fromkeys(settings.ollama_hosts):
             if further != host:
                 its_client = connect(further)
-                self._stack.push_async_callback(its_client.close)
+                self._life.push_async_callback(its_client.close)
                 places.append(self._place(its_client, further, fairness))
         hosts = Hosts(
             places,
@@ -125,7 +124,7 @@ class Substrate:
             look_s=settings.breaker_probe_s,
             crowded=lambda place, model: place.crowded(model),
         )
-        self._stack.push_async_callback(hosts.close)
+        self._life.push_async_callback(hosts.close)
         self.outage = lambda: hosts.outage
         self.facts = lambda: {
             "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts,
@@ -134,7 +133,7 @@ class Substrate:
         self.models = ModelManager(lambda: self.profile.name, places, use=self._use, fit=self._fit)
         for place in places:
             settled = self._settled if place is places[0] else asyncio.Event()
-            self._background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
+            self._life.background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
         factory = self.factory = await self._found_factory(client, places[0])
         everywhere = ManagedHosts(places, settings.outage_wait_s)
 
@@ -182,8 +181,8 @@ class Substrate:
 
         factory = open_lora_factory(self._image, client, self._settings, self.profile, place)
         await factory.begin()
-        self._background(factory.run(), "lora factory")
-        self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
+        self._life.background(factory.run(), "lora factory")
+        self._life.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
         return factory
 
     def _grouping(self, fairness: Fairness, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> Grouping:

@@ -10,7 +10,6 @@ client ─ wire.Listener ─ desk.Desk ─ mind.Scheduler.submit ─ image.ledge
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ import batos
 from batos import logs, preflight
 from batos.api.dispatcher import Dispatcher
 from batos.api.uploads import Uploads
-from batos.app.autonomy import Autonomy, Improving, each, measured
+from batos.app.autonomy import Autonomy, Improving, measured
 from batos.app.inference import Substrate
 from batos.app.memory import Recollection
 from batos.app.model_choice import Providing
@@ -31,7 +30,8 @@ from batos.autotelic import change_types, entropy_records, schema
 from batos.bridge.inference import Inference
 from batos.bridge.profiles import Profile
 from batos.bridge.selection import named_models
-from batos.concurrency import Share
+from batos.bus import EventBus, InferencePaid
+from batos.concurrency import Lifetime, Share
 from batos.config import RELOADED, Settings
 from batos.forge import machine, versions
 from batos.image import daemon_files, model_registry, retention
@@ -91,7 +91,7 @@ class Kernel:
         self.begun = time.monotonic()
         self.endpoints: list[str] = []
         self.reloaded: dict[str, Any] = {}  # how the last reload went
-        self._stack = contextlib.AsyncExitStack()
+        self._life = Lifetime()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self.console: Console | None = None
         self.providing: Providing | None = None  # where there is an Ollama
@@ -116,7 +116,7 @@ class Kernel:
         try:
             await kernel._start(inference, listen, on_recovered)
         except BaseException:
-            await kernel._stack.aclose()
+            await kernel._life.aclose()
             raise
         return kernel
 
@@ -131,7 +131,8 @@ class Kernel:
                 await self._take_console_address()
         await asyncio.to_thread(daemon_files.close_files, settings)
         self.codex = with_roles(load_codex(settings.codex or None), named_models(settings).personas)
-        self.events = Events()
+        self.bus = EventBus()
+        self.events = Events(self.bus)
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
@@ -141,13 +142,11 @@ class Kernel:
             batch=settings.committer_batch,
             on_failed=self.request_stop,
         )
-        self._stack.push_async_callback(self.image.close)
+        self._life.push_async_callback(self.image.close)
         self._tell_of(incarnate)
         self.walk = Walk(self.image.db)
-        self.substrate = Substrate(
-            settings, self.image, self.codex, stack=self._stack, background=self._background, on_choice=self._take_choice
-        )
-        self.loop = Autonomy(settings, self.image, self.events, self._residency, stack=self._stack)
+        self.substrate = Substrate(settings, self.image, self.codex, life=self._life, on_choice=self._take_choice)
+        self.loop = Autonomy(settings, self.image, self.bus, self._residency, life=self._life)
         grouping = None
         if inference is None:
             inference, grouping = await self.substrate.connect(
@@ -155,13 +154,13 @@ class Kernel:
             )
         inference = self._count(inference)
         self._look_after_image()
-        self._on_paid = each(self.costs.add, *self.loop.hearers("paid"))
+        self.bus.subscribe(InferencePaid, lambda paid: self.costs.add(paid.record))
         self._route_with(inference)
-        self.memory = Recollection(self.image, settings, each(*self._hearers("retrieved")))
+        self.memory = Recollection(self.image, settings, self.bus)
         asked_only = self.substrate.asked_only
-        await self.memory.open(inference, self.profile.embedder, asked_only=asked_only, stack=self._stack, background=self._background)
+        await self.memory.open(inference, self.profile.embedder, life=self._life, asked_only=asked_only)
         self.undoing = Undoing(self.image, self.memory, settings, self.loop)
-        self._stack.push_async_callback(self.undoing.stop)
+        self._life.push_async_callback(self.undoing.stop)
         if self.substrate.places:
             self.providing = Providing(settings, self.image, self.substrate, self.loop.budget)
             self.undoing.withdrawn = self.providing.withdrawn
@@ -170,11 +169,10 @@ class Kernel:
             settings,
             forge=machine.forge,
             deliver=deliver,
-            on_verdict=each(*self._hearers("verdict")),
-            on_run=each(*self._hearers("ran")),
+            bus=self.bus,
             writers_known=self.substrate.experts_known,
         )
-        self._stack.push_async_callback(self.methods.close)
+        self._life.push_async_callback(self.methods.close)
         parts = (self.image, inference, self.profile.embedder, self.codex)
         curate = (lambda: self.memory.curator.round("it was proposed")) if settings.curate == "on" else None
         audit = self.methods.audit
@@ -205,27 +203,27 @@ class Kernel:
             )
             listener = Listener(settings.endpoints, settings, desk)
             await listener.start()
-            self._stack.push_async_callback(listener.stop)
+            self._life.push_async_callback(listener.stop)
             self.endpoints = list(listener.bound)
             if self.console is not None:
                 # Where it fails, that is logged, and nothing else ends.
-                self._background(self.console.run(desk, self.events.listen), "console")
-                self._stack.push_async_callback(self.console.stop)
+                self._life.background(self.console.run(desk, self.events.listen), "console")
+                self._life.push_async_callback(self.console.stop)
         if settings.metrics:
-            self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
-        self.memory.remember(self.events)
+            self._life.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
+        self.memory.remember()
         curators = Share(self.scheduler.quiet, settings.background_wait_s)
         self.memory.curate(curators.turn, memory_primitives.gist_source(self.scheduler, self.events))
         # Stopped before the listener, so that the last results still leave.
-        self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
+        self._life.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()
         log.info("started", endpoints=self.endpoints, profile=self.profile.name, resumed=resumed)
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
-        self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
-        self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
+        self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._life)
+        self.improving.begin(self.scheduler, self.bus, self.loop.budget, self._life)
         if self.providing is not None:
-            self._background(self.providing.run(self.events), "models provided")
-        self._background(machine.warm_up(settings, self.scheduler.quiet, self._methods_written), "handbook")
+            self._life.background(self.providing.run(self.bus), "models provided")
+        self._life.background(machine.warm_up(settings, self.scheduler.quiet, self._methods_written), "handbook")
 
     async def _methods_written(self) -> bool:
         """Whether an expert for methods is there, once that is known."""
@@ -236,7 +234,7 @@ class Kernel:
         from batos.console.server import Console  # late: only who asks for it pays for a web server
 
         self.console = await Console.open(self.settings)
-        self._stack.push_async_callback(self.console.stop)
+        self._life.push_async_callback(self.console.stop)
 
     def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
         """Log what the codex has changed in the image, and what it has not."""
@@ -260,10 +258,10 @@ class Kernel:
             pause_s=settings.routing_pause_s,
             deadline_s=settings.inference_deadline_s,
         )
-        self._stack.push_async_callback(self.likeness.stop)
+        self._life.push_async_callback(self.likeness.stop)
         now = self.image.kept(examples)
         self.router = Router(codex, now, self.likeness, chars=settings.routing_chars)
-        self._background(self.likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
+        self._life.background(self.likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
 
     def personas(self) -> dict[str, Any]:
         """What there is to say of the personas, as the wire's `personas` gives it."""
@@ -281,7 +279,8 @@ class Kernel:
     def _count(self, inference: Inference) -> Inference:
         from batos.metrics import Metrics  # late: whoever only imports the kernel needs no library for them
 
-        self.metrics = Metrics(self.events, self.info)
+        self.metrics = Metrics(self.bus)
+        self.metrics.show(self.info)
         return self.metrics.counted(inference)
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
@@ -289,7 +288,7 @@ class Kernel:
             mission,
             inference=inference,
             events=self.events,
-            on_paid=self._on_paid,
+            on_paid=lambda paid: self.bus.publish(InferencePaid(paid)),
             outage=self.substrate.outage,
             propose=self.improving.propose,
             provider=self.providing,
@@ -331,7 +330,7 @@ class Kernel:
         settings = self.settings
         self.costs = CostMeter(self.image)
         self.costs.begin()
-        self._stack.push_async_callback(self.costs.stop)
+        self._life.push_async_callback(self.costs.stop)
         self.upkeep = Upkeep(
             self.image,
             self.costs,
@@ -344,26 +343,12 @@ class Kernel:
             missions=_kept_whole(settings),
             free=memory_primitives.lived_through if settings.remember == "on" else retention.everything,
         )
-        self._stack.push_async_callback(self.upkeep.stop)
-        self._background(self.upkeep.run(), "upkeep")
+        self._life.push_async_callback(self.upkeep.stop)
+        self._life.background(self.upkeep.run(), "upkeep")
         plan = plan_of(settings, self.image.uri)
         reserve, first_s = settings.disk_reserve_bytes, settings.backup_first_s
         self.backups = Backups(self.upkeep, settings.backups, plan, size=self.image.db.getSize, reserve=reserve, first_s=first_s)
-        self._background(self.backups.run(), "backups")
-
-    def _background(self, work: Any, name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-
-        def done(task: asyncio.Task[Any]) -> None:
-            if not task.cancelled() and (failure := task.exception()) is not None:
-                log.error("background_failed", part=name, error=repr(failure))
-
-        async def stop() -> None:
-            task.cancel()
-            await asyncio.wait([task])
-
-        task.add_done_callback(done)
-        self._stack.push_async_callback(stop)
+        self._life.background(self.backups.run(), "backups")
 
     # --- while it runs
 
@@ -402,10 +387,6 @@ class Kernel:
             "residency": self._residency(),
             "models": self.substrate.models.listed(),
         }
-
-    def _hearers(self, what: str) -> list[Callable[..., None]]:
-        """Who counts it: the loop's senses, and the metrics."""
-        return [*self.loop.hearers(what), getattr(self.metrics, what)]
 
     def _residency(self) -> dict[str, Any]:
         return self.substrate.places[0].residency.facts() if self.substrate.places else {}
@@ -458,7 +439,7 @@ class Kernel:
 
     async def stop(self) -> None:
         """Stop in order: no new missions, those under way end or wait for the next start, the image is closed."""
-        await self._stack.aclose()
+        await self._life.aclose()
         log.info("stopped", uptime_s=round(self.uptime_s, 1))
 
 

@@ -10,7 +10,6 @@ What a transaction committed is put into the collection by the loop, in order; a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from batos.bridge.inference import Inference
-from batos.concurrency import answering, in_helper
+from batos.bus import EventBus, MemoryQueried
+from batos.concurrency import Lifetime, answering, in_helper
 from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living_image import LivingImage
-from batos.mind.events import Events
 from batos.wire.admin_schemas import SearchRequest
 
 if TYPE_CHECKING:
@@ -57,11 +56,11 @@ class Recollection:
     vectors: EmbeddingWorker
     curator: Curator
 
-    def __init__(self, image: LivingImage, settings: Settings, on_recalled: Callable[[int], object] = lambda hits: None) -> None:
+    def __init__(self, image: LivingImage, settings: Settings, bus: EventBus | None = None) -> None:
         """
-        :param on_recalled: hears of each time that a mission asked, with how many passages it was answered.
+        :param bus: hears of `MemoryQueried`, and tells of missions that ended; None: nobody does.
         """
-        self._image, self._settings, self._on_recalled = image, settings, on_recalled
+        self._image, self._settings, self._bus = image, settings, bus or EventBus()
         self._look_back: Callable[[], object] = lambda: None
         self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
 
@@ -70,16 +69,14 @@ class Recollection:
         inference: Inference,
         model: str,
         *,
+        life: Lifetime,
         asked_only: Inference | None = None,
-        stack: contextlib.AsyncExitStack,
-        background: Callable[[Any, str], None],
     ) -> None:
         """Load what searches see, and begin with what was left to do.
 
         :param model: the profile's embedder.
         :param asked_only: the same inference, which fetches no model that is not there; that one if left out.
-        :param stack: what was begun here ends with it.
-        :param background: runs something until the stack ends.
+        :param life: ends what is begun here.
         """
         await in_helper(importlib.import_module, "batos.memory.embedding_worker")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import ChunkLimits
@@ -99,7 +96,7 @@ class Recollection:
         limits = ChunkLimits(settings.chunk_smallest, settings.chunk_largest)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: KnownNames(image.read(known_names), self._holds)))
         self.readers = readers = Readers(settings, inference, asked_only or inference, model)
-        stack.push_async_callback(readers.close)
+        life.push_async_callback(readers.close)
         self.vectors = EmbeddingWorker(image, readers, shelver, limits, settings, self)
         self.curator = Curator(image, settings, shelver, lambda: readers.present, self)
         self.retrieval = Retrieval(
@@ -113,14 +110,14 @@ class Recollection:
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = FolderWatcher(image, self.ingest, settings)
-        background(self.ingest.run(), "ingest")
-        background(self.watcher.run(), "watched folders")
-        stack.callback(self.ingest.stop)
-        background(self.vectors.run(), "vectors")
-        stack.push_async_callback(self.curator.stop)
-        self._background = background
+        life.background(self.ingest.run(), "ingest")
+        life.background(self.watcher.run(), "watched folders")
+        life.callback(self.ingest.stop)
+        life.background(self.vectors.run(), "vectors")
+        life.push_async_callback(self.curator.stop)
+        self._life = life
 
-    def remember(self, events: Events) -> None:
+    def remember(self) -> None:
         """From now on, missions that have ended become memory, and those that have ended before."""
         from batos.missions.memory_writer import Remembering  # late, as all that brings numpy
 
@@ -134,14 +131,14 @@ class Recollection:
                 pause_s=settings.remember_pause_s,
             )
             self._look_back = work.wake
-            self._background(work.run(events), "remembering")
+            self._life.background(work.run(self._bus), "remembering")
 
     def curate(
         self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
     ) -> None:
         """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`."""
         self.curator.use(quiet, gist)
-        self._background(self.curator.run(), "curator")
+        self._life.background(self.curator.run(), "curator")
 
     # --- for missions
 
@@ -151,7 +148,7 @@ class Recollection:
 
         settings = self._settings
         found = await recall_passages(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
-        self._on_recalled(len(found))
+        self._bus.publish(MemoryQueried(len(found)))
         self.curator.reads.add(found)
         return found
 

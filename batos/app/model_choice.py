@@ -23,11 +23,12 @@ from batos.bridge.capabilities import Needs
 from batos.bridge.catalogue import offers, registry_models
 from batos.bridge.model_status import ModelStatus
 from batos.bridge.modelfile import tagged
+from batos.bus import EventBus, MissionEnded
 from batos.config import MIB, Settings
 from batos.errors import BatosError, Conflicted, InferenceFailed, InvalidInput, ModelNeeded, ProvisioningFailed
 from batos.image import journal
 from batos.image.living_image import LivingImage
-from batos.mind.events import Event, Events
+from batos.mind.events import Event
 from batos.mind.model_needs import BEGUN, CHOSEN, DECLINED, READY, Provision
 
 if TYPE_CHECKING:
@@ -350,15 +351,15 @@ class Providing:
 
     # --- what goes again
 
-    async def run(self, events: Events) -> None:
+    async def run(self, bus: EventBus) -> None:
         """Clear away what is left of models that were given up, at the start and whenever a mission ends that had one; until cancelled."""
 
-        def hear(event: Event) -> None:
-            if event["id"] in self._open:
-                self._open.discard(event["id"])
+        def hear(ended: MissionEnded) -> None:
+            if ended.mission in self._open:
+                self._open.discard(ended.mission)
                 self._look.set()
 
-        events.listen("result", hear)
+        bus.subscribe(MissionEnded, hear)
         self._open |= self._image.read(provided_models.under_way)
         while True:
             await self._look.wait()

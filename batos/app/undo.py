@@ -24,7 +24,7 @@ from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
 
 from batos.autotelic import changes, provided_models
-from batos.concurrency import in_helper
+from batos.concurrency import Background, in_helper
 from batos.config import Settings
 from batos.errors import Busy, Conflicted, HistoryGone, InferenceFailed, UndoConflict
 from batos.forge import lessons
@@ -66,7 +66,7 @@ class Undoing:
         self.withdrawn: Callable[[int], Awaitable[list[str]]] | None = None
         """Takes away what a change of the kind `provide` brought about outside the image, once it is undone there: the names of models."""
         self._lock = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Reply]] = set()
+        self._background = Background()
         self._stopping = False
 
     async def undo(self, asked: UndoRequest) -> Reply:
@@ -117,16 +117,12 @@ class Undoing:
     async def _begun(self, job: _Job) -> Reply:
         if self._stopping:
             raise Busy("the daemon is stopping")
-        task = asyncio.create_task(self._retried(job), name=f"undo {job.name}")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
+        return await self._background.run(self._retried(job), f"undo {job.name}")
 
     async def stop(self) -> None:
         """Let what is under way end; returns when the image is no longer used."""
         self._stopping = True
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._background.drain()
 
     async def _retried(self, job: _Job) -> Reply:
         async with self._lock, self._image.reach:

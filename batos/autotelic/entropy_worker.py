@@ -19,11 +19,11 @@ import structlog
 from batos.autotelic import entropy, entropy_records
 from batos.autotelic.entropy import Kinds, Parts, Text, Thought, Window
 from batos.autotelic.entropy_records import Assessment, MissionMaterial, WeightBounds
+from batos.bus import EventBus, MissionEnded
 from batos.concurrency import in_helper
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from batos.mind.events import Event, Events
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -52,7 +52,7 @@ class AssessorLimits(NamedTuple):
 class Assessor:
     """Measures missions. All methods are called on the loop's thread; `await run()` until cancelled."""
 
-    def __init__(self, image: LivingImage, events: Events, embed: Embed, limits: AssessorLimits) -> None:
+    def __init__(self, image: LivingImage, bus: EventBus, embed: Embed, limits: AssessorLimits) -> None:
         """
         :param embed: the vectors of texts; raises BatosError where nobody can.
         """
@@ -68,7 +68,7 @@ class Assessor:
         self._watch: entropy.CusumState = image.read(lambda root: entropy.cusum_state(entropy_records.watch_of(root)))
         self.last: Assessment | None = None
         self.left_out = 0
-        events.listen("result", self._hear)
+        bus.subscribe(MissionEnded, self._hear)
 
     async def run(self) -> None:
         """Take up the last missions, measure those that were missed, then each that ends."""
@@ -137,10 +137,10 @@ class Assessor:
         usual = f", usual is {self.usual:.2f}" if self.usual is not None else ""
         return f"Composite entropy of the last {len(self._totals)} missions: {self.rolling:.2f}{usual}; of the last one: {parts}."
 
-    def _hear(self, event: Event) -> None:
-        if event["state"] != ledger.COMPLETE:
+    def _hear(self, ended: MissionEnded) -> None:
+        if ended.state != ledger.COMPLETE:
             return
-        self._ended.append(event["id"])
+        self._ended.append(ended.mission)
         if len(self._ended) > self._limits.queue:
             self._ended.popleft()
             self.left_out += 1

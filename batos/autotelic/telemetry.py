@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.autotelic import schema
+from batos.bus import EventBus, InferencePaid, MemoryQueried, MethodRan, MissionEnded, SourceAudited
 from batos.concurrency import in_helper
 from batos.errors import BatosError
-from batos.image import history, journal, ledger
+from batos.image import history, ledger
 from batos.image.living_image import LivingImage
-from batos.mind.events import Durations, Events
+from batos.mind.events import Durations
 from batos.objects import Method, UvmObject
 
 OTHER_KEYS = "other"
@@ -231,7 +232,7 @@ class Senses:
     def __init__(
         self,
         image: LivingImage,
-        events: Events,
+        bus: EventBus,
         *,
         length: int,
         keys: int,
@@ -246,31 +247,24 @@ class Senses:
         self._tallies, self._begun = Tallies(keys), now()
         self._counted: dict[str, dict[str, int]] = {}
         self._ended: collections.deque[str] = collections.deque(maxlen=ENDED_KEPT)
-        self._durations = Durations(events, lambda state, seconds: self._tallies.note("states", state, seconds))
-        events.listen("result", lambda event: self._ended.append(event["id"]))
+        self._durations = Durations(bus, lambda state, seconds: self._tallies.note("states", state, seconds))
+        bus.subscribe(MissionEnded, lambda ended: self._ended.append(ended.mission))
+        bus.subscribe(InferencePaid, self._note_inference)
+        bus.subscribe(SourceAudited, lambda audited: self._tallies.note("verdicts", "accepted" if audited.accepted else "refused"))
+        bus.subscribe(MethodRan, self._note_run)
+        bus.subscribe(MemoryQueried, lambda asked: self._tallies.note("retrievals", "found" if asked.hits else "nothing", asked.hits))
 
     # --- what is heard
 
-    def paid(self, inference: journal.InferenceRecord) -> None:
-        """An inference was paid for."""
+    def _note_inference(self, paid: InferencePaid) -> None:
+        inference = paid.record
         self._tallies.note("inferences", inference.model, inference.total_ms / 1000)
         self._tallies.note("prompt_tokens", inference.model, inference.prompt_tokens)
         self._tallies.note("answer_tokens", inference.model, inference.answer_tokens)
 
-    def verdict(self, accepted: bool) -> None:
-        """The guardian gave a verdict."""
-        self._tallies.note("verdicts", "accepted" if accepted else "refused")
-
-    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
-        """A generated method ran.
-
-        :param taken: whether the call was one that it takes: what fails of others is no fault of the method's.
-        """
-        self._tallies.note("runs" if ok else "runs_failed" if taken else "runs_unfit", f"{holder or NEW_HOLDER} {selector}")
-
-    def retrieved(self, hits: int) -> None:
-        """Memory was asked, and answered with so many passages."""
-        self._tallies.note("retrievals", "found" if hits else "nothing", hits)
+    def _note_run(self, ran: MethodRan) -> None:
+        table = "runs" if ran.succeeded else "runs_failed" if ran.fitting else "runs_unfit"
+        self._tallies.note(table, f"{ran.holder or NEW_HOLDER} {ran.selector}")
 
     # --- what is made of it
 

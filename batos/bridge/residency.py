@@ -24,6 +24,7 @@ from batos.bridge.failures import retry_on_race
 from batos.bridge.inference import ChatReply, ChatRequest, Inference
 from batos.bridge.installed_models import show_model
 from batos.bridge.modelfile import tagged
+from batos.concurrency import Background, cancel_and_wait
 from batos.errors import ModelfileError
 
 if TYPE_CHECKING:
@@ -70,15 +71,13 @@ class Residency:
         self.preloader: Preloader | None = None
         self._warned: set[Load] = set()
         self._one_change = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     async def close(self) -> None:
         """End what is under way on its own account."""
         if self.preloader is not None:
             await self.preloader.stop()
-        for task in list(self._tasks):
-            task.cancel()
-            await asyncio.wait([task])
+        await self._background.stop()
 
     # --- what is known
 
@@ -274,14 +273,7 @@ class Residency:
                 await self._refresh()
                 await self._make_room(load)  # it may be larger than its files
 
-        task = asyncio.create_task(measure(), name="residency-measure")
-        self._tasks.add(task)
-        task.add_done_callback(self._measured_one)
-
-    def _measured_one(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            log.error("background_failed", part="residency", error=repr(failure))
+        self._background.start(measure(), "residency-measure", "residency")
 
     # --- Ollama
 
@@ -407,14 +399,14 @@ class Preloader:
         :param idle_s: seconds without an inference before anything is preloaded.
         """
         self._residency, self._idle_s, self._expected = residency, idle_s, expected
+        self._background = Background()
         self._task: asyncio.Task[None] | None = None
         self._loading: Load | None = None
 
     def rest(self) -> None:
         """No inference is under way: begin to wait for the pause to be long enough."""
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="preload")
-            self._task.add_done_callback(self._ended)
+            self._task = self._background.start(self._run(), "preload")
 
     async def give_way(self, load: Load) -> None:
         """An inference comes: what is being preloaded is given up, unless it is what the inference needs."""
@@ -423,24 +415,23 @@ class Preloader:
 
     async def stop(self) -> None:
         """Give up what is being preloaded; returns when that is over."""
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if self._task is not None and not self._task.done():
+            await cancel_and_wait(self._task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if self._task is task:  # else it was begun anew before this ran
-            self._task = self._loading = None
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            log.error("background_failed", part="preload", error=repr(failure))
+    async def settled(self) -> None:
+        """Wait until the models that were expected in this pause are loaded, or given up."""
+        await self._background.drain()
 
     async def _run(self) -> None:
         await asyncio.sleep(self._idle_s)
         tried: set[Load] = set()
-        while self._residency.gate.idle and (chosen := self._choose(tried)) is not None:
-            self._loading, kept = chosen
-            tried.add(self._loading)
-            await self._residency.preload(self._loading, kept)
+        try:
+            while self._residency.gate.idle and (chosen := self._choose(tried)) is not None:
+                self._loading, kept = chosen
+                tried.add(self._loading)
+                await self._residency.preload(self._loading, kept)
+        finally:
+            self._loading = None
 
     def _choose(self, tried: Set[Load]) -> tuple[Load, set[Load]] | None:
         """What to load next, and what must not be thrown out for it: what is in use, what waiting missions need, what is likelier."""

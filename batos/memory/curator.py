@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 from ZODB.POSException import POSKeyError
 
-from batos.concurrency import in_helper
+from batos.concurrency import Background, in_helper
 from batos.config import Settings
 from batos.errors import BatosError, ImageDamaged, ImageError
 from batos.image import blobs
@@ -86,7 +86,7 @@ class Curator:
         self._why = ""
         self._flushed = time.monotonic()
         self._full = 0
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._background = Background()
         self._last: Reply = {}
 
     def use(self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None) -> None:
@@ -136,8 +136,7 @@ class Curator:
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
         self.flush()
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._background.drain()
 
     def _due(self, root: Any) -> str:
         """Why there should be a round now; "" if there should be none."""
@@ -361,10 +360,7 @@ class Curator:
 
     async def _shielded(self, work: Any) -> Any:
         """A transaction and what is told of it: both, also if whoever asked goes away."""
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
+        return await self._background.run(work, "curation")
 
 
 @contextlib.contextmanager

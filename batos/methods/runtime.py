@@ -20,6 +20,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from batos.bus import EventBus, MethodRan, SourceAudited
 from batos.config import Settings
 from batos.errors import BatosSignal, MethodError
 from batos.guardian import PersistenceGuardian, Verdict, policy_named
@@ -169,22 +170,19 @@ class MethodRuntime:
         *,
         forge: Forge,
         deliver: Sender,
-        on_verdict: Callable[[bool], None] = lambda accepted: None,
-        on_run: Callable[[str, str, bool, bool], None] = lambda holder, selector, ok, taken: None,
+        bus: EventBus | None = None,
         writers_known: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """
         :param forge: writes a missing method.
         :param deliver: how a method's messages reach their receivers.
-        :param on_verdict: hears whether each audited source was accepted.
-        :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended
-            well, and whether the call was one that the method takes (`batos.methods.runtime.takes`).
+        :param bus: hears of `SourceAudited` and `MethodRan`; None: nobody does, as in a rehearsal.
         :param writers_known: returns when it is known which experts are there, after a start.
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
         self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.guardian_policy)
-        self._on_verdict, self.on_run = on_verdict, on_run
+        self.bus = bus or EventBus()
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()
         self._started = False
@@ -193,7 +191,7 @@ class MethodRuntime:
     def audit(self, source: str, selector: str) -> Verdict:
         """The guardian's verdict, by the policy of the settings."""
         verdict = self._guardian.audit(source, selector, self._policy)
-        self._on_verdict(verdict.accepted)
+        self.bus.publish(SourceAudited(verdict.accepted))
         return verdict
 
     def lets_pass(self, source: str, selector: str) -> bool:
@@ -271,9 +269,9 @@ class Making:
         try:
             value = await sandbox.run(obj, method, args, kwargs, activity=self.activity, holder=holder)
         except MethodError:
-            self.methods.on_run(oid, method.selector, False, taken(obj, holder, method, args, kwargs))
+            self.methods.bus.publish(MethodRan(oid, method.selector, False, taken(obj, holder, method, args, kwargs)))
             raise
-        self.methods.on_run(oid, method.selector, True, True)
+        self.methods.bus.publish(MethodRan(oid, method.selector, True))
         return value
 
     @contextlib.asynccontextmanager
