@@ -19,7 +19,8 @@ from typing import Any
 import structlog
 
 from batos import logs
-from batos.app.kernel import REPORT_WAIT_S, Kernel
+from batos.api.administration import REPORT_WAIT_S
+from batos.app.kernel import Kernel
 from batos.concurrency import cancel_and_wait
 from batos.config import Settings, supervision
 from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed

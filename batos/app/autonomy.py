@@ -62,7 +62,7 @@ class Autonomy:
         :param residency: what there is to say of the models in memory; empty where that is not known.
         :param life: ends what is begun here.
         """
-        self._settings, self._image, self._bus, self._residency, self._life = settings, image, bus, residency, life
+        self._settings, self._image, self._bus, self._residency = settings, image, bus, residency
         self.budget = Budget(image, DaySpending(*(getattr(settings, f"loop_{name}") for name in DaySpending._fields)))
         self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
@@ -84,7 +84,7 @@ class Autonomy:
             levels["models_bytes"] = models["bytes"]
         return Levels(counters, levels)
 
-    async def hold(self, undo: ChangeReversal) -> None:
+    async def hold(self, undo: ChangeReversal, life: Lifetime) -> None:
         """Put it on its leash. To be called before any mission goes on: what a daemon dies of is taken back first."""
         if self.senses is None:
             return
@@ -92,7 +92,7 @@ class Autonomy:
         limits = rollback_monitor.EffectLimits(*(getattr(settings, f"leash_{name}") for name in rollback_monitor.EffectLimits._fields))
         self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
         await self.leash.begin()
-        self._life.push_async_callback(self.leash.end)
+        life.push_async_callback(self.leash.end)
 
     def begin(self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, life: Lifetime) -> None:
         """Let it beat.
@@ -125,7 +125,7 @@ class Autonomy:
             return {**await measure(), "sensed": await self._sensed()}
 
         assessor = self.assessor = Assessor(self._image, self._bus, embed, _limits(settings))
-        self._life.callback(assessor.flush)
+        life.callback(assessor.flush)
         life.background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
             self._image,
@@ -299,7 +299,6 @@ class Improving:
         settings: Settings,
         image: LivingImage,
         inference: Inference,
-        embedder: str,
         codex: Codex,
         *,
         host: Host,
@@ -308,12 +307,11 @@ class Improving:
         curate: Curate | None = None,
     ) -> None:
         """
-        :param embedder: the model by which briefs are routed.
         :param audit: the guardian's verdict of a source and its selector.
         :param substrate: knows the models.
         :param curate: runs the memory's curator.
         """
-        self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
+        self._settings, self._image, self._inference, self._codex = settings, image, inference, codex
         self._host, self._curate, self._substrate = host, curate, substrate
         self._ground = Ground(
             settings,
@@ -381,7 +379,7 @@ class Improving:
         :param names: knows the digests of models.
         """
         settings, limit_s = self._settings, self._settings.inference_deadline_s
-        likeness = Likeness(image, self._inference, self._embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
+        likeness = Likeness(image, self._inference, self._substrate.profile.embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
         methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
 
         def examples(root: Any) -> dict[str, incarnation.Exemplars]:

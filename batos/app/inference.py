@@ -1,4 +1,4 @@
-"""The part of the composition root that puts the inference together: Ollama, its models and experts, their place in memory.
+"""Part of the composition root for the inference: Ollama, its models and experts, their place in memory.
 
 service (an Ollama) ─ factory (experts)
 place (an Ollama: its breaker, provisioner, residency) ─ hosts (least busy) ─ ready (waits, heals) ─ `inference`
@@ -50,7 +50,7 @@ Record = dict[str, Any]
 
 
 class Substrate:
-    """What infers, and all that is known of it. With an `inference` given, that one, and nothing around it."""
+    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama: something else infers."""
 
     def __init__(
         self,
@@ -58,15 +58,13 @@ class Substrate:
         image: LivingImage,
         codex: Codex,
         *,
-        life: Lifetime,
         on_choice: Callable[[Record], None] = lambda chosen: None,
     ) -> None:
         """
         :param on_choice: told of settings that were chosen while the daemon runs.
-        :param life: ends what is begun here.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
-        self._life, self._on_choice = life, on_choice
+        self._on_choice = on_choice
         self._one_choice = asyncio.Lock()
         self.chosen = selection.choose_profile(settings, self._voices_of, None)
         """The profile in force, and why. Before `connect`, and where something else infers, what the settings say without an Ollama."""
@@ -85,15 +83,15 @@ class Substrate:
         """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
         self._settled = asyncio.Event()
         self._bases: dict[str, str] = {}  # by role, under the profile in force
+        self._foresight = Foresight()
         self._of_user = ""  # address of the user's own Ollama
 
     # --- putting together
 
-    async def connect(self, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> tuple[Inference, Grouping]:
+    async def connect(self, life: Lifetime) -> Inference:
         """Find or start an Ollama and put everything around it.
 
-        :param guess: whom a mission will probably go to.
-        :param waiting: the models of the next so many missions that wait.
+        :param life: ends what is begun here.
         :raises OllamaUnavailable: if none answers and none can be started.
         """
         from batos.bridge.client import connect  # late: the client's imports cost more than all the rest
@@ -103,19 +101,19 @@ class Substrate:
         settings = self._settings
         service = OllamaService(settings)
         host = await service.start()
-        self._life.push_async_callback(service.stop)
+        life.push_async_callback(service.stop)
         client = connect(host)
-        self._life.push_async_callback(client.close)
+        life.push_async_callback(client.close)
         self._client, self._of_user = client, host if service.state == "external" and service.version else ""
         found = await self._found() if self._of_user else None
         self.chosen = selection.choose_profile(settings, self._voices_of, found, self._of_user)
         log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
-        fairness = Fairness(settings.group_missions, settings.group_wait_s)
+        fairness = self._fairness = Fairness(settings.group_missions, settings.group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]
         for further in dict.fromkeys(settings.ollama_hosts):
             if further != host:
                 its_client = connect(further)
-                self._life.push_async_callback(its_client.close)
+                life.push_async_callback(its_client.close)
                 places.append(self._place(its_client, further, fairness))
         hosts = Hosts(
             places,
@@ -124,7 +122,7 @@ class Substrate:
             look_s=settings.breaker_probe_s,
             crowded=lambda place, model: place.crowded(model),
         )
-        self._life.push_async_callback(hosts.close)
+        life.push_async_callback(hosts.close)
         self.outage = lambda: hosts.outage
         self.facts = lambda: {
             "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts,
@@ -133,8 +131,8 @@ class Substrate:
         self.models = ModelManager(lambda: self.profile.name, places, use=self._use, fit=self._fit)
         for place in places:
             settled = self._settled if place is places[0] else asyncio.Event()
-            self._life.background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
-        factory = self.factory = await self._found_factory(client, places[0])
+            life.background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
+        factory = self.factory = await self._found_factory(client, places[0], life)
         everywhere = ManagedHosts(places, settings.outage_wait_s)
 
         async def ready(model: str) -> None:
@@ -145,7 +143,7 @@ class Substrate:
 
         self.asked_only = hosts
         self._inference = ReadyInference(hosts, ready=ready, heal=heal)
-        return self._inference, self._grouping(fairness, guess, waiting)
+        return self._inference
 
     def _place(self, client: AsyncClient, host: str, fairness: Fairness, service: OllamaService | None = None) -> ManagedHost:
         """
@@ -176,44 +174,53 @@ class Substrate:
         residency = Residency(client, settings.memory_budget_bytes, self.options, fairness)
         return ManagedHost(inference, residency, provisioner, self.known, self.profile.options.get("stop", ()))
 
-    async def _found_factory(self, client: AsyncClient, place: ManagedHost) -> LoraFactory:
+    async def _found_factory(self, client: AsyncClient, place: ManagedHost, life: Lifetime) -> LoraFactory:
         from batos.bridge.lora.factory import open_lora_factory
 
         factory = open_lora_factory(self._image, client, self._settings, self.profile, place)
         await factory.begin()
-        self._life.background(factory.run(), "lora factory")
-        self._life.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
+        life.background(factory.run(), "lora factory")
+        life.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
         return factory
 
-    def _grouping(self, fairness: Fairness, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> Grouping:
-        """How missions are grouped by model, and what is preloaded in a pause."""
-        from batos.bridge.residency import Expected, Preloader
+    def grouping(self, guess: Callable[[Record], str]) -> Grouping | None:
+        """Return how missions are grouped by model; None where something else than an Ollama infers: they are not.
 
-        foresight = Foresight()
+        :param guess: names the persona that a mission will probably go to.
+        """
+        if not self.places:
+            return None
+        residencies = [place.residency for place in self.places]
         for persona in self._image.read(recent_personas):
             if persona in self._personas:
-                foresight.note(persona)
-
-        def expected() -> Expected:
-            return Expected(waiting(self._settings.group_missions), [self.model_of(p) for p in foresight.likely()])
-
-        residencies = [place.residency for place in self.places]
-        if self._settings.preload_idle_s:
-            for residency in residencies:
-                residency.preloader = Preloader(residency, self._settings.preload_idle_s, expected)
+                self._foresight.note(persona)
 
         def load_of(model: str) -> Load | None:
             return next((load for residency in residencies if (load := residency.load_of(model)) is not None), None)
 
         return Grouping(
-            fairness,
+            self._fairness,
             persona_of=lambda record: None if record["message"] else guess(record),
             model_of=self.model_of,
             load_of=load_of,
             conflict=lambda a, b: all(residency.gate.conflict(a, b) for residency in residencies),
-            began=foresight.note,
+            began=self._foresight.note,
             memories=lambda: max(1, sum(not place.breaker.open for place in self.places)),
         )
+
+    def preload(self, waiting: Callable[[int], list[str]]) -> None:
+        """From now on load models in pauses: those that missions wait for, then those that are likely to be needed.
+
+        :param waiting: returns the models of the next so many missions that wait.
+        """
+        from batos.bridge.residency import Expected, Preloader
+
+        def expected() -> Expected:
+            return Expected(waiting(self._settings.group_missions), [self.model_of(p) for p in self._foresight.likely()])
+
+        if self._settings.preload_idle_s:
+            for place in self.places:
+                place.residency.preload_with(Preloader(place.residency, self._settings.preload_idle_s, expected))
 
     def _voices(self) -> list[str]:
         return [self.model_of(persona) for persona in self._personas]
@@ -260,6 +267,10 @@ class Substrate:
         """The models of the first Ollama that see and could think, the largest first."""
         found = [one for one in await self._found() or () if one.can.vision and one.can.chats and not (one.ours or one.can.remote)]
         return [one.name for one in sorted(found, key=lambda one: -(one.can.parameters or 0))]
+
+    def residency(self) -> Record:
+        """Return facts about the models in the memory of the first Ollama; empty where something else infers."""
+        return self.places[0].residency.facts() if self.places else {}
 
     def parameters(self, model: str) -> int | None:
         """How many parameters a model has; None as long as that is not known."""

@@ -115,10 +115,12 @@ class Recollection:
         life.callback(self.ingest.stop)
         life.background(self.vectors.run(), "vectors")
         life.push_async_callback(self.curator.stop)
-        self._life = life
 
-    def remember(self) -> None:
-        """From now on, missions that have ended become memory, and those that have ended before."""
+    def remember(self, life: Lifetime) -> None:
+        """From now on, missions that have ended become memory, and those that have ended before.
+
+        :param life: ends that.
+        """
         from batos.missions.memory_writer import Remembering  # late, as all that brings numpy
 
         settings = self._settings
@@ -131,14 +133,20 @@ class Recollection:
                 pause_s=settings.remember_pause_s,
             )
             self._look_back = work.wake
-            self._life.background(work.run(self._bus), "remembering")
+            life.background(work.run(self._bus), "remembering")
 
     def curate(
-        self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
+        self,
+        life: Lifetime,
+        quiet: Callable[[], Awaitable[object]],
+        gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None,
     ) -> None:
-        """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`."""
+        """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`.
+
+        :param life: ends that.
+        """
         self.curator.use(quiet, gist)
-        self._life.background(self.curator.run(), "curator")
+        life.background(self.curator.run(), "curator")
 
     # --- for missions
 

@@ -1,4 +1,4 @@
-"""The part of the composition root that undoes missions: objects, trees in slots, memory, examples and records, in one transaction.
+"""Undo of missions: objects, trees in slots, memory, examples and records, in one transaction.
 
 image.reversal (objects, by parts) ──┐
 trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
@@ -58,13 +58,19 @@ class Learning(Protocol):
 class Undoing:
     """Undoes missions, one after the other. All methods are called on the loop's thread."""
 
-    def __init__(self, image: LivingImage, memory: Recollection, settings: Settings, learning: Learning | None = None) -> None:
+    def __init__(
+        self,
+        image: LivingImage,
+        memory: Recollection,
+        settings: Settings,
+        learning: Learning | None = None,
+        withdraw: Callable[[int], Awaitable[list[str]]] | None = None,
+    ) -> None:
         """
         :param learning: learns from what is undone; None: nobody does.
+        :param withdraw: deletes the models that a change of the kind `provide` brought, once that is undone in the image; their names.
         """
-        self._image, self._memory, self._settings, self._learning = image, memory, settings, learning
-        self.withdrawn: Callable[[int], Awaitable[list[str]]] | None = None
-        """Takes away what a change of the kind `provide` brought about outside the image, once it is undone there: the names of models."""
+        self._image, self._memory, self._settings, self._learning, self._withdraw = image, memory, settings, learning, withdraw
         self._lock = asyncio.Lock()
         self._background = Background()
         self._stopping = False
@@ -104,11 +110,11 @@ class Undoing:
         done = await self._begun(job)
         if (
             not dry
-            and self.withdrawn is not None
+            and self._withdraw is not None
             and self._image.read(lambda root: changes.record_of(root, number).kind) == provided_models.KIND
         ):
             try:
-                done["models"] = await self.withdrawn(number)
+                done["models"] = await self._withdraw(number)
             except InferenceFailed as e:
                 log.warning("not_cleared", change=number, error=e.message)
                 done["waits"] = f"what was pulled and made for it goes when its Ollama answers: {e.message}"

@@ -165,6 +165,12 @@ class Residency:
             if loads:
                 self._measure_later(load)
 
+    def preload_with(self, preloader: Preloader) -> None:
+        """From now on load models in pauses. A pause that has begun after an inference counts."""
+        self.preloader = preloader
+        if self._used_at and self.gate.idle:
+            preloader.rest()
+
     def _rest(self) -> None:
         if self.preloader is not None:
             self.preloader.rest()
@@ -278,7 +284,7 @@ class Residency:
     # --- Ollama
 
     async def refresh(self) -> None:
-        """Ask Ollama what is in memory."""
+        """Ask Ollama which models are in memory."""
         async with self._one_change:
             await self._refresh()
 

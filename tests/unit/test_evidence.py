@@ -296,7 +296,7 @@ async def test_a_replay_asks_no_memory_and_leaves_no_trace(tmp_path: Path) -> No
         await think(kernel, "m1", "Plan a visit to the mill")
         kernel.memory = recalls = Recalls([1])
         await kernel.image.system(lambda root: setattr(ledger.mission_of(root, "m1").journal, "nothing_on", ()))  # as older missions are
-        told = await kernel._replays(inference).replay("m1")
+        told = await kernel.replays.replay("m1")
         assert (told["outcome"], recalls.asked) == ("same", [])
         await kernel.image.system(lambda root: None)  # with it comes what was deferred
         assert kernel.image.read(journal.recalled_of, "m1") == {}

@@ -29,7 +29,7 @@ A_CYCLE = 5
 
 
 def replays(kernel: Kernel, inference: FakeInference) -> Replays:
-    return kernel._replays(inference)
+    return kernel.replays
 
 
 async def think(kernel: Kernel, id: str = "m1", brief: str = ROBIN, **options: Any) -> dict[str, Any]:
@@ -280,7 +280,7 @@ async def test_a_rehearsal_tells_less_too_where_all_does_not_fit(tmp_path: Path)
     async with mind(tmp_path, inference) as kernel:
         await think(kernel, brief=f"I feel stuck. {'The day was long. ' * 200}")
         record = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))
-        attempt = Short(record, inference=inference, events=Events(), **kernel._host(kernel.image, kernel.methods, kernel.router))
+        attempt = Short(record, inference=inference, events=Events(), **kernel.attempts.of(kernel.image, kernel.methods, kernel.router))
         attempt.recall()
         await written(kernel)
         tid = kernel.image.db.lastTransaction()

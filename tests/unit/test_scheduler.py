@@ -895,7 +895,7 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         assert (await heard.end())["error"]["code"] == "inference_failed"
         assert record(kernel, "m1")["state"] == "FAILED"
         assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
-        assert not kernel._end.done(), "nobody asked for the daemon's end"
+        assert not kernel.is_stop_requested, "nobody asked for the daemon's end"
 
 
 @pytest.mark.parametrize("where", ["running", "queued", "paused"])
