@@ -36,7 +36,7 @@ from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.image import LivingImage
 from batos.image.blobs import folder_of
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects
 from batos.memory.store import library_of
@@ -127,7 +127,7 @@ class Life:
         self.folder, self.image, self.memory, self.chunks, self.curates = folder, image, memory, chunks, curates
         self.now = 1.7e9
         memory.curator._now = lambda: self.now
-        self.upkeep = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=folder, interval_s=1e6, first_s=1e6)
+        self.upkeep = Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=1e6, first_s=1e6), backups=folder)
         self.writer, self.chance = Writer(7), random.Random(8)
 
     async def lived(self) -> dict[str, Any]:

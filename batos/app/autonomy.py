@@ -19,8 +19,8 @@ from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
 from batos.autotelic.budget import Budget, DaySpending
 from batos.autotelic.change_types import Ground
 from batos.autotelic.entropy_worker import Assessor, AssessorLimits
-from batos.autotelic.heartbeat import Heartbeat
-from batos.autotelic.improver import Improver
+from batos.autotelic.heartbeat import Heartbeat, Rhythm
+from batos.autotelic.improver import Improver, ImproverParts
 from batos.autotelic.prerequisites import ModelPreparation, Preparation
 from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
 from batos.autotelic.rollback_monitor import ChangeReversal, Leash
@@ -129,9 +129,7 @@ class Autonomy:
         life.background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
             self._image,
-            interval_s=settings.heartbeat_s,
-            jitter=settings.heartbeat_jitter,
-            first_s=settings.heartbeat_first_s,
+            Rhythm(settings.heartbeat_s, settings.heartbeat_jitter, settings.heartbeat_first_s),
             submit=submit,
             measure=sensed,
             quiet=ready(),
@@ -339,10 +337,8 @@ class Improving:
             "model": ModelPreparation(image, self._substrate.models, leash),
             writer_evaluation.KIND: prerequisites.TrainingPreparation(image, settings, leash, lambda: self._substrate.factory, staging),
         }
-        improver = self.improver = Improver(
-            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate,
-            preparations=preparations,
-        )  # fmt: skip
+        parts = ImproverParts(self._ground, self._audits, rehearsals, preparations, self._curate)
+        improver = self.improver = Improver(image, self._inference, leash, parts, quiet=scheduler.quiet)
 
         def hear(ended: MissionEnded) -> None:
             if ended.mission.startswith((AUDIT, IMPROVEMENT)):

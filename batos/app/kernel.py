@@ -132,8 +132,7 @@ class Kernel:
         settings = self.settings
         logs.set_level(settings.log_level)
         self.scheduler.settings = settings
-        plan = {"history_days": settings.history_days, "journal_days": settings.journal_days, "interval_s": settings.upkeep_s}
-        self.upkeep.plan(**plan, missions=stages.fold_terms(settings))
+        self.upkeep.plan = stages.upkeep_plan(settings)
         self.backups.plan = plan_of(settings, self.image.uri)
         waiting = [name for name in changed if name not in RELOADED]
         self._facts.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": waiting}

@@ -86,7 +86,7 @@ class Recollection:
         from batos.memory.folder_watcher import FolderWatcher
         from batos.memory.ingest import Ingest
         from batos.memory.records import Numbers
-        from batos.memory.retrieval import Retrieval
+        from batos.memory.retrieval import Retrieval, RetrievalTerms
         from batos.memory.section_builder import KnownNames, Shelver, known_names
         from batos.memory.store import epoch_of
 
@@ -103,9 +103,7 @@ class Recollection:
             image,
             lambda: self.collection,
             readers.of,
-            limit_s=settings.search_s,
-            pause_s=settings.embed_retry_s,
-            alike=settings.evidence_alike,
+            RetrievalTerms(settings.search_s, settings.embed_retry_s, settings.evidence_alike),
             on_read=self.curator.reads.add,
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)

@@ -42,7 +42,7 @@ from batos.image import daemon_files, model_registry, retention
 from batos.image.backup_schedule import Backups, plan_of
 from batos.image.living_image import LivingImage
 from batos.image.scrubber import Walk
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
@@ -229,13 +229,8 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
         keeping = Upkeep(
             image,
             costs,
-            history_days=settings.history_days,
-            journal_days=settings.journal_days,
+            upkeep_plan(settings),
             backups=settings.backups,
-            interval_s=settings.upkeep_s,
-            first_s=settings.upkeep_first_s,
-            upload_hours=settings.upload_hours,
-            missions=fold_terms(settings),
             free=memory_primitives.lived_through if settings.remember == "on" else retention.everything,
         )
         life.push_async_callback(keeping.stop)
@@ -246,9 +241,16 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
         yield UpkeepStage(costs, keeping, backups)
 
 
-def fold_terms(settings: Settings) -> retention.FoldTerms:
-    """Return the terms by which old missions are folded to one line."""
-    return retention.FoldTerms(settings.missions_kept, settings.mission_days, settings.history_days, settings.context_missions)
+def upkeep_plan(settings: Settings) -> UpkeepPlan:
+    """Return the terms of the image's upkeep."""
+    return UpkeepPlan(
+        settings.history_days,
+        settings.journal_days,
+        settings.upkeep_s,
+        settings.upkeep_first_s,
+        settings.upload_hours,
+        retention.FoldTerms(settings.missions_kept, settings.mission_days, settings.history_days, settings.context_missions),
+    )
 
 
 # --- memory

@@ -18,6 +18,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -97,6 +98,18 @@ class SearchRequest(NamedTuple):
     """Days that passages are from, both included."""
 
 
+@dataclass(frozen=True)
+class RetrievalTerms:
+    """Limits of a search."""
+
+    limit_s: float
+    """Seconds for the embedder to read a question; past it, words decide."""
+    pause_s: float
+    """Seconds for which an embedder that did not answer is left alone."""
+    alike: float = 0.3
+    """The cosine with a question from which a passage fits it."""
+
+
 class Retrieval:
     """Searches the memory. All methods are called on the loop's thread."""
 
@@ -105,25 +118,20 @@ class Retrieval:
         image: LivingImage,
         collection: Callable[[], Collection],
         reader: Callable[[Maker], Embedder],
+        terms: RetrievalTerms,
         *,
-        limit_s: float,
-        pause_s: float,
-        alike: float = 0.3,
         on_read: Callable[[list[int]], object] = lambda ids: None,
         today: Callable[[], date] = date.today,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        :param collection: what searches see now.
-        :param reader: who is to read a question for vectors of that maker.
-        :param limit_s: time for the embedder to read a question; past it, words decide.
-        :param pause_s: how long an embedder that did not answer is left alone.
-        :param alike: cosine with a question from which a passage fits it.
-        :param on_read: hears of the chunks that a search answers with.
+        :param collection: returns the search index of now.
+        :param reader: returns the embedder of questions for vectors of that maker.
+        :param on_read: takes the chunks that a search answers with.
         """
         self._image, self._collection, self._reader = image, collection, reader
-        self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
-        self._on_read, self._alike = on_read, alike
+        self._limit_s, self._pause_s, self._today, self._now = terms.limit_s, terms.pause_s, today, now
+        self._on_read, self._alike = on_read, terms.alike
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:

@@ -204,7 +204,7 @@ async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path
         monkeypatch.setattr(memory_writer, "RETRY_S", 0)
         monkeypatch.setattr(memory_writer.ledger, "describe", damaged)
         monkeypatch.setattr(memory, "stored", lambda *_: kept.set())
-        task = asyncio.create_task(remembering_of(kernel, memory).run(kernel.events))
+        task = asyncio.create_task(remembering_of(kernel, memory).run(kernel.bus))
         hears = asyncio.create_task(kept.wait())
         await asyncio.wait([hears, task], timeout=20, return_when=asyncio.FIRST_COMPLETED)
         assert (kept.is_set(), task.done()) == (True, False)
