@@ -94,7 +94,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
 
 
 async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
-    """What a daemon does that has started, and its end."""
+    """Run a daemon that has started, up to its end."""
     supervisor.ready(_status(kernel))
     beating = asyncio.create_task(_beat(kernel, supervisor), name="beats to the service manager")
     try:
@@ -129,7 +129,7 @@ async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_starte
 
 
 async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
-    """A kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
+    """Start a kernel that lets missions in; return None if it was stopped before. The service manager is asked for time meanwhile."""
     starting = asyncio.create_task(start)
     while not (starting.done() or stop_asked.done()):
         supervisor.starting_for(_EXTENDED_S)

@@ -1,10 +1,10 @@
 """Metrics in the format of Prometheus, on a loopback port when the setting `metrics` names one.
 
-What happens is counted as it happens, from the events of missions and from the inferences; what is a state (the image's
-size, the models in memory) is asked for when somebody reads. Names and units follow Prometheus' own practice
-(prometheus.io/docs/practices/naming): seconds, bytes, `_total` for what only grows.
+Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
+somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
+counters.
 
-Metrics over HTTP, for Prometheus on this machine: where they are served, who may read them, how many at a time, and for how long.
+`Exporter` serves them over HTTP to readers on this machine: a few at a time, each for a few seconds.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Exporter:
 
 
 def _guarded(app: App, host: str, port: int) -> App:
-    """An application that answers only to its own name, and to no page of another site."""
+    """Return an application that answers only to its own name, and to no page of another site."""
     names = names_of(host, port)
 
     def answer(environ: Environ, start: Callable[..., Any]) -> Iterable[bytes]:
@@ -308,7 +308,7 @@ class _Counted:
 
 
 class _Facts:
-    """What is a state and not a count, asked for on the loop's thread when somebody reads."""
+    """Gauges of the daemon's state, asked for on the loop's thread when somebody reads."""
 
     def __init__(self, facts: Callable[[], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
         self._facts, self._loop = facts, loop

@@ -1,6 +1,7 @@
-"""The part of the composition root that puts the autotelic loop together: what the system does of its own accord.
+"""Part of the composition root for the autotelic loop: what the system does of its own accord.
 
-The part of the composition root by which the loop changes what it is: proposals, their rehearsal on stages of their own, promotion.
+`Autonomy` measures and asks: senses, heartbeat, entropy, triggers, and the leash that takes back a change which did harm. `Improving`
+changes the system: proposals, their rehearsal on stages of their own, their promotion.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ Measure = Callable[[], Awaitable[Record]]
 
 
 class Autonomy:
-    """The heartbeat, and all that it goes by. With `autotelic = "off"` it does nothing."""
+    """Senses, heartbeat, entropy metric, triggers and leash. With `autotelic = "off"` it does nothing."""
 
     def __init__(self, settings: Settings, image: LivingImage, bus: EventBus, residency: Callable[[], Record], *, life: Lifetime) -> None:
         """
-        :param residency: what there is to say of the models in memory; empty where that is not known.
+        :param residency: returns the facts about the models in memory; empty where something else infers.
         :param life: ends what is begun here.
         """
         self._settings, self._image, self._bus, self._residency = settings, image, bus, residency
@@ -177,7 +178,7 @@ class Autonomy:
             await self.leash.look()
 
     async def _sensed(self) -> str:
-        """What the senses noted lately, and how it stands with entropy, in words."""
+        """Return the recent tallies of the senses, and the state of the entropy metric, in words."""
         assert self.senses is not None
         assert self.assessor is not None
         buckets = await self.senses.since(time.time() - self._settings.audit_window_s)
@@ -188,7 +189,7 @@ class Autonomy:
         return " ".join(filter(None, words))
 
     def assessed(self, root: Any, number: int) -> Record | None:
-        """What the entropy metric said of the mission of that number, for its record."""
+        """Return the assessment of the mission of that number, for its record; None where it was not measured."""
         found = entropy_records.assessment_of(root, number) if self.assessor is None else self.assessor.of(root, number)
         return None if found is None else found.to_wire()
 
@@ -221,7 +222,7 @@ class Autonomy:
             entropy_records.learn_weights(root, found, entropy_records.UNDONE, _bounds(self._settings))
 
     def facts(self) -> Record:
-        """What `info` says of it."""
+        """Return the facts for `info`."""
         facts: Record = {"state": self._settings.autotelic}
         if self.leash is not None:
             facts |= {"budget": self.budget.facts(), "leash": self.leash.facts()}
@@ -271,7 +272,7 @@ def _bounds(settings: Settings) -> entropy_records.WeightBounds:
 def measured(
     settings: Settings, image: LivingImage, scheduler: Scheduler, costs: CostMeter, walk: Walk, uptime_s: Callable[[], float]
 ) -> Measure:
-    """What an audit measures: a stretch of the image is checked for damage, the rest was counted before."""
+    """Make the measurement of an audit: it checks a stretch of the image for damage, and takes the counts of the rest."""
 
     async def measure() -> Record:
         for damage in await in_helper(walk.step, settings.audit_records, settings.audit_bytes):
@@ -370,7 +371,7 @@ class Improving:
 
     @contextlib.asynccontextmanager
     async def _stage(self, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
-        """What it takes to think in a mirror: methods, a router and a sandbox of its own.
+        """Make what it takes to think in a mirror: methods, a router and a sandbox of its own.
 
         :param names: knows the digests of models.
         """

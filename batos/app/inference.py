@@ -76,9 +76,9 @@ class Substrate:
         self.places: list[ManagedHost] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
-        """What `info` says of the Ollamas; empty where there is none."""
+        """Returns the facts for `info` about the Ollamas; empty where there is none."""
         self.outage: Callable[[], str] = str
-        """Says that no Ollama answers; empty where one does."""
+        """Returns the words for an outage of all Ollamas; empty where one answers."""
         self.asked_only: Inference | None = None
         """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
         self._settled = asyncio.Event()
@@ -233,13 +233,13 @@ class Substrate:
         return self.chosen.profile
 
     def capabilities(self, model: str) -> Capabilities | None:
-        """What a model can do, from memory; None as long as that is not known. A role of the profile counts as its model."""
+        """Return the known capabilities of a model; None as long as they are not known. A role of the profile counts as its model."""
         name = self.profile.model_of(model)
         digests = (place.models_seen.get(tagged(name)) or place.residency.digest_of(name) for place in self.places)
         return next((can for digest in digests if digest and (can := self.known.of(digest)) is not None), None)
 
     def base_of(self, role: str) -> str:
-        """The model that the one of a persona's role is made of; one that is made of none is its own."""
+        """Return the model that the one of a persona's role is made of; a model that is made of none is its own."""
         if role not in self._bases:
             from batos.bridge.lora.expert_model import bases_of  # late, as the rest of what looks at models
 
@@ -258,13 +258,13 @@ class Substrate:
         return None if can is None else can.vision
 
     async def _sees(self, model: str) -> bool | None:
-        """Whether a model sees, as its Ollama says, or was found out when it was tried (`batos models --fit NAME`). It is not tried for
-        it: to look at a picture takes a model as long as most of an answer."""
+        """Return whether a model sees, as its Ollama says, or was found out when it was tried (`batos models --fit NAME`). It is not tried
+        for it: to look at a picture takes a model as long as most of an answer."""
         await self._inference.digest(self.profile.model_of(model))  # one that is on its way is waited for; and what it claims is learned
         return self._seen(model)
 
     async def _seeing(self) -> list[str]:
-        """The models of the first Ollama that see and could think, the largest first."""
+        """Return the models of the first Ollama that see and could think, the largest first."""
         found = [one for one in await self._found() or () if one.can.vision and one.can.chats and not (one.ours or one.can.remote)]
         return [one.name for one in sorted(found, key=lambda one: -(one.can.parameters or 0))]
 
@@ -273,13 +273,13 @@ class Substrate:
         return self.places[0].residency.facts() if self.places else {}
 
     def parameters(self, model: str) -> int | None:
-        """How many parameters a model has; None as long as that is not known."""
+        """Return the number of parameters of a model; None as long as that is not known."""
         can = self.capabilities(model)
         return None if can is None else can.parameters
 
     async def why_unfit(self, model: str) -> str:
-        """Why a model is not fit to judge the system itself, in words; empty where it is. It is to be large enough to think by facets, and
-        to keep to a form, which is probed once. Where no Ollama infers, nothing is known against it."""
+        """Say why a model is not fit to judge the system itself, in words; empty where it is. It is to be large enough to think by facets,
+        and to keep to a form, which is probed once. Where no Ollama infers, nothing is known against it."""
         if not self.places:
             return ""
         name, place = self.profile.model_of(model), self.places[0]
@@ -296,7 +296,7 @@ class Substrate:
         return "" if can is not None and can.format else f"{name} does not keep to a form"
 
     async def _found(self) -> list[Candidate] | None:
-        """The models of the first Ollama; None where it does not say."""
+        """Return the models of the first Ollama; None where it does not say."""
         from batos.bridge.installed_models import list_models
         from batos.bridge.model_status import ModelUnavailable
 
@@ -310,14 +310,14 @@ class Substrate:
     # --- what missions need
 
     async def met(self, needs: Needs) -> bool:
-        """Whether all models with which personas speak meet needs, as they are loaded here.
+        """Return whether all models with which personas speak meet needs, as they are loaded here.
 
         :raises InferenceFailed: where that cannot be found out.
         """
         return needs.context <= int(self.options.get("num_ctx") or 0) and await self.able(needs)
 
     async def able(self, needs: Needs) -> bool:
-        """Whether all models with which personas speak could meet needs, however they are loaded.
+        """Return whether all models with which personas speak could meet needs, however they are loaded.
 
         :raises InferenceFailed: where that cannot be found out.
         """
@@ -329,7 +329,7 @@ class Substrate:
         return True
 
     async def here(self) -> list[Candidate]:
-        """The models of the first Ollama.
+        """Return the models of the first Ollama.
 
         :raises InferenceFailed: where it does not say.
         """
@@ -344,17 +344,17 @@ class Substrate:
         return Space(self._settings.memory_budget_bytes, self.places[0].provisioner.room)
 
     def in_force(self, model: str) -> bool:
-        """Whether the profile in force rests on a model, or a persona's model has that name."""
+        """Return whether the profile in force rests on a model, or a persona's model has that name."""
         profile, named = self.profile, selection.named_models(self._settings).personas
         names = {*(one.name for one in profile.models), *profile.personas.values(), *named.values()}
         return tagged(model) in map(tagged, names)
 
     def voices_on(self, model: str) -> dict[str, tuple[str, Modelfile]]:
-        """By persona's role, the name and the Modelfile of its model on `model`."""
+        """Return, by persona's role, the name and the Modelfile of its model on `model`."""
         return {one.role: (persona_model_name(persona, model), persona_modelfile(one, model)) for persona, one in self._voices_of.items()}
 
     def options_on(self, context: int, answer: int) -> Record:
-        """Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
+        """Return Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
         settings = self._settings
         own = {"num_predict": settings.num_predict, "num_thread": settings.num_thread}
         return {"num_ctx": context, "num_predict": answer, **{name: value for name, value in own.items() if value}}
@@ -388,7 +388,7 @@ class Substrate:
         return {**told, "model": self.profile.base, "why": after.why, "before": _in_a_word(before.profile)}
 
     def _chosen(self, name: str) -> Record:
-        """The settings that say what was asked for."""
+        """Return the settings for the model that was asked for."""
         persona, _, model = name.rpartition("=")
         if persona:
             kept = (one for one in self._settings.model if not one.startswith(f"{persona}="))
@@ -426,7 +426,7 @@ class Substrate:
         }
 
     def model_of(self, persona: str) -> str:
-        """The model that speaks for a persona, as the image has it now."""
+        """Return the model that speaks for a persona, as the image has it now."""
 
         def model(root: Any) -> str:
             found = root["lobby"]._slots[persona]
@@ -461,7 +461,7 @@ class Substrate:
             await self.factory.scan_settled()
 
     async def experts(self, scan: bool, patience_s: float) -> Record:
-        """What there is to say of the experts, after a scan if one is asked for; without an Ollama what the image knows."""
+        """Return the facts about experts, after a scan if one is asked for; without an Ollama those that the image has."""
         if self.factory is None:
             return {"staging": None, **self._image.read(model_registry.report_experts), "refused": []}
         if scan:
@@ -473,12 +473,12 @@ class Substrate:
 
 
 def _in_a_word(profile: Profile) -> str:
-    """What `use` is told to have it back."""
+    """Return the name by which `use` would have the profile back."""
     return profile.base if profile.name == selection.OWN else profile.name
 
 
 def _fact(one: Candidate, budget: int) -> Record:
-    """What `models` with `fit` says of one; sizes in bytes."""
+    """Return the facts of `models` with `fit` about one model; sizes in bytes."""
     context = one.context_within(budget)
     unfit = one.unfit(budget)
     told = {"name": one.name, "bytes": one.bytes, "memory": one.memory(context), "fits": one.memory(context) <= budget}

@@ -1,10 +1,10 @@
-"""The part of the composition root that puts the memory together: the library in the image, and what searches see of it in RAM.
+"""Part of the composition root for the memory: the library in the image, and the search index in RAM.
 
 files ─ ingest (queue, readers, sections) ─┐                       ┌─ collection ─ search
 watcher (folders) ─────────────────────────┴─ library ─ vectors ───┘
                                      (system transactions)  (the embedding worker)
 
-What a transaction committed is put into the collection by the loop, in order; a search never waits for a transaction.
+The event loop puts what a transaction committed into the search index, in order; a search never waits for a transaction.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Recollection:
     # --- for missions
 
     async def recall(self, question: str) -> list[int]:
-        """The chunks that speak to a question, the best first."""
+        """Return the chunks that speak to a question, the best first."""
         from batos.memory.retrieval import recall_passages
 
         settings = self._settings
@@ -161,7 +161,7 @@ class Recollection:
     # --- what the collection hears of
 
     def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None:
-        """New chunks, and such as are gone, of a transaction that is durable."""
+        """Take in new chunks, and drop those that are gone, of a durable transaction."""
         if segment is not None:
             self._apply(lambda collection: collection.append(segment))
         if gone := list(dropped):
@@ -169,22 +169,22 @@ class Recollection:
         self.vectors.wake()
 
     def relinked(self, segment: Segment) -> None:
-        """Other entries of chunks that are what they were, of a transaction that is durable."""
+        """Take in other entries of chunks that did not change, of a durable transaction."""
         self._apply(lambda collection: collection.replace(segment))
 
     def moved(self, moved: Iterable[UndoneMemory]) -> None:
-        """Documents that an undo, which is durable, took out or brought back."""
+        """Take in the documents that a durable undo took out or brought back."""
         for one in moved:
             self.stored(None, one.dropped)  # first: a chunk that an earlier one took out can come back
             self.stored(one.segment, ())
         self._look_back()  # a mission that is done again is remembered again
 
     def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
-        """Vectors of chunks by that embedder, of a transaction that is durable; searches have those of one only."""
+        """Take in vectors of chunks by that embedder, of a durable transaction; searches have those of one embedder only."""
         self._apply(lambda collection: collection.vectors(_array(ids), rows) if collection.maker.identity == identity else None)
 
     def brought_back(self, change: MemoryChange) -> None:
-        """What an archive held, of a transaction that is durable."""
+        """Take in the content of an archive that a durable transaction brought back."""
         self.stored(change.segment, change.dropped)
         if change.vectors is not None:
             self.embedded(change.embedder, list(change.ids), change.vectors)
@@ -209,14 +209,14 @@ class Recollection:
         return bool(self._image.read(_has_document, document))
 
     def count(self) -> int:
-        """Chunks that have a vector."""
+        """Return the number of chunks that have a vector."""
         view = self.collection.view()
         return int((view.has & ~view.gone).sum())
 
     # --- what clients ask for
 
     async def search(self, request: SearchRequest) -> Reply:
-        """The passages that answer a question.
+        """Return the passages that answer a question.
 
         :raises InvalidInput: for one without words, or a kind that no document can have.
         """
@@ -261,7 +261,7 @@ class Recollection:
         pin: str | None = None,
         unpin: str | None = None,
     ) -> Reply:
-        """What the memory holds, after something was forgotten, brought back or pinned, or a folder left alone.
+        """Forget, bring back, pin or leave alone what was asked for; return the contents of the memory.
 
         :param documents: how many of them to list, the newest first; `archives` likewise.
         :raises UnknownSource: if there is nothing to forget, to bring back or to pin.
@@ -283,7 +283,7 @@ class Recollection:
         return {**held, **self._live(), **told}
 
     def facts(self) -> Reply:
-        """What `info` says of the memory."""
+        """Return the facts for `info`."""
         return {"chunks": self.collection.size - self.collection.dropped, **self._live(), "curator": self.curator.facts()}
 
     def _live(self) -> Reply:

@@ -1,4 +1,4 @@
-"""The part of the composition root that provides a mission with a model where none here can do what it needs.
+"""Provision of a mission with a model, where none here can do what it needs.
 
 chosen ─ asked, or allowed ─ begun (a change) ─ pulled ─ probed ─ its personas made ─ kept (one transaction) ─ ready
 
@@ -126,7 +126,7 @@ class Providing:
         )
 
     def _is_wanted(self, number: int | None) -> bool:
-        """Whether a change stands, and was not taken back by its user."""
+        """Return whether a change stands, and was not taken back by its user."""
         return number is None or self._image.read(provided_models.state_of, number) in changes.STANDING
 
     # --- which one
@@ -217,7 +217,7 @@ class Providing:
             raise
 
     async def _permitted(self, attempt: Thinking, needs: Needs, held: Record) -> str:
-        """Who lets a model be pulled.
+        """Return who lets a model be pulled.
 
         :raises NeedAnswer: where the mission asks its user.
         :raises ModelNeeded: where nobody does.
@@ -384,7 +384,7 @@ class Providing:
         return done
 
     async def withdrawn(self, number: int) -> list[str]:
-        """A user has taken a change back: end its pull, and delete what was pulled and made for it; the names of what was deleted.
+        """End the pull of a change that its user took back, and delete its models; return their names.
 
         :raises InferenceFailed: where Ollama does not do it now; it is done later.
         """
@@ -433,7 +433,7 @@ class Providing:
 
 
 def _declined(held: Mapping[str, Any]) -> Record:
-    """What a record says of what its mission does without: that stays, whatever else it is provided with."""
+    """Return the part of a record that says what its mission does without: that stays, whatever else it is provided with."""
     return {name: held[name] for name in ("declined", "why_not") if name in held}
 
 
@@ -446,7 +446,7 @@ def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> 
 
 
 def _teller(attempt: Thinking, model: str) -> Callable[[Event], None]:
-    """What tells those who watch a mission how far the pull of its model is."""
+    """Return a listener that tells the watchers of a mission how far the pull of its model is."""
     told = float("-inf")
 
     def hear(event: Event) -> None:

@@ -208,7 +208,7 @@ class Undoing:
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
     def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
-        """What the lot did, the newest first, and what is to be written."""
+        """Return what the lot did, the newest first, and what is to be written."""
         from batos.memory.archiver import managed_slots
 
         def change_of(id: str) -> transaction_undo.TransactionChange:
@@ -255,7 +255,7 @@ class Undoing:
             return trees, undo_documents(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
 
     def _examples(self, root: Any, id: str, redo: bool) -> list[Reply]:
-        """What a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
+        """Return what a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
         mission = ledger.mission_of(root, id)
         return lessons.teach_again(root, mission, self._settings.examples_limit) if redo else lessons.take_back(root, mission)
 
@@ -318,7 +318,7 @@ def _refusal(what: str, conflicts: Sequence[transaction_undo.Conflict], missions
 
 
 def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) -> str:
-    """What can be done about it."""
+    """Return what can be done about it."""
     others = [one.writer for one in conflicts if one.mission == ""]
     if not others:
         return by_missions
@@ -329,8 +329,8 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
-    """The documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done again, by
-    whoever makes them."""
+    """Return the documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done
+    again, by whoever makes them."""
     if redo:
         return []
     memory = root["lobby"].memory
@@ -380,5 +380,5 @@ def _get(root: Any, oid: bytes) -> Any:
 
 
 def _mapped(root: Any, tree: Any) -> dict[Any, Any]:
-    """A tree of the past with the objects of the present."""
+    """Return a tree of the past with the objects of the present."""
     return {key: root._p_jar.get(value._p_oid) if getattr(value, "_p_oid", None) else value for key, value in tree.items()}

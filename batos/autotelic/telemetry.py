@@ -69,15 +69,15 @@ class Tallies:
             self._add(table, key, KeyTally(count, float(count), float(count)))
 
     def of(self, table: str, key: str) -> KeyTally:
-        """The tally under a key."""
+        """Return the tally under a key."""
         return self._tables.get(table, {}).get(key, NO_TALLY)
 
     def rows(self, table: str) -> Iterator[tuple[str, KeyTally]]:
-        """A table's keys and tallies, those that were noted most often first."""
+        """Yield a table's keys and tallies, those that were noted most often first."""
         yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
 
     def sum(self, table: str) -> KeyTally:
-        """All of a table."""
+        """Return the sum of a table."""
         rows = self._tables.get(table, {}).values()
         return KeyTally(sum(row.times for row in rows), sum(row.total for row in rows), max((row.most for row in rows), default=0.0))
 
@@ -88,7 +88,7 @@ class Tallies:
                 self._add(table, key, KeyTally(*row))
 
     def plain(self) -> dict[str, dict[str, list[float]]]:
-        """As plain values, to be stored."""
+        """Return the tallies as plain values, to be stored."""
         return {
             table: {key: [row.times, round(row.total, _DIGITS), round(row.most, _DIGITS)] for key, row in rows.items()}
             for table, rows in self._tables.items()
@@ -126,13 +126,13 @@ def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
 
 
 def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
-    """The buckets that ended after `since`, oldest first."""
+    """Return the buckets that ended after `since`, oldest first."""
     held = sorted(schema.part_of(root, "senses").ring.values(), key=lambda one: one.number)
     return [bucket for one in held if (bucket := json.loads(one.facts))["ended"] > since]
 
 
 def summed_buckets(buckets: Iterable[Bucket], keys: int) -> Tallies:
-    """What buckets say together."""
+    """Return the sum of buckets."""
     tallies = Tallies(keys)
     for bucket in buckets:
         tallies.merge(bucket["tallies"])
@@ -169,17 +169,17 @@ def note_method_use(root: Any, bucket: Bucket) -> None:
 
 
 def concerns_methods(bucket: Bucket) -> bool:
-    """Whether a bucket says anything of methods."""
+    """Return whether a bucket says anything of methods."""
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 
 def used_methods(root: Any) -> list[MethodUse]:
-    """The methods that were noted and that the image still has."""
+    """Return the methods that were noted and that the image still has."""
     return [MethodUse(key, *row) for key, row in schema.part_of(root, "usage").methods.items() if _is_there(root, key)]
 
 
 def last_use_of(root: Any, key: str) -> float | None:
-    """When a method was last of use; None where nothing was noted of it."""
+    """Return the time at which a method was last of use; None where nothing was noted of it."""
     found = schema.part_of(root, "usage").methods.get(key)
     return None if found is None else float(found[1])
 
@@ -219,7 +219,7 @@ TABLES = {
 
 
 class Levels(NamedTuple):
-    """What the daemon counts itself since its start, and what is a state and no count."""
+    """Counters that the daemon keeps since its start, and levels: states that are no counts."""
 
     counters: dict[str, dict[str, int]]
     """By table and key; a bucket notes by how much they grew."""
@@ -227,7 +227,7 @@ class Levels(NamedTuple):
 
 
 class Senses:
-    """Gathers. All methods are called on the loop's thread."""
+    """Counts of one interval, from the events of the bus. All methods are called on the loop's thread."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ class Senses:
     # --- what is made of it
 
     async def flush(self) -> Bucket | None:
-        """End the interval: its bucket, which is on its way into the image; None where nothing happened."""
+        """End the interval; return its bucket, which is on its way into the image, or None where nothing happened."""
         await self._look()
         tallies, self._tallies = self._tallies, Tallies(self._keys)
         begun, self._begun = self._begun, self._now()
@@ -286,7 +286,7 @@ class Senses:
         return bucket
 
     async def since(self, at: float) -> list[Bucket]:
-        """The buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
+        """Return the buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
         await self._look()
         buckets: list[Bucket] = await in_helper(self._image.read, read_buckets, at)
         if self._tallies:
@@ -295,7 +295,7 @@ class Senses:
         return buckets
 
     async def _look(self) -> None:
-        """Note what must be read of the missions that ended."""
+        """Note the missions that ended, which must be read from the image."""
         ended = list(self._ended)
         self._ended.clear()
         try:
@@ -308,7 +308,7 @@ class Senses:
 
 
 def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Missions that ended, as plain values; one that is damaged is left out."""
+    """Return missions that ended as plain values; one that is damaged is left out."""
     rows = []
     for id in ids:
         try:
@@ -335,14 +335,14 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
 
 
 def failure_key(row: Mapping[str, Any]) -> str:
-    """What makes two failures the same: code, cause, and of a message its target and selector."""
+    """Return the key of a failure, by which two are the same: code, cause, and of a message its target and selector."""
     error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
     words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
     return " ".join(str(word) for word in words if word)
 
 
 def tallies_in_words(tallies: Tallies, most: int) -> str:
-    """Tallies in words, for a brief: of each table the `most` frequent keys."""
+    """Return tallies in words, for a brief: of each table the `most` frequent keys."""
     sentences = []
     for table, what in TABLES.items():
         rows = list(tallies.rows(table))

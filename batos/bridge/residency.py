@@ -82,15 +82,16 @@ class Residency:
     # --- what is known
 
     def load_of(self, model: str) -> Load | None:
-        """What is loaded for a model; None as long as that is not known."""
+        """Return the load of a model; None as long as that is not known."""
         return self._known.get(tagged(model))
 
     def digest_of(self, model: str) -> str:
-        """The digest that a model was last learnt with; empty where it was not."""
+        """Return the digest that a model was last learnt with; empty where it was not."""
         return self._digests.get(tagged(model), "")
 
     def context_of(self, digest: str) -> int | None:
-        """The context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not said."""
+        """Return the context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not
+        said."""
         return self._contexts.get(digest)
 
     def size(self, load: Load) -> int:
@@ -98,15 +99,15 @@ class Residency:
         return self._measured.get(load, self._files.get(load, 0))
 
     def fits(self, loads: Set[Load]) -> bool:
-        """Whether these are within the budget together."""
+        """Return whether these loads are within the budget together."""
         return sum(map(self.size, loads)) <= self._budget
 
     def is_resident(self, load: Load) -> bool:
-        """Whether a load is believed to be in memory."""
+        """Return whether a load is believed to be in memory."""
         return self._resident.get(load.weights) == load
 
     async def learn(self, model: str, digest: str, sent: Mapping[str, Any] | None = None) -> Load:
-        """What is loaded for a model by a request with these options; those of every chat if left out.
+        """Return the load of a model for a request with these options; those of every chat if left out.
 
         :param digest: the model's, as `Inference.digest` gives it.
         """
@@ -212,7 +213,7 @@ class Residency:
             await self._unload(victim)
 
     def victims(self, load: Load, kept: Set[Load]) -> tuple[list[Load], bool]:
-        """What would have to leave for a load, the least recently used first, and whether it fits then.
+        """Return the loads that would have to leave for another, the least recently used first, and whether that one fits then.
 
         :param kept: what must not leave.
         """
@@ -263,7 +264,7 @@ class Residency:
             log.warning("a model stays in memory", model=name, bytes=self.size(load))
 
     async def _wait_gone(self, load: Load) -> bool:
-        """Whether a load leaves the memory within `UNLOAD_S`; False at once when somebody needs it again."""
+        """Return whether a load leaves the memory within `UNLOAD_S`; False at once when an inference needs it again."""
         until = asyncio.get_running_loop().time() + UNLOAD_S
         while True:
             await self._ask()
@@ -310,7 +311,7 @@ class Residency:
         self._resident = there | coming | {load.weights: load for load in self._coming}
 
     def _recognised(self, digest: str) -> Load | None:
-        """The load of a model that Ollama lists; which options it was loaded with is not told."""
+        """Return the load of a model that Ollama lists; Ollama does not say with which options it was loaded."""
         made = self._made.get(digest)
         if made is None:
             known = Load(digest)
@@ -320,7 +321,7 @@ class Residency:
 
     @contextlib.contextmanager
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
-        """What fails here does not fail an inference: that one will meet the same Ollama and say what is wrong with it."""
+        """Log a failure, which fails no inference: that one will meet the same Ollama and say what is wrong with it."""
         import httpx
 
         from batos.bridge.client_library import ResponseError
@@ -340,7 +341,7 @@ class Residency:
     # --- facts
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of the memory; sizes in bytes."""
+        """Return the facts for `info` about the memory; sizes in bytes."""
         return {
             "budget": self._budget,
             "bytes": sum(map(self.size, self._resident.values())),
@@ -353,7 +354,7 @@ class Residency:
         }
 
     def about(self, model: str) -> dict[str, Any]:
-        """What `models` says of one model: models that share weights and adapters share these facts."""
+        """Return the facts for `models` about one model: models that share weights and adapters share these facts."""
         load = self.load_of(model)
         if load is None:
             return {}
@@ -415,7 +416,7 @@ class Preloader:
             self._task = self._background.start(self._run(), "preload")
 
     async def give_way(self, load: Load) -> None:
-        """An inference comes: what is being preloaded is given up, unless it is what the inference needs."""
+        """Give up what is being preloaded for an inference that comes, unless it needs that very load."""
         if self._loading != load:
             await self.stop()
 
@@ -440,7 +441,7 @@ class Preloader:
             self._loading = None
 
     def _choose(self, tried: Set[Load]) -> tuple[Load, set[Load]] | None:
-        """What to load next, and what must not be thrown out for it: what is in use, what waiting missions need, what is likelier."""
+        """Return the load to preload next, and those that must stay for it: in use, needed by waiting missions, or likelier."""
         residency, (needed, likely) = self._residency, self._expected()
         waited_for = [load for model in needed if (load := residency.load_of(model))]
         kept = {*residency.gate.in_use, *waited_for}

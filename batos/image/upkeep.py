@@ -1,4 +1,4 @@
-"""Upkeep: what an image needs to live for years. One of these at a time, and none on the committer.
+"""Upkeep of an image that lives for years. One of these runs at a time, and none on the committer.
 
 * pack: history older than `history_days` goes, never past the start of the oldest open unit.
 * retention: journals older than `journal_days` lose their texts; of missions that are older still, or too many, one line stays.
@@ -131,7 +131,7 @@ class Upkeep:
         return await self._exclusively("retention", self._retain())
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of upkeep: what is under way, and the last of each."""
+        """Return the facts for `info`: the upkeep under way, and the last of each kind."""
         return {"under_way": self._under_way or None, **({"progress": self._progress.facts()} if self._under_way else {}), **self._last}
 
     async def stop(self) -> None:
@@ -188,8 +188,8 @@ class Upkeep:
         return {**before, "bytes_after": db.getSize(), "objects_after": len(db.storage), "packed_to": round(moment, 3)}
 
     def _now(self, days: float) -> float:
-        """The moment from which days are counted back. Where the last transaction is from the future, all since are named by that: how
-        old they are is not known any more, but all of their history can be asked to go."""
+        """Return the moment from which days are counted back. Where the last transaction is from the future, all since are named by that:
+        how old they are is not known any more, but all of their history can be asked to go."""
         now, last = time.time(), seconds_of(self._image.db.lastTransaction())
         if last > now + _AHEAD_S:
             log.warning(

@@ -84,7 +84,7 @@ _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
 class SearchRequest(NamedTuple):
-    """What is searched for: a question, how many passages, and what they must be."""
+    """Search of the memory: a question, the number of passages, and filters."""
 
     question: str
     k: int = 10
@@ -135,11 +135,11 @@ class Retrieval:
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
-        """What searches see now."""
+        """Return the view of the search index now."""
         return self._collection().view()
 
     async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
-        """The passages that answer a question best, the best first, as the wire's `search` gives them.
+        """Return the passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
         :raises InvalidInput: for a question without any words, or a kind that no document can have.
@@ -198,7 +198,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
-        """The vectors of a question, by the embedder that those of the view are from; or why there are none."""
+        """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
         from batos.memory.search import QuestionVectors
 
         if not view.has.any():
@@ -256,7 +256,7 @@ def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """What there is to tell of each chunk; None for one that is not there any more, or is damaged."""
+    """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
     from batos.memory.store import library_of
 
     library = library_of(root)
@@ -305,7 +305,7 @@ def _stands_for(document: Any) -> dict[str, Any]:
 
 
 def _told(found: SearchResult) -> dict[str, Any]:
-    """What a question was taken to say, in plain values."""
+    """Return the reading of a question, in plain values."""
     from batos.memory.segments import NUMBER, WHEN
 
     question = found.question
@@ -333,7 +333,7 @@ class _Evidence(search.Filters):
 
 
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
-    """The ids of the chunks that speak to a brief, the best first; none where nothing does.
+    """Return the ids of the chunks that speak to a brief, the best first; none where nothing does.
 
     :param most: how many at most.
     :param alike: cosine with the brief from which a chunk speaks to it.
@@ -359,7 +359,7 @@ def _understood(root: Any, view: View, text: str) -> Question:
 def _best(
     view: View, question: Question, vectors: QuestionVectors | None, most: int, alike: float, filters: search.Filters | None
 ) -> list[tuple[int, bool]]:
-    """The chunks that speak to a question, each with whether it tells what others hold."""
+    """Return the chunks that speak to a question, each with whether it tells what others hold."""
     found = search.search(view, question, vectors, most, filters=filters)
     rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
     fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, alike)

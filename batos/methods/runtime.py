@@ -1,12 +1,10 @@
-"""What generated methods need of the host: the guardian, the sandbox, and who is writing what.
+"""Services of the host for generated methods: the guardian, the sandbox, and the locks on methods that are being written.
 
-Who is writing which method: concurrent sends of the same missing message have it written once.
+Concurrent sends of the same missing message have the method written once (`Claims`).
 
 A method is seen by others when the mission that wrote it has committed. So whoever comes second leaves its unit of work, waits
 for that mission's end, and begins again with a view that has the method. Where waiting could go round in a circle, nobody
 waits: both write, and the database's own conflict settles it.
-
-The parameters of a method's source, behind `self`.
 """
 
 from __future__ import annotations
@@ -104,7 +102,7 @@ def misfit(source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str |
 
 
 def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is one that a method is for: it fits the parameters, and gives each what is of a kind that this is for.
+    """Return whether a call is one that a method is for: it fits the parameters, and gives each what is of a kind that this is for.
 
     That is what examples give it, and what it is named after (`plain_values.signature`); one of which nothing is known is for anything.
 
@@ -131,12 +129,12 @@ def _kind(value: Any) -> str:
 
 
 def parameters_in(source: str) -> list[str]:
-    """The parameters of a method's source behind `self`, in words."""
+    """Return the parameters of a method's source behind `self`, in words."""
     return [str(parameter) for parameter in parameters_of(source)]
 
 
 def parameters_of(source: str) -> list[inspect.Parameter]:
-    """The parameters behind `self`, as the signature of the definition has them."""
+    """Return the parameters behind `self`, as the signature of the definition has them."""
     definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     spec, kinds = definition.args, inspect.Parameter
     positional = [*spec.posonlyargs, *spec.args]
@@ -161,7 +159,7 @@ _around: contextvars.ContextVar[tuple[Hashable, ...]] = contextvars.ContextVar("
 
 
 class MethodRuntime:
-    """The guardian, the sandbox and the claims; one for the daemon. The sandbox is started when the first method runs."""
+    """Guardian, sandbox and claims of the daemon. The sandbox is started when the first method runs."""
 
     def __init__(
         self,
@@ -189,17 +187,17 @@ class MethodRuntime:
         self._writers_known = writers_known
 
     def audit(self, source: str, selector: str) -> Verdict:
-        """The guardian's verdict, by the policy of the settings."""
+        """Return the guardian's verdict, by the policy of the settings."""
         verdict = self._guardian.audit(source, selector, self._policy)
         self.bus.publish(SourceAudited(verdict.accepted))
         return verdict
 
     def lets_pass(self, source: str, selector: str) -> bool:
-        """Whether the guardian accepts a source that nobody wrote: counted nowhere. Any thread may call it."""
+        """Return whether the guardian accepts a source that nobody wrote: counted nowhere. Any thread may call it."""
         return self._guardian.audit(source, selector, self._policy).accepted
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox, started.
+        """Start the sandbox if it does not run, and return it.
 
         :raises SandboxFailed: if no worker runs.
         """
@@ -211,7 +209,7 @@ class MethodRuntime:
 
     @property
     def writer_awaited(self) -> bool:
-        """Whether an expert for methods may be there soon, if none is there."""
+        """True while an expert for methods may be there soon, if none is there."""
         return self._writers_known is not None and self.settings.synthesis_model == "expert"
 
     async def writer_known(self) -> None:
@@ -227,13 +225,13 @@ class MethodRuntime:
 
 
 def home_of(obj: UvmObject, selector: str) -> UvmObject:
-    """Where the method belongs: where the Intent or the earlier method is held, so that all who inherit have it; else the receiver."""
+    """Return the holder of a method: that of the Intent or the earlier method, so that all who inherit have it; else the receiver."""
     found = find(obj, selector)
     return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught; or a version
+    """Return whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught; or a version
     before it took: what a new one does not take any more is its own fault."""
     taught = [
         one
@@ -260,7 +258,7 @@ class Making:
         self.activity = self.new_activity()
 
     def new_activity(self) -> Activity:
-        """What the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
+        """Return what the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
         return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
 
     async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
