@@ -46,7 +46,8 @@ class Kernel:
         self._life, self._facts, self._stop, self._settings = life, facts, stop, facts.settings
         self.transport, self.console = transport, facts.console
         storage, models, upkeep, memory, missions = facts.storage, facts.models, facts.upkeep, facts.memory, facts.missions
-        self.image, self.bus, self.events, self.walk = storage.image, storage.bus, storage.events, storage.walk
+        self.image, self.codex, self.walk = storage.image, storage.codex, storage.walk
+        self.bus, self.events = storage.bus, storage.events
         self.substrate, self.metrics, self.loop = models.substrate, models.metrics, models.loop
         self.costs, self.upkeep, self.backups = upkeep.costs, upkeep.upkeep, upkeep.backups
         self.likeness, self.router, self.memory = memory.likeness, memory.router, memory.memory

@@ -13,8 +13,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
@@ -61,7 +60,7 @@ class ImproverParts:
     ground: Ground
     audits: Audits
     rehearsals: Rehearsals
-    preparations: Mapping[str, Preparation] = MappingProxyType({})
+    preparations: Mapping[str, Preparation] = field(default_factory=dict)
     """By kind of change."""
     curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
     """Runs the memory's curator, and returns its work as a JSON object; None: it is off."""
