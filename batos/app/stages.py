@@ -50,6 +50,7 @@ from batos.mind import incarnation, memory_primitives, messages, psm
 from batos.mind.attempt_context import Thinking
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
+from batos.mind.evidence import RecallsMemory
 from batos.mind.router import Likeness, Router, shares
 from batos.missions.replay import Replaying, Replays
 from batos.missions.scheduler import Scheduler
@@ -295,13 +296,15 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
 # --- missions
 
 
-@dataclass(frozen=True)
+@dataclass
 class AttemptParts:
     """The parts of the daemon that every attempt at a mission is given, live, replayed or rehearsed."""
 
     settings: DaemonSettings
     models: InferenceStage
-    memory: MemoryStage
+    likeness: Likeness
+    memory: RecallsMemory
+    """The memory that attempts ask; a test gives them another one."""
 
     def of(self, image: LivingImage, methods: MethodRuntime, router: Router) -> Record:
         """Return the arguments of an attempt that is thought in that image."""
@@ -315,12 +318,12 @@ class AttemptParts:
             "plain": substrate.profile.plain,
             "parameters": substrate.parameters,
             "base_of": substrate.base_of,
-            "nearness": self.memory.likeness.nearest,
+            "nearness": self.likeness.nearest,
             "sight": substrate.sight,
             "share_out": lambda brief: shares(brief, router.weights, settings.voices_limit),
             "router": router,
             "methods": methods,
-            "memory": self.memory.memory,
+            "memory": self.memory,
         }
 
 
@@ -360,7 +363,7 @@ async def recover_missions(
         )
         life.push_async_callback(methods.close)
         curate = functools.partial(mind.memory.curator.round, "it was proposed") if fixed.curate == "on" else None
-        attempts = AttemptParts(settings, models, mind)
+        attempts = AttemptParts(settings, models, mind.likeness, mind.memory)
         improving = Improving(
             fixed, image, models.inference, storage.codex, host=attempts.of, audit=methods.audit, substrate=substrate, curate=curate
         )

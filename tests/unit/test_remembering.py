@@ -47,7 +47,7 @@ class FakeMemory:
 
 async def with_memory(kernel: Kernel) -> FakeMemory:
     memory = FakeMemory(kernel.image.read(epoch_of))
-    kernel.memory = memory
+    kernel.attempts.memory = memory
     return memory
 
 
