@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import structlog
 from transaction.interfaces import TransientError
 
+from batos import scope
 from batos.autotelic import change_types, entropy, entropy_records, replay_selection, telemetry, writer_evaluation
 from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal
@@ -33,7 +34,6 @@ from batos.forge import lessons, trials
 from batos.image import history, journal, ledger, model_registry, taught_examples
 from batos.image.living_image import LivingImage, mirror
 from batos.methods.runtime import MethodRuntime
-from batos.mind.attempt_context import thinking
 from batos.mind.events import TextBatch
 from batos.mind.inference import JournalPlace
 from batos.missions.execution import Attempts
@@ -218,7 +218,7 @@ class Rehearsals:
             unit.doom()
             if held:
                 holder, selector, method = change_types.method_at(unit.root, proposal.target)
-                with thinking(attempt):
+                with scope.begin(attempt):
                     for pupil, case in _cases(unit.root, holder, selector):
                         made += 1
                         failed += await self._fails(case, pupil, method, attempt, stage.methods)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from batos import scope
 from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError
 from batos.image import history
 from batos.image.taught_examples import Example
@@ -20,8 +20,6 @@ from batos.synthesis.plain_values import same
 _SHOWN = 120  # characters of a value in a reason
 Draft = tuple[bytes, Method]
 """A method that is not installed, and the id of the object that would hold it."""
-_drafts: contextvars.ContextVar[tuple[Draft, ...]] = contextvars.ContextVar("batos_drafts", default=())
-"""What is tried around here: the trial of one method may need another one, which may send the first."""
 
 
 class Case(NamedTuple):
@@ -67,7 +65,7 @@ async def run(
     :param writes: slots that it may write, by the audit.
     :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
     """
-    drafts = _drafts.get()
+    drafts: tuple[Draft, ...] = scope.current().drafts
     async with _apart(obj, case, methods, (*_forged(attempt), *drafts)) as apart:
         if apart is None:
             return Outcome(case, "")
@@ -77,16 +75,13 @@ async def run(
         for name, value in case.expected.slots if case.expected else case.slots:
             receiver._slots[name] = value
         sandbox = await methods.sandbox()
-        token = _drafts.set((*drafts, (home._p_oid, method)) if home._p_oid else drafts)
         try:
-            with attempt.rehearsing():
+            with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts):
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except (MethodError, MessageNotUnderstood, InvalidInput) as e:  # the last: of a message of ours that it sent wrongly
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
         except GrantNeeded as e:  # what could be granted would not have been done without trace here: it is tried no further
             return Outcome(case, "" if e.context["grant"] else f"{_call(case, method.selector)} failed: {e.message}")
-        finally:
-            _drafts.reset(token)
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
         return Outcome(case, reason, repr((history.uncut(value), left)))

@@ -14,12 +14,12 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-import contextvars
 import datetime
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from batos import scope
 from batos.config import Settings
 from batos.errors import BatosSignal, MethodError
 from batos.guardian import PersistenceGuardian, Verdict, policy_named
@@ -153,10 +153,7 @@ def parameters_of(source: str) -> list[inspect.Parameter]:
 
 
 Forge = Callable[[Any, UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
-"""Writes a missing method. The first is the attempt that needs it, a `Thinking` of
-`batos.mind.attempt_context`, of which nothing is known here."""
-_around: contextvars.ContextVar[tuple[Hashable, ...]] = contextvars.ContextVar("batos_writing", default=())
-"""What is being written around here, the outermost first: the trial of a method may need another one."""
+"""Writes a missing method. The first is the attempt that needs it, a `batos.mind.attempt.Attempt`, of which nothing is known here."""
 
 
 class MethodRuntime:
@@ -280,7 +277,7 @@ class Making:
     async def writing(self, key: Hashable) -> AsyncIterator[bool]:
         """One at a time writes a method; whether another part of this mission wrote it meanwhile. Where waiting could go round in a circle,
         nobody waits: whoever would close it writes for a trial, of which nothing is kept."""
-        waited, around = False, _around.get()
+        waited, around = False, scope.current().writing
         while (other := self._writing.get(key)) is not None and not self._leads_to(key, around):
             wait = around, key
             self._waits.append(wait)
@@ -291,11 +288,10 @@ class Making:
             waited = True
         done = asyncio.get_running_loop().create_future()
         self._writing.setdefault(key, done)
-        token = _around.set((*around, key))
         try:
-            yield waited
+            with scope.enter(writing=(*around, key)):
+                yield waited
         finally:
-            _around.reset(token)
             if self._writing.get(key) is done:
                 del self._writing[key]
             done.set_result(None)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
-import contextvars
 import dataclasses
 import functools
 import hashlib
 import math
 import operator
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import structlog
 
+from batos import scope
 from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply, ChatRequest, Inference
 from batos.bridge.structured_output import Form, Structured, structured
@@ -45,8 +45,6 @@ from batos.mind.inference import (
     NeedInference,
     Paid,
     PromptTooLong,
-    apart,
-    counting,
     is_full,
     spent,
 )
@@ -377,8 +375,8 @@ class Thinking:
 
     @property
     def tally(self) -> AttemptTally:
-        """What counts here: the attempt's, or that of the trial in which this is asked."""
-        return counting(self._tally)
+        """Return what counts here: the attempt's counters, or those of the trial in which this is asked."""
+        return scope.current().trial or self._tally
 
     @property
     def live_state(self) -> str:
@@ -426,12 +424,13 @@ class Thinking:
         self.tally.cycles[outer] += 1
         return f"{outer}.{self.tally.cycles[outer]}" if outer else str(self.tally.cycles[outer])
 
-    @contextlib.contextmanager
-    def rehearsing(self) -> Iterator[None]:
-        """What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds them there. What is written
-        inside counts as not written: its cycles are of a transaction that is aborted."""
-        with apart(self.tally):
-            yield
+    def trial(self, drafts: tuple[Any, ...] = ()) -> AbstractContextManager[scope.Scope]:
+        """Enter the scope of a trial. What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds
+        them there. What is written inside counts as not written: its cycles are of a transaction that is aborted.
+
+        :param drafts: the methods that are tried (see `Scope.drafts`).
+        """
+        return scope.enter(trial=self.tally.aside(), drafts=drafts)
 
     def ask(self, question: str) -> str:
         """What the user answers to a question; the how-manieth of the same words it is decides which answer is meant.
@@ -673,24 +672,18 @@ def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
     return otherwise if held is None else held[1]
 
 
-_current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")
-
-
-@contextlib.contextmanager
-def thinking(attempt: Thinking) -> Iterator[Thinking]:
-    """Make `attempt` the current one for the primitives that run inside."""
-    token = _current.set(attempt)
-    try:
-        yield attempt
-    finally:
-        _current.reset(token)
-
-
 def attempt_or_none() -> Thinking | None:
-    """The attempt in which this code runs; None outside missions."""
-    return _current.get(None)
+    """Return the attempt in which this code runs; None outside of missions."""
+    attempt: Thinking | None = scope.current().attempt
+    return attempt
 
 
 def current() -> Thinking:
-    """The attempt in which this code runs; for primitives, whose arguments come from messages."""
-    return _current.get()
+    """Return the attempt in which this code runs; for primitives, whose arguments come from messages.
+
+    :raises LookupError: outside of missions.
+    """
+    attempt = attempt_or_none()
+    if attempt is None:
+        raise LookupError("this runs outside of any mission")
+    return attempt

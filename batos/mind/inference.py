@@ -9,11 +9,9 @@ Answers that have begun: kept every few seconds while they come, and gone on wit
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from batos.bridge.inference import ChatRequest
@@ -108,29 +106,6 @@ class AttemptTally:
         new.taken, new.agreed = set(self.taken), dict(self.agreed)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
         return new
-
-
-_aside: contextvars.ContextVar[AttemptTally | None] = contextvars.ContextVar("batos_aside", default=None)
-
-
-def counting(whole: AttemptTally) -> AttemptTally:
-    """What counts here: an attempt's own, or that of the trial in which this is asked."""
-    return _aside.get() or whole
-
-
-def in_trial() -> bool:
-    """Whether this is asked in a trial, of which nothing is kept."""
-    return _aside.get() is not None
-
-
-@contextlib.contextmanager
-def apart(tally: AttemptTally) -> Iterator[None]:
-    """Count what is done inside in one that goes on from this, and leave this as it is."""
-    token = _aside.set(tally.aside())
-    try:
-        yield
-    finally:
-        _aside.reset(token)
 
 
 class Paid(dict[tuple[bytes, int], InferenceRecord]):

@@ -11,12 +11,12 @@ A behaviour takes the cycle and answers the name of the next state, or None wher
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from batos import scope
 from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
@@ -454,7 +454,6 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 INITIAL, FAILED = "IDLE", "FAILED"
-_inside: contextvars.ContextVar[UvmObject | None] = contextvars.ContextVar("batos_cycle", default=None)
 
 
 @Primitive.register("persona.synthesize_response_for_")
@@ -463,7 +462,7 @@ async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
     the cycle that sent it, if one did."""
     if not (isinstance(brief, str) and brief.strip()):
         raise InvalidInput("synthesize_response_for_ takes a brief: a text that is not blank")
-    attempt, outer = current(), _inside.get()
+    attempt, outer = current(), scope.current().cycle
     cycle = new_cycle(persona, brief, Route(str(persona.name).lower(), "was sent the message", {}))
     cycle.number = attempt.number("" if outer is None else str(outer.number))
     if outer is not None:
@@ -485,7 +484,7 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
     """A persona's plain way of thinking: one inference on its own model, by a guidance; what a facet comes down to."""
     if not (isinstance(guidance, str) and isinstance(question, str)):
         raise InvalidInput("think_ takes a guidance and a question: two texts")
-    attempt, cycle = current(), _inside.get()
+    attempt, cycle = current(), scope.current().cycle
     asker = by(cycle) if cycle is not None else None
     reply = await attempt.chat(
         attempt.voice_of(persona),
@@ -501,7 +500,7 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
 
 def inner_number(attempt: Thinking) -> str:
     """The number of the next cycle inside the one that runs now."""
-    outer = _inside.get()
+    outer = scope.current().cycle
     return attempt.number("" if outer is None else str(outer.number))
 
 
@@ -543,11 +542,8 @@ async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
     name = "synthesis_depth" if "machine" in cycle._slots else "cycle_depth"
     if depth_of(cycle) > (limit := getattr(attempt.settings, name)):
         raise BudgetSpent(f"cycle {cycle.number} is deeper than {limit} (setting {name})")
-    token = _inside.set(cycle)
-    try:
+    with scope.enter(cycle=cycle):
         await _run(cycle, attempt)
-    finally:
-        _inside.reset(token)
 
 
 async def _run(cycle: UvmObject, attempt: Thinking) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import structlog
 from transaction.interfaces import TransientError
 
+from batos import scope
 from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
 from batos.image import history, ledger, storage
@@ -31,7 +32,7 @@ from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
-from batos.mind.attempt_context import Thinking, thinking
+from batos.mind.attempt_context import Thinking
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.incarnation import learn
@@ -315,7 +316,7 @@ class Attempts:
             if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
                 return json.loads(mission.result) if mission.result else {}
             try:
-                with thinking(attempt):
+                with scope.begin(attempt):
                     result, cycle = await self._think(unit, mission, attempt)
             except BaseException:
                 unit.doom()
@@ -355,7 +356,7 @@ class Attempts:
     async def _rehearsed(self, attempt: Thinking, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
         async with self._image.unit() as unit:
             unit.doom()
-            with thinking(attempt):
+            with scope.begin(attempt):
                 result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
             if see is not None:
                 see(result, cycle)

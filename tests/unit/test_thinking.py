@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from batos import scope
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal, ledger
-from batos.mind.attempt_context import Thinking, current, thinking
+from batos.mind.attempt_context import Thinking, current
 from batos.mind.inference import By, NeedInference
 from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind, submit
 
@@ -76,7 +77,7 @@ async def test_what_is_asked_beside_a_trial_counts(tmp_path: Path) -> None:
         attempt, tried, beside = await mission(kernel), asyncio.Event(), asyncio.Event()
 
         async def trial() -> None:
-            with attempt.rehearsing():
+            with attempt.trial():
                 await attempt.chat("robin", "s", "in a trial")
                 attempt.number("")
                 tried.set()
@@ -285,7 +286,7 @@ async def test_the_current_attempt_is_known_to_what_runs_inside(tmp_path: Path) 
         one, two = await mission(kernel, "m1"), await mission(kernel, "m2")
 
         async def think(attempt: Thinking) -> bool:
-            with thinking(attempt):
+            with scope.begin(attempt):
                 await asyncio.sleep(0)
                 return current() is attempt
 
