@@ -13,15 +13,12 @@ classes; each field names the module that owns it, and only that module gives it
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-import dataclasses
-from collections.abc import Hashable, Iterator
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, NamedTuple
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """Facts about the task. Outside of missions each has its default."""
 
     attempt: Any = None
@@ -48,7 +45,7 @@ class Scope:
         return self.trial is not None
 
 
-_scope: contextvars.ContextVar[Scope] = contextvars.ContextVar("batos_scope", default=Scope())  # noqa: B039 - it is frozen
+_scope: contextvars.ContextVar[Scope] = contextvars.ContextVar("batos_scope", default=Scope())  # noqa: B039 - it is a tuple
 
 
 def current() -> Scope:
@@ -56,22 +53,30 @@ def current() -> Scope:
     return _scope.get()
 
 
-@contextlib.contextmanager
-def enter(**facts: Any) -> Iterator[Scope]:
-    """Enter a scope that differs from the current one in these fields of `Scope`, for the block and the tasks that it creates."""
-    entered = dataclasses.replace(_scope.get(), **facts)
-    token = _scope.set(entered)
-    try:
-        yield entered
-    finally:
-        _scope.reset(token)
+def enter(**facts: Any) -> Entering:
+    """Enter a scope that differs from the current one in these fields of `Scope`, for the block and the tasks that it creates.
+
+    :raises ValueError: for a name that is none of these fields.
+    """
+    return Entering(_scope.get()._replace(**facts))
 
 
-@contextlib.contextmanager
-def begin(attempt: Any) -> Iterator[Scope]:
+def begin(attempt: Any) -> Entering:
     """Enter the scope of an attempt. Of the scope around it only the ticket stays: nothing of a mission in which this one was given."""
-    token = _scope.set(entered := Scope(attempt=attempt, ticket=_scope.get().ticket))
-    try:
-        yield entered
-    finally:
-        _scope.reset(token)
+    return Entering(Scope(attempt=attempt, ticket=_scope.get().ticket))
+
+
+class Entering:
+    """A context manager that enters a scope; each run of a method enters one, so it costs no generator."""
+
+    __slots__ = ("_scope", "_token")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> Scope:
+        self._token = _scope.set(self._scope)
+        return self._scope
+
+    def __exit__(self, *_: object) -> None:
+        _scope.reset(self._token)

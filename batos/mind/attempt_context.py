@@ -15,7 +15,6 @@ import math
 import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import structlog
@@ -424,7 +423,7 @@ class Thinking:
         self.tally.cycles[outer] += 1
         return f"{outer}.{self.tally.cycles[outer]}" if outer else str(self.tally.cycles[outer])
 
-    def trial(self, drafts: tuple[Any, ...] = ()) -> AbstractContextManager[scope.Scope]:
+    def trial(self, drafts: tuple[Any, ...] = ()) -> scope.Entering:
         """Enter the scope of a trial. What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds
         them there. What is written inside counts as not written: its cycles are of a transaction that is aborted.
 
