@@ -2,7 +2,7 @@
 
 client ─ wire.Listener ─ desk.Desk ─ mind.Scheduler.submit ─ image.ledger.accept ─ durable ─ `accepted`
                                           │
-                                 mind.Attempts.run ─ one image.Unit ─ mind.run_cycle ─ states ─ Thinking.chat ─ bridge
+                                 mind.Attempts.run ─ one image.Unit ─ mind.run_cycle ─ states ─ Attempt.chat ─ bridge
                                           │
                                  commit ─ `result`
 """
@@ -43,12 +43,12 @@ from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory
 from batos.methods.runtime import MethodRuntime
 from batos.mind import incarnation, memory_primitives, messages, psm
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import load_codex, with_roles
 from batos.mind.events import Events
 from batos.mind.messages import deliver
-from batos.mind.router import Likeness, Router, shares
-from batos.missions.replay import Replaying, Replays
+from batos.mind.router import Likeness, Router
+from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.wire import endpoints
 from batos.wire.admin_schemas import Accepting
@@ -178,8 +178,10 @@ class Kernel:
         parts = (self.image, inference, self.profile.embedder, self.codex)
         curate = (lambda: self.memory.curator.round("it was proposed")) if settings.curate == "on" else None
         audit = self.methods.audit
-        self.improving = Improving(settings, *parts, host=self._host, audit=audit, substrate=self.substrate, curate=curate)
-        self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
+        self.improving = Improving(settings, *parts, audit=audit, substrate=self.substrate, curate=curate)
+        self.attempt_services = self._attempt_services(inference)
+        self.replays = Replays(self.attempt_services, digest_s=settings.probe_s, limit_s=settings.mission_deadline_s)
+        self.scheduler = Scheduler(self.image, self.events, settings, self.attempt_services, self.request_stop, grouping)
         await self.loop.hold(self.undoing.undo_change)
         resumed = await self.scheduler.recover()
         on_recovered()
@@ -195,7 +197,7 @@ class Kernel:
                 experts=self._experts,
                 personas=self._personas,
                 upkeep=self.upkeep,
-                replays=self._replays(inference),
+                replays=self.replays,
                 memory=self.memory,
                 undoing=self.undoing,
                 uploads=Uploads(self.image, settings),
@@ -222,7 +224,7 @@ class Kernel:
         log.info("started", endpoints=self.endpoints, profile=self.profile.name, resumed=resumed)
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
-        self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
+        self.improving.begin(self.scheduler, self.attempt_services, self.loop.budget, self._background)
         if self.providing is not None:
             self._background(self.providing.run(self.events), "models provided")
         self._background(machine.warm_up(settings, self.scheduler.quiet, self._methods_written), "handbook")
@@ -284,47 +286,35 @@ class Kernel:
         self.metrics = Metrics(self.events, self.info)
         return self.metrics.counted(inference)
 
-    def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
-        return lambda mission: Thinking(
-            mission,
+    def _attempt_services(self, inference: Inference) -> AttemptServices:
+        return AttemptServices(
+            image=self.image,
             inference=inference,
             events=self.events,
+            router=self.router,
+            methods=self.methods,
+            terms=self._attempt_terms,
+            memory=self.memory,
+            sight=self.substrate.sight,
+            nearness=self.likeness.nearest,
+            provider=self.providing,
             on_paid=self._on_paid,
             outage=self.substrate.outage,
             propose=self.improving.propose,
-            provider=self.providing,
             ruled=self.improving.ruled,
-            **self._host(self.image, self.methods, self.router),
         )
 
-    def _replays(self, inference: Inference) -> Replays:
-        host = self._host(self.image, self.methods, self.router)
-        return Replays(
-            self.image,
-            inference,
-            lambda mission, offline: Replaying(mission, inference=offline, events=Events(), **host),  # heard by nobody
-            digest_s=self.settings.probe_s,
-            limit_s=self.settings.mission_deadline_s,
+    def _attempt_terms(self) -> AttemptTerms:
+        """Return the settings and models in force now."""
+        return AttemptTerms(
+            settings=self.settings,
+            model_of=self.profile.model_of,
+            base_of=self.substrate.base_of,
+            parameters=self.substrate.parameters,
+            options=self.substrate.chat_options,
+            direct={} if self.settings.num_predict else self.profile.direct,
+            plain=self.profile.plain,
         )
-
-    def _host(self, image: LivingImage, methods: MethodRuntime, router: Router) -> dict[str, Any]:
-        """What every attempt is given, whoever infers for it, and in whichever image it is thought."""
-        return {
-            "image": image,
-            "settings": self.settings,
-            "models": self.profile.model_of,  # of the profile in force now: an attempt ends with the models it began with
-            "options": self.substrate.chat_options,
-            "direct": {} if self.settings.num_predict else self.profile.direct,
-            "plain": self.profile.plain,
-            "parameters": self.substrate.parameters,
-            "base_of": self.substrate.base_of,
-            "nearness": self.likeness.nearest,
-            "sight": self.substrate.sight,
-            "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
-            "router": router,
-            "methods": methods,
-            "memory": self.memory,
-        }
 
     def _look_after_image(self) -> None:
         """Upkeep and the count of costs; both are off the image before it is closed."""

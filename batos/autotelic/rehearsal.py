@@ -13,6 +13,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import structlog
@@ -34,10 +35,12 @@ from batos.forge import lessons, trials
 from batos.image import history, journal, ledger, model_registry, taught_examples
 from batos.image.living_image import LivingImage, mirror
 from batos.methods.runtime import MethodRuntime
+from batos.mind.attempt import Attempt
+from batos.mind.attempt_services import REPLAYED, AttemptPolicy, AttemptServices
 from batos.mind.events import TextBatch
-from batos.mind.inference import JournalPlace
+from batos.mind.inference import JournalPlace, NeedAnswer, Paid, with_pictures
 from batos.missions.execution import Attempts
-from batos.missions.replay import Replaying
+from batos.missions.replay import JournalOnlySource
 from batos.objects import Method, UvmObject
 from batos.synthesis.handbook import handbook
 from batos.synthesis.plain_values import same
@@ -45,42 +48,39 @@ from batos.synthesis.plain_values import same
 log = structlog.get_logger("batos.autotelic")
 
 
-class Rehearsing(Replaying):
-    """Takes inferences from the journal, then from what the rehearsal has paid for, then from a model, if the purse allows."""
+class BudgetedSource:
+    """A source that has the journal, then what the rehearsal has paid for, then a model, as far as the purse allows."""
 
-    def equip(self, purse: Purse, *, reroute: bool, revoice: bool = False) -> Rehearsing:
+    def __init__(self, mission: str, image: LivingImage, purse: Purse) -> None:
         """
-        :param reroute: whether it is decided anew who thinks a mission through, as the embedder and the exemplars have it now.
-        :param revoice: whether personas speak with the voice they have now, and not with the one that a mission began with.
+        :param mission: its id.
         """
-        self._purse, self._reroute, self._revoice = purse, reroute, revoice
-        self.compare = reroute
-        return self
+        self._mission, self._image, self._purse = mission, image, purse
+        self._journal = JournalOnlySource(mission, image)
+
+    @property
+    def recorded(self) -> Paid:
+        """See `InferenceSource`."""
+        return self._journal.recorded
 
     def recall(self) -> None:
-        super().recall()
-        if self._reroute:
-            self.routed = None
+        """See `InferenceSource`."""
+        self._journal.recall()
 
-    def voice_of(self, persona: UvmObject) -> str:
-        """The model that speaks for a persona."""
-        return (getattr(persona, "voice", "") or str(persona.model)) if self._revoice else super().voice_of(persona)
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord | None:
+        """See `InferenceSource`."""
+        return self._journal.known(request, place, label)
 
-    def ask(self, question: str) -> str:
-        """
-        :raises Unknown: for what the user was never asked.
-        """
-        try:
-            return super().ask(question)
-        except BatosError as e:
-            raise Unknown(e.message) from None
-
-    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None = None) -> journal.InferenceRecord:
-        """What the journal does not have.
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
+        """Have the purse pay for what the journal does not have.
 
         :raises Unknown: where it cannot be had.
         """
-        return await self._purse.pay(self.id, await self.with_pictures(request), place, label)
+        return await self._purse.pay(self._mission, await with_pictures(request, self._image), place, label)
+
+    def unanswered(self, need: NeedAnswer) -> BaseException:
+        """Return `Unknown`: the user was never asked this."""
+        return Unknown(f"the question {need.question[:60]!r} was not answered")
 
 
 class _Names:
@@ -108,16 +108,21 @@ class _Names:
 
 
 class Stage(NamedTuple):
-    """One side of a rehearsal: a mirror, and who thinks in it."""
+    """One side of a rehearsal: a mirror, and the services of attempts in it."""
 
     image: LivingImage
-    methods: MethodRuntime
-    thinking: Callable[[dict[str, Any]], Rehearsing]
-    """From a mission's record."""
+    services: AttemptServices
+
+    def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED) -> Attempt:
+        """Make an attempt at a mission in this mirror, which has recalled what the mission's own attempts decided and paid for."""
+        record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
+        attempt = Attempt(record, self.services, BudgetedSource(mission, self.image, purse), policy)
+        attempt.recall()
+        return attempt
 
 
 Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextManager[Stage]]
-"""Makes the stage of a mirror, with who names models there: what the kernel knows how to put together."""
+"""Makes the stage of a mirror; the inference names models there. The composition root knows how."""
 
 
 Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
@@ -185,14 +190,12 @@ class Rehearsals:
         return RunPair(id, *runs, rating=rating["rating"] if rating else 0)
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
-        record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
-        reroute = proposal.kind == "exemplar" and not record["message"]
-        attempt = stage.thinking(record).equip(purse, reroute=reroute, revoice=proposal.kind == change_types.VOICE)
-        attempt.recall()
+        reroutes = proposal.kind == "exemplar" and not stage.image.read(lambda root: ledger.mission_of(root, id).message)
+        attempt = stage.attempt(id, purse, replace(REPLAYED, reroutes=reroutes, revoices=proposal.kind == change_types.VOICE))
         seen: list[Run] = []
 
         def see(result: dict[str, Any], cycle: UvmObject | None) -> None:
-            seen.append(_seen(record, result, cycle, attempt))
+            seen.append(_seen(attempt.mission, result, cycle, attempt))
 
         try:
             await Attempts(stage.image, conflict_retries=1).rehearse(attempt, see)
@@ -211,9 +214,7 @@ class Rehearsals:
             return Side(found), 0
         failed = made = 0
         held = stage.image.read(_source_of, proposal.target)
-        record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
-        attempt = stage.thinking(record).equip(purse, reroute=False)
-        attempt.recall()
+        attempt = stage.attempt(mission, purse)
         async with stage.image.unit() as unit:
             unit.doom()
             if held:
@@ -221,7 +222,7 @@ class Rehearsals:
                 with scope.begin(attempt):
                     for pupil, case in _cases(unit.root, holder, selector):
                         made += 1
-                        failed += await self._fails(case, pupil, method, attempt, stage.methods)
+                        failed += await self._fails(case, pupil, method, attempt, stage.services.methods)
         size = len(held.encode())
         if proposal.kind == "retire" and made > failed == 0 and stage.image.read(self._is_used, proposal.target):
             size = 0  # it does what it was taught, and is sent: that it is there no more is no gain
@@ -237,8 +238,7 @@ class Rehearsals:
         """The expert that writes methods now beside the one that was made; and how many methods both have written."""
         settings, found = self._settings, stage.image.read(entropy_records.persona_kinds)
         experts_ = stage.image.read(model_registry.speaks_methods), str(writer_evaluation.model_of(proposal))
-        attempt = stage.thinking(stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission))))
-        attempt.equip(purse, reroute=False).recall()
+        attempt = stage.attempt(mission, purse)
         wrong, made = [writer_evaluation.Wrong(), writer_evaluation.Wrong()], 0
         async with stage.image.unit() as unit, self._tasks(settings.rehearsal_tasks) as tasks:
             unit.doom()
@@ -248,7 +248,7 @@ class Rehearsals:
                 source = await writer_evaluation.written(attempt, model, one.selector, one.prompt)
                 if isinstance(one, writer_evaluation.WritingTask):
                     return await one.right(source)
-                return await writer_evaluation.is_right(one, source, unit.root, attempt, stage.methods)
+                return await writer_evaluation.is_right(one, source, unit.root, attempt, stage.services.methods)
 
             for one in [one for pair in itertools.zip_longest(own, tasks) for one in pair if one is not None]:
                 try:
@@ -265,7 +265,7 @@ class Rehearsals:
         before, after = (Side(found, trials=one.own, tasks=one.tasks) for one in wrong)
         return before, after, made
 
-    async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Rehearsing, methods: MethodRuntime) -> bool:
+    async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime) -> bool:
         """Whether a trial fails.
 
         :raises BatosError: where that cannot be found out.
@@ -289,7 +289,7 @@ def _source_of(root: Any, target: str) -> str:
         return ""
 
 
-def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | None, attempt: Rehearsing) -> Run:
+def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | None, attempt: Attempt) -> Run:
     """What there is to compare of a mission that came to a good end."""
     usage = attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
@@ -314,7 +314,7 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
     )
 
 
-def _revised(attempt: Rehearsing) -> int:
+def _revised(attempt: Attempt) -> int:
     """Answers that the gate sent back: of each cycle those after the first."""
     woven = Counter(
         words[0] for one in attempt.tally.used if (words := one.label.split(" "))[1:2] == ["SYNTHESIZING"] and words[3:] == ["-"]
@@ -322,6 +322,6 @@ def _revised(attempt: Rehearsing) -> int:
     return sum(times - 1 for times in woven.values())
 
 
-def _misrouted(attempt: Rehearsing) -> bool:
+def _misrouted(attempt: Attempt) -> bool:
     route = attempt.routed
     return route is not None and route.preferred not in (None, route.persona)

@@ -19,7 +19,7 @@ from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.objects import Method, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
@@ -140,7 +140,7 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
 # --- how
 
 
-async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> str:
+async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> str:
     """The source that an expert writes at its first try.
 
     :raises Unknown: where that cannot be paid for.
@@ -151,7 +151,7 @@ async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> 
     return str(repair(reply.text, selector, attempt.settings).source)
 
 
-async def is_right(one: Synthesis, source: str, root: Any, attempt: Thinking, methods: MethodRuntime) -> bool:
+async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
     """Whether a source does what the accepted method does, as far as is known."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:

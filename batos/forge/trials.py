@@ -12,7 +12,7 @@ from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, Method
 from batos.image import history
 from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime, home_of
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.objects import Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.plain_values import same
@@ -58,7 +58,7 @@ def _case(example: Example) -> Case:
 
 
 async def run(
-    case: Case, obj: UvmObject, method: Method, attempt: Thinking, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
+    case: Case, obj: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
 ) -> Outcome:
     """Run a method once, and keep nothing of it.
 
@@ -118,7 +118,7 @@ async def _apart(
         yield receiver, *given
 
 
-def _forged(attempt: Thinking) -> list[Draft]:
+def _forged(attempt: Attempt) -> list[Draft]:
     """The methods that this mission has written so far, which no other transaction has."""
     found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
     return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]

@@ -1,24 +1,32 @@
-"""Find what a mission has paid for: its inferences, by content and occurrence, and what became of one.
+"""Inferences of one mission: taken from its journal where they were paid for, else asked of a source, and journaled before they are used.
 
-Define what ends an attempt early, so that it begins anew with what it lacks, and how an inference is named: its place, and who asks.
+An inference is named by its content and by its occurrence among those of the same content (`JournalPlace`); the counters of an attempt
+(`AttemptTally`) number them. A source (`InferenceSource`) says what becomes of one that the journal does not have: `LiveSource` asks a
+model. While a cycle is replayed under the gate it may not wait for a model: then `NeedInference` ends the attempt, the inference is paid
+for outside, and the cycle is replayed again. It is one of the signals here that end an attempt early, so that it begins anew with what it
+lacks.
 
-What a mission's thought has asked, numbered and written so far.
-
-Answers that have begun: kept every few seconds while they come, and gone on with after a restart or a broken stream.
+Answers that have begun are kept every few seconds while they come (`PartialAnswers`), so that a model goes on with them after a restart or
+a broken stream.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from batos.bridge.inference import ChatRequest
+from batos.bridge.inference import ChatRequest, Inference
+from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, InferenceFailed
-from batos.image import journal, storage
+from batos.image import blobs, journal, storage
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
+from batos.mind.events import TextBatch
 from batos.objects import UvmObject
 
 
@@ -152,7 +160,7 @@ def spent(paid: InferenceRecord) -> str:
     )
 
 
-class Begun:
+class PartialAnswers:
     """The unfinished answers of one mission."""
 
     def __init__(
@@ -195,3 +203,172 @@ class Begun:
     def drop(self, key: journal.Key) -> None:
         """Forget what is there: the answer is whole, or the model begins again."""
         self._texts.pop(key, None)
+
+
+class InferenceSource(Protocol):
+    """A source of the inferences of one attempt, and of the answers of its user."""
+
+    @property
+    def recorded(self) -> Paid:
+        """Return the inferences in the mission's journal, as far as they were loaded or have been added since."""
+        ...
+
+    def recall(self) -> None:
+        """Load what earlier attempts paid for."""
+        ...
+
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
+        """Return the inference if it was paid for already, else None.
+
+        :param label: who asks (`By.label`).
+        """
+        ...
+
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
+        """Return an inference that is not known; it is durable then, as far as anything of this attempt is kept.
+
+        :param heard: gets the text as it comes.
+        :raises InferenceFailed: with its cause.
+        """
+        ...
+
+    def unanswered(self, need: NeedAnswer) -> BaseException:
+        """Return what to raise for a question that the user has not answered."""
+        ...
+
+
+class LiveSource:
+    """A source that asks a model and journals its answer: of a mission that is really thought through."""
+
+    def __init__(
+        self, mission: str, image: LivingImage, inference: Inference, settings: Settings, on_paid: Callable[[InferenceRecord], None]
+    ) -> None:
+        """
+        :param mission: its id.
+        :param on_paid: hears of each inference that a model was asked for.
+        """
+        self._mission, self._image, self._inference, self._settings, self._on_paid = mission, image, inference, settings, on_paid
+        self._partial = PartialAnswers(mission, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
+        self.recorded = Paid()
+
+    def recall(self) -> None:
+        """See `InferenceSource`."""
+        self._partial.recall()
+        self.recorded = Paid(self._image.read(journal.load, self._mission))
+
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
+        """See `InferenceSource`."""
+        return self.recorded.get(place[:2])
+
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
+        """Ask the model and journal its answer; return it when that is durable."""
+        hear: Callable[[str], None] | None = None if heard is None else heard.add
+        begun, tokens = self._partial.of(place[:2])
+        if begun and not await self._inference.continues(request.model):
+            self._partial.drop(place[:2])
+            begun = ""
+        if begun:
+            request = dataclasses.replace(request, begun=begun, begun_tokens=tokens)
+            if hear is not None:
+                hear(begun)
+        if request.schema is None:  # the grammar of a schema begins at the beginning
+            hear = self._partial.listener(place[:2], hear)
+        request = await with_pictures(request, self._image)
+        try:
+            reply = await self._inference.chat(request, deadline_s=self._settings.inference_deadline_s, on_text=hear)
+        finally:
+            if heard is not None:
+                heard.flush()
+        self._partial.drop(place[:2])
+        paid = InferenceRecord(
+            place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
+            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
+            round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
+            reply.thinking[: self._settings.thinking_chars],
+        )  # fmt: skip
+        self.recorded.add(paid)
+        self._on_paid(paid)
+        await self._image.system(journal.add, self._mission, paid, mission=self._mission)
+        return paid
+
+    def unanswered(self, need: NeedAnswer) -> BaseException:
+        """Return the need itself: the attempt ends, and the mission waits for its user."""
+        return need
+
+
+class JournaledInference:
+    """The inferences of one attempt, each taken from the journal or from a source, and numbered."""
+
+    def __init__(self, source: InferenceSource) -> None:
+        self.source = source
+        self.gated = False
+        """Under the gate nothing waits for a model."""
+        self.paid = 0
+        """Inferences that this attempt has paid for."""
+        self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
+
+    @property
+    def recorded(self) -> Paid:
+        """Return the inferences in the mission's journal."""
+        return self.source.recorded
+
+    def restart(self, *, gated: bool) -> None:
+        """Begin anew; outside of the gate what failed is asked once more."""
+        self.gated = gated
+        if not gated:
+            self._failed.clear()
+
+    async def infer(self, request: ChatRequest, label: str, tally: AttemptTally, heard: TextBatch | None) -> InferenceRecord:
+        """Return the inference that a request asks for.
+
+        :param request: names the model by its digest, too: the inference is keyed by that.
+        :param label: who asks (`By.label`).
+        :param tally: numbers it, and counts it.
+        :param heard: gets its text as it comes, unless it is in the journal.
+        :raises NeedInference: under the gate, where it is not in the journal.
+        :raises InferenceFailed: with its cause.
+        """
+        content = journal.content_of(
+            request.digest, request.system, request.user, request.schema, dict(request.options), request.turns, request.shown
+        )
+        key = journal.key_of(content)
+        place = JournalPlace(key, self.recorded.occurrence(key, label, tally), journal.parts_of(content))
+        tally.asked[key] += 1
+        tally.taken.add(place[:2])
+        found = self.source.known(request, place, label)
+        if found is not None:
+            tally.replayed += 1
+        elif self.gated:
+            raise self._failed.get(place[:2]) or NeedInference(request, place, label)
+        else:
+            found = await self._pay(request, place, label, heard)
+        tally.used.append(found)
+        return found
+
+    async def settle(self, need: NeedInference) -> None:
+        """Pay for what a replay under the gate needs. Where that fails, the replay fails in the same place: a cycle may do without it."""
+        try:
+            await self._pay(need.request, need.place, need.label, None)
+        except InferenceFailed as e:
+            self._failed[need.place[:2]] = e
+
+    async def _pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
+        found = await self.source.pay(request, place, label, heard)
+        self.paid += 1
+        return found
+
+
+async def with_pictures(request: ChatRequest, image: LivingImage) -> ChatRequest:
+    """Return a request as it is sent: with the bytes of the pictures that it shows, which are read when they are needed and not kept.
+
+    :raises ImageDamaged: where they are not what was uploaded.
+    """
+    if not request.shown:
+        return request
+
+    def read(digest: str) -> str:
+        return base64.b64encode(image.read(blobs.read_picture, digest)).decode()
+
+    every = dict.fromkeys(digest for turn in request.shown for digest in turn)
+    found = {digest: await asyncio.to_thread(read, digest) for digest in every}
+    return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))

@@ -27,7 +27,7 @@ from batos.image import history, taught_examples
 from batos.image.history import oid_of, resolve
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_of
-from batos.mind.attempt_context import attempt_or_none, current
+from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.sandbox import Invocation, senders
 

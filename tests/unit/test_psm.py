@@ -13,7 +13,7 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import ledger
 from batos.mind import psm
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import Route
 from batos.objects import Primitive, UvmObject
@@ -282,7 +282,7 @@ def test_every_successor_is_a_state(state: str) -> None:
     assert psm.INITIAL in psm.STATES
 
 
-async def _cycle(kernel: Any, unit: Any) -> tuple[UvmObject, Thinking]:
+async def _cycle(kernel: Any, unit: Any) -> tuple[UvmObject, Attempt]:
     _, record = await kernel.image.system(ledger.accept, "m1", "I feel stuck", {}, False)
     Listened(kernel, "m1")
-    return new_cycle(unit.root["lobby"].robin, "I feel stuck", ROUTE), kernel.scheduler._thinking(record)
+    return new_cycle(unit.root["lobby"].robin, "I feel stuck", ROUTE), kernel.scheduler.attempt(record)
