@@ -1,8 +1,8 @@
 """Rehearsals: recorded missions thought through again in two mirrors of the image, one of them with a change.
 
-Both sides take every inference from the missions' journals; what is not there, because the change asks something else, is paid
-for within an allowance (`batos.autotelic.rehearsal_budget`), and beyond it the mission's outcome is unknown and does not count.
-Nothing that is thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
+Both sides take every inference from the missions' journals. One that is not there, because the change asks something else, is paid for
+within an allowance (`batos.autotelic.rehearsal_budget`); beyond it the mission's outcome is unknown and does not count. Nothing that is
+thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = structlog.get_logger("batos.autotelic")
 
 
 class BudgetedSource:
-    """A source that has the journal, then what the rehearsal has paid for, then a model, as far as the purse allows."""
+    """Source that has the journal, then what the rehearsal has paid for, then a model, as far as the purse allows."""
 
     def __init__(self, mission: str, image: LivingImage, purse: Purse) -> None:
         """
@@ -84,7 +84,7 @@ class BudgetedSource:
 
 
 class _Names:
-    """An inference that only names digests. Where it cannot, nobody can say whether the journal has an answer."""
+    """Inference that only names digests. Where it cannot, it is unknown if the journal has an answer."""
 
     def __init__(self, inference: Inference) -> None:
         self._inference = inference
@@ -126,30 +126,30 @@ Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextMana
 
 
 Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
-"""At most so many."""
+"""Gives tasks of writing a method, at most as many as the number says."""
 
 
 @contextlib.asynccontextmanager
 async def no_tasks(count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
-    """None."""
+    """Give no tasks."""
     yield ()
 
 
 class Rehearsals:
-    """Tries changes out. `await of(...)` for one."""
+    """Rehearsals of changes: `await of(...)` for one."""
 
     def __init__(
         self, image: LivingImage, inference: Inference, settings: Settings, staging: Staging, ground: Ground, tasks: Tasks = no_tasks
     ) -> None:
         """
-        :param inference: asked for digests only; what is paid, a purse pays.
-        :param tasks: methods to be written that are of no image.
+        :param inference: asked for digests only; a purse pays for inferences.
+        :param tasks: gives methods to be written that are of no image.
         """
         self._tasks = tasks
         self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
 
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
-        """What a change does to recorded missions, and to the trials of the method that it is about.
+        """Return what a change does to recorded missions, and to the trials of the method that it is about.
 
         :param mission: the mission that proposed it: its id is the one of trials.
         :param key: what the trigger was measured on, for the choice of missions; empty for none.
@@ -195,7 +195,7 @@ class Rehearsals:
         seen: list[Run] = []
 
         def see(result: dict[str, Any], cycle: UvmObject | None) -> None:
-            seen.append(_seen(attempt.mission, result, cycle, attempt))
+            seen.append(_seen(result, cycle, attempt))
 
         try:
             await Attempts(stage.image, conflict_retries=1).rehearse(attempt, see)
@@ -208,7 +208,7 @@ class Rehearsals:
         return seen[0]
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
-        """What one side is like besides its missions; and how many trials were made."""
+        """Return what one side is like besides its missions, and how many trials were made."""
         found = stage.image.read(entropy_records.persona_kinds)
         if proposal.kind not in ("method", "retire"):
             return Side(found), 0
@@ -229,13 +229,13 @@ class Rehearsals:
         return Side(found, failed, size), made
 
     def _is_used(self, root: Any, target: str) -> bool:
-        """Whether a method was of use since the days after which it may go (`trigger_unused_days`)."""
+        """Return True if a method was used within the last `trigger_unused_days` days, or that is not known."""
         holder, selector, _ = change_types.method_at(root, target)
         last = telemetry.last_use_of(root, f"{history.oid_of(holder)} {selector}")
         return last is None or time.time() - last < self._settings.trigger_unused_days * DAY_S
 
     async def _writers(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, Side, int]:
-        """The expert that writes methods now beside the one that was made; and how many methods both have written."""
+        """Compare the expert that writes methods now with the one that was made; return both, and how many methods both have written."""
         settings, found = self._settings, stage.image.read(entropy_records.persona_kinds)
         experts_ = stage.image.read(model_registry.speaks_methods), str(writer_evaluation.model_of(proposal))
         attempt = stage.attempt(mission, purse)
@@ -266,7 +266,7 @@ class Rehearsals:
         return before, after, made
 
     async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime) -> bool:
-        """Whether a trial fails.
+        """Return True if a trial fails.
 
         :raises BatosError: where that cannot be found out.
         """
@@ -277,7 +277,7 @@ class Rehearsals:
 
 
 def _cases(root: Any, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trials.Case]]:
-    """The examples that a method was taught, each with who was: its holder, or others who have it from there."""
+    """Return the examples that a method was taught, each with the object that was taught it: its holder, or one that inherits it."""
     pupils = (holder, *lessons.kin(root, holder, holder, selector))
     return [(pupil, case) for pupil in pupils for case in trials.of_examples(taught_examples.examples_of(root, pupil, selector)[0])]
 
@@ -289,9 +289,9 @@ def _source_of(root: Any, target: str) -> str:
         return ""
 
 
-def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | None, attempt: Attempt) -> Run:
-    """What there is to compare of a mission that came to a good end."""
-    usage = attempt.usage()
+def _seen(result: dict[str, Any], cycle: UvmObject | None, attempt: Attempt) -> Run:
+    """Return what there is to compare of a mission that ended COMPLETE."""
+    record, usage = attempt.mission, attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
     seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000
     if record["message"]:
@@ -315,7 +315,7 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
 
 
 def _revised(attempt: Attempt) -> int:
-    """Answers that the gate sent back: of each cycle those after the first."""
+    """Count the answers that the checks refused: of each cycle those after the first."""
     woven = Counter(
         words[0] for one in attempt.tally.used if (words := one.label.split(" "))[1:2] == ["SYNTHESIZING"] and words[3:] == ["-"]
     )

@@ -1,4 +1,7 @@
-"""Trials: a method that is not installed yet runs in a transaction that is aborted, on the call that asked for it and on examples."""
+"""Trials: a method that is not installed yet runs in a transaction that is aborted, on the call that asked for it and on examples.
+
+The trial of one method may need another one, which may send the first: so a trial knows those that are tried around it (`Scope.drafts`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Draft = tuple[bytes, Method]
 
 
 class Case(NamedTuple):
-    """One trial: a call, and what must come of it, where that is known."""
+    """Call on which a method is tried, and what must come of it, where that is known."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -33,7 +36,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
+    """Outcome of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
 
     case: Case
     reason: str
@@ -41,7 +44,7 @@ class Outcome(NamedTuple):
 
 
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
-    """The call that asked for the method, then what was taught of it.
+    """Return the call that asked for the method, then the examples that were taught of it.
 
     :param slots: that the receiver has for that call, beside its own.
     """
@@ -49,7 +52,7 @@ def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Exa
 
 
 def of_examples(examples: Sequence[Example]) -> list[Case]:
-    """What was taught."""
+    """Return examples as cases."""
     return [*map(_case, examples)]
 
 
@@ -91,7 +94,7 @@ async def run(
 async def _apart(
     obj: UvmObject, case: Case, methods: MethodRuntime, drafts: Sequence[Draft]
 ) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
-    """The receiver and the arguments as another transaction sees them, which is aborted at the end.
+    """Give the receiver and the arguments as another transaction sees them, which is aborted at the end.
 
     An object of this very transaction is in no other: it is tried as a copy. None where an argument is such an object, since
     a method could change it: then there is nothing that could be tried without trace.
@@ -119,7 +122,7 @@ async def _apart(
 
 
 def _forged(attempt: Attempt) -> list[Draft]:
-    """The methods that this mission has written so far, which no other transaction has."""
+    """Return the methods that this mission has written so far, which no other transaction has."""
     found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
     return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]
 
@@ -136,7 +139,7 @@ def _difference(case: Case, expected: Example, selector: str, value: Any, receiv
 
 
 def speaks_of(reason: str, example: Example, selector: str) -> bool:
-    """Whether a reason is what was wrong with the answer to an example."""
+    """Return True if a reason says what was wrong with the answer to an example."""
     call = _call(_case(example), selector)
     if reason.startswith(f"{call} answered "):
         return reason.endswith(f" and not {_shown(example.result)}")
@@ -144,18 +147,18 @@ def speaks_of(reason: str, example: Example, selector: str) -> bool:
 
 
 def call_key(example: Example) -> str:
-    """The call of an example, with what slots hold before it, as it was written."""
+    """Return the call of an example, with what slots hold before it, as it was written."""
     return json.dumps([example.args, *(sorted(pairs, key=lambda pair: pair[0]) for pairs in (example.kwargs, example.slots))])
 
 
 def contradict(one: Example, other: Example) -> bool:
-    """Whether no method can keep two examples of the same call: they want another answer, or that a slot holds something else after it."""
+    """Return True if no method can keep two examples of the same call: they want another answer, or another value of a slot after it."""
     left = dict(other.after)
     return not same(one.result, other.result) or any(name in left and not same(value, left[name]) for name, value in one.after)
 
 
 def example_text(example: Example, selector: str) -> str:
-    """An example in words."""
+    """Return an example in words."""
     before = f" with {_named(example.slots)}" if example.slots else ""
     after = f", and {_named(example.after)} after it" if example.after else ""
     return f"{_call(_case(example), selector)}{before} -> {_shown(example.result)}{after}"

@@ -66,7 +66,7 @@ YES = ("yes", "y")
 
 
 class PromptContext(NamedTuple):
-    """The part of the mission that goes with a prompt."""
+    """Part of the mission that goes with a prompt."""
 
     turns: tuple[tuple[str, str], ...] = ()
     """Turns before: pairs of what the user said and what was answered."""

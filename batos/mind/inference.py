@@ -31,7 +31,7 @@ from batos.objects import UvmObject
 
 
 class JournalPlace(NamedTuple):
-    """Where in the journal an inference belongs: its content key, the how-manieth of that content, checksums of its parts."""
+    """Place of an inference in the journal: the key of its content, its number among those of that content, a checksum of each part."""
 
     key: bytes
     occurrence: int
@@ -39,19 +39,19 @@ class JournalPlace(NamedTuple):
 
 
 class By(NamedTuple):
-    """Who asks: the number of the cycle (`1`, `1.2` for the second one inside it), its state and persona."""
+    """Asker of an inference: the number of its cycle (`1`, `1.2` for the second one inside it), its state and persona."""
 
     cycle: str = ""
     state: str = ""
     persona: str = ""
 
     def label(self, part: str | None) -> str:
-        """The four words that the journal keeps of it."""
+        """Return the four words that the journal keeps of it."""
         return " ".join((self.cycle or "-", self.state or "-", self.persona or "-", part or "-"))
 
 
 class NeedInference(BatosSignal):
-    """A cycle under the gate needs an inference that the journal does not have."""
+    """Signal of a cycle under the gate that needs an inference which the journal does not have."""
 
     def __init__(self, request: ChatRequest, place: JournalPlace, label: str) -> None:
         super().__init__(request.model)
@@ -59,7 +59,7 @@ class NeedInference(BatosSignal):
 
 
 class PromptTooLong(BatosSignal):
-    """A prompt, or it and its answer, does not fit the model's context: less is to be told."""
+    """Signal that a prompt, or it and its answer, does not fit the model's context: less is to be told."""
 
     def __init__(self, told: int, cause: InferenceFailed) -> None:
         """
@@ -70,7 +70,7 @@ class PromptTooLong(BatosSignal):
 
 
 class NeedAnswer(BatosSignal):
-    """A mission has a question for its user, and goes on when it is answered."""
+    """Signal of a mission that has a question for its user, and goes on when it is answered."""
 
     def __init__(self, question: str, occurrence: int, grant: bool = False) -> None:
         """
@@ -81,7 +81,7 @@ class NeedAnswer(BatosSignal):
 
 
 def as_error(error: Exception) -> BatosError:
-    """An exception that ended an attempt, as its mission's error."""
+    """Return an exception that ended an attempt as the error of its mission."""
     if isinstance(error, BatosError):
         return error
     made = storage.disk_full_error(error) or BatosError(f"{type(error).__name__}: {error}")
@@ -90,14 +90,14 @@ def as_error(error: Exception) -> BatosError:
 
 
 class AttemptTally:
-    """The counts of an attempt, or of a trial inside it. A trial has its own, which end with it: what is thought beside it meanwhile, by
-    another facet, say, counts in the attempt's."""
+    """Counters of an attempt, or of a trial inside it. A trial has its own, which end with it: what another facet thinks meanwhile counts
+    in the attempt's."""
 
     def __init__(self) -> None:
         self.asked: Counter[bytes] = Counter()
         """How often each content was asked."""
         self.taken: set[tuple[bytes, int]] = set()
-        """Of these which one it was, each time: the content, and its occurrence in the journal."""
+        """Each inference that was asked: the key of its content, and its occurrence in the journal."""
         self.cycles: Counter[str] = Counter()
         self.questions: Counter[str] = Counter()
         self.agreed: dict[str, bool] = {}
@@ -108,7 +108,7 @@ class AttemptTally:
         """The cycles in which methods were written."""
 
     def aside(self) -> AttemptTally:
-        """One that goes on from here, and leaves this one as it is."""
+        """Return counters that go on from here, and leave these as they are."""
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
         new.taken, new.agreed = set(self.taken), dict(self.agreed)
@@ -117,7 +117,7 @@ class AttemptTally:
 
 
 class Paid(dict[tuple[bytes, int], InferenceRecord]):
-    """The inferences that are in a mission's journal, by content and occurrence."""
+    """Inferences in a mission's journal, by content and occurrence."""
 
     def __init__(self, entries: Iterable[InferenceRecord] = ()) -> None:
         super().__init__()
@@ -126,13 +126,13 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
             self.add(entry)
 
     def add(self, entry: InferenceRecord) -> None:
-        """Take one more in."""
+        """Add an inference."""
         self[entry.key, entry.occurrence] = entry
         self._last[entry.key] = max(entry.occurrence, self._last.get(entry.key, 0))
 
     def occurrence(self, key: bytes, label: str, tally: AttemptTally) -> int:
-        """Which of the inferences of one content the next one is: that which the same part of the same cycle had, where it is paid for.
-        Several who ask for the same at once come in another order each time, and what follows goes by who said what.
+        """Return the number of the next inference of one content: the one that the same part of the same cycle had, where it is paid for.
+        Several that ask for the same at once come in another order each time, and what follows depends on which of them said what.
 
         :param label: who asks (`By.label`).
         """
@@ -142,14 +142,14 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
 
 
 def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
-    """Whether an answer ended because the context was full, before it came to its own longest."""
+    """Return True if an answer ended because the context was full, before it had as many tokens as it may."""
     context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
     full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
     return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
 def spent(paid: InferenceRecord) -> str:
-    """Why there is no answer, where a model spent all of it on its thought: neither another persona nor another try mends that."""
+    """Return why there is no answer, if a model spent all its tokens on its thought, else "": neither another persona nor a retry helps."""
     if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
         return ""
     went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
@@ -161,7 +161,7 @@ def spent(paid: InferenceRecord) -> str:
 
 
 class PartialAnswers:
-    """The unfinished answers of one mission."""
+    """Unfinished answers of one mission, kept so that a model can go on with them."""
 
     def __init__(
         self, mission: str, image: LivingImage, *, every_s: float, every_tokens: int, clock: Callable[[], float] = time.monotonic
@@ -175,15 +175,15 @@ class PartialAnswers:
         self._texts: dict[journal.Key, tuple[str, int]] = {}
 
     def recall(self) -> None:
-        """Load what earlier daemons kept."""
+        """Load the answers that earlier daemons kept."""
         self._texts = self._image.read(journal.load_partials, self._mission)
 
     def of(self, key: journal.Key) -> tuple[str, int]:
-        """What is there of an answer, and the tokens it took."""
+        """Return the text of an answer so far, and the tokens that it took."""
         return self._texts.get(key, ("", 0))
 
     def listener(self, key: journal.Key, hear: Callable[[str], None] | None) -> Callable[[str], None]:
-        """What hears the pieces of an answer, notes them, and passes them on to `hear`."""
+        """Return a function that hears the pieces of an answer, notes them, and passes them on to `hear`."""
         kept_at, kept_tokens = self._clock(), self.of(key)[1]
 
         def listen(piece: str) -> None:
@@ -201,12 +201,12 @@ class PartialAnswers:
         return listen
 
     def drop(self, key: journal.Key) -> None:
-        """Forget what is there: the answer is whole, or the model begins again."""
+        """Forget an answer: it is complete, or the model begins again."""
         self._texts.pop(key, None)
 
 
 class InferenceSource(Protocol):
-    """A source of the inferences of one attempt, and of the answers of its user."""
+    """Source of the inferences of one attempt that are not known, and of what follows where its user has not answered."""
 
     @property
     def recorded(self) -> Paid:
@@ -238,7 +238,7 @@ class InferenceSource(Protocol):
 
 
 class LiveSource:
-    """A source that asks a model and journals its answer: of a mission that is really thought through."""
+    """Source that asks a model and journals its answer: of a mission that is really thought through."""
 
     def __init__(
         self, mission: str, image: LivingImage, inference: Inference, settings: Settings, on_paid: Callable[[InferenceRecord], None]
@@ -297,7 +297,7 @@ class LiveSource:
 
 
 class JournaledInference:
-    """The inferences of one attempt, each taken from the journal or from a source, and numbered."""
+    """Inferences of one attempt, each taken from the journal or from a source, and numbered."""
 
     def __init__(self, source: InferenceSource) -> None:
         self.source = source

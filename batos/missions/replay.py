@@ -1,7 +1,7 @@
-"""Replay: a finished mission thought through again from its journal, without any model call, to see whether it comes out the same.
+"""Replay: a finished mission thought through again from its journal, without any model call, and compared with its result.
 
-Where it does not, something that decides it has changed since: the code, a prompt, an option, a persona's slots, the
-model. The image of now is used; the unit is doomed, so nothing of it is kept.
+Where the two differ, something that decides the result has changed since: the code, a prompt, an option, a persona's slots, the model. A
+replay works on the image as it is now, in a unit of work that is doomed, so nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema"
 
 
 class JournalOnlySource:
-    """A source that has the journal and nothing else: what is not there fails, as it may have failed the first time."""
+    """Source that has the journal and nothing else: what is not there fails, as it may have failed the first time."""
 
     def __init__(self, mission: str, image: LivingImage, offline: _Offline | None = None, *, transcribes: bool = False) -> None:
         """
         :param mission: its id.
-        :param offline: says whether the digests of models are known. Where they are not, the models are taken for those of then.
-        :param transcribes: whether `prompts` is kept.
+        :param offline: names the digests of models. Where one is not known, the model is taken for the one that answered then.
+        :param transcribes: whether to keep `prompts`.
         """
         self._mission, self._image, self._offline = mission, image, offline
         self.recorded = Paid()
@@ -45,7 +45,7 @@ class JournalOnlySource:
         self.missed: dict[str, Any] | None = None
         """The first inference that was not in the journal."""
         self.prompts: list[dict[str, Any]] | None = [] if transcribes else None
-        """What each inference was asked, and said: the journal has answers, and sums of what was asked."""
+        """What each inference was asked, and said: the journal itself has the answers, and only checksums of what was asked."""
 
     def recall(self) -> None:
         """See `InferenceSource`."""
@@ -81,7 +81,7 @@ class JournalOnlySource:
         raise InferenceFailed(f"the journal has no such inference of {request.model}", cause="not_in_journal", retryable=False)
 
     def unanswered(self, need: NeedAnswer) -> BaseException:
-        """Return an error: nobody is asked in a replay."""
+        """Return an error: a replay asks no user."""
         return InvalidInput(f"the question {need.question[:60]!r} was not answered")
 
 
@@ -100,7 +100,8 @@ def _asked(request: ChatRequest, label: str, found: journal.InferenceRecord | No
 
 
 async def ruled_as_recorded(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-    """Return what a mission of the system's own was told by rule then: it went by what was measured then. None where a model thought."""
+    """Return the recorded result of a mission of the system's own that was told by rule, since that followed from measurements of then;
+    None where a model thought."""
     told = json.loads(mission.result) if mission.result else {}
     return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None
 
@@ -108,8 +109,9 @@ async def ruled_as_recorded(root: Any, mission: UvmObject, persona: UvmObject) -
 def replay_services(services: AttemptServices, inference: Inference, **parts: Any) -> AttemptServices:
     """Return the services of attempts of which nothing is kept: nothing hears their events, they propose nothing and provide no model.
 
+    :param services: those of live attempts.
     :param inference: names the digests of models.
-    :param parts: what else is another: image, methods and router of a mirror.
+    :param parts: other services that differ: image, methods and router of a mirror.
     """
     return replace(
         services, inference=inference, events=Events(), provider=None, propose=nothing_proposed, ruled=ruled_as_recorded, **parts
@@ -117,7 +119,7 @@ def replay_services(services: AttemptServices, inference: Inference, **parts: An
 
 
 class _Offline:
-    """An inference that only names digests; where it cannot within its time, it says so."""
+    """Inference that only names digests. `failed` is True once it could not name one in time."""
 
     def __init__(self, inference: Inference, patience_s: float) -> None:
         self._inference, self._patience = inference, patience_s
@@ -143,21 +145,23 @@ class _Offline:
 
 
 class Replays:
-    """Replays missions of one image."""
+    """Replays of the missions of one image."""
 
     def __init__(self, services: AttemptServices, *, digest_s: float, limit_s: float) -> None:
         """
         :param services: those of live attempts. Their inference is asked for digests only, and for no longer than `digest_s`.
         :param limit_s: time for one replay.
         """
-        self._services, self._image = services, services.image
+        self._image = services.image
+        self.services = services
+        """What replays work with that begin from now on."""
         self._digest_s, self._limit_s = digest_s, limit_s
         self._attempts = Attempts(services.image, conflict_retries=1)
 
     async def replay(self, id: str, *, prompts: bool = False) -> dict[str, Any]:
         """Replay a mission.
 
-        :param prompts: whether what each inference was asked is told, too, as far as the replay comes; at most `PROMPTS_BYTES` of it.
+        :param prompts: whether to tell what each inference was asked, as far as the replay comes, in at most `PROMPTS_BYTES`.
         :returns: `id`, `state`, `outcome` (same, different, journal_ended), `inferences` (taken from the journal),
             `journaled`, `unused`, and the first `difference`.
         :raises UnknownMission: if there is none of that id.
@@ -168,9 +172,9 @@ class Replays:
             raise InvalidInput(f"mission {id!r} is {record['state']}; only what has ended can be replayed")
         if dropped:
             raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting journal_days); its cost is still known")
-        offline = _Offline(self._services.inference, self._digest_s)
+        offline = _Offline(self.services.inference, self._digest_s)
         source = JournalOnlySource(id, self._image, offline, transcribes=prompts)
-        attempt = Attempt(record, replay_services(self._services, offline), source, REPLAYED)
+        attempt = Attempt(record, replay_services(self.services, offline), source, REPLAYED)
         attempt.recall()
         journaled = len(source.unused)
         result, error = await self._rehearse(attempt)
@@ -186,7 +190,7 @@ class Replays:
         return {"id": id, "state": record["state"], "outcome": "journal_ended" if ended else "different", **facts, "difference": difference}
 
     async def _rehearse(self, attempt: Attempt) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The result, or the error as the wire shows it."""
+        """Return the result, or the error as the wire shows it."""
         try:
             async with asyncio.timeout(self._limit_s):
                 return await self._attempts.rehearse(attempt), None
@@ -199,7 +203,7 @@ class Replays:
 
 
 def _told(prompts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first prompts that have room in a reply, and whether there are more."""
+    """Return the first prompts that fit into a reply, and `more` if there are others."""
     sizes = itertools.accumulate(len(json.dumps(one)) for one in prompts)
     told = prompts[: max(1, sum(size <= PROMPTS_BYTES for size in sizes))]
     return {"prompts": told, **({"more": True} if len(told) < len(prompts) else {})}
@@ -213,7 +217,7 @@ def _read(root: Any, id: str) -> tuple[dict[str, Any], bool]:
 def _difference(
     record: dict[str, Any], attempt: Attempt, source: JournalOnlySource, result: dict[str, Any], error: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Where this replay first came out otherwise than the mission; None if it did not."""
+    """Return the first difference between a replay and its mission; None if there is none."""
     was = record["error"]
     if record["state"] == ledger.COMPLETE and error is None:
         found = _compared(record["result"] or {}, result, attempt.state)
@@ -238,7 +242,7 @@ def _compared(was: dict[str, Any], now: dict[str, Any], state: str) -> dict[str,
 
 
 def _changed(place: JournalPlace, source: JournalOnlySource) -> list[str]:
-    """What differs from the inference of the journal that is most like the one that was missed; empty if that cannot be told."""
+    """Return the parts in which the missed inference differs from the most similar one of the journal; empty if that is not known."""
     unused = [entry.parts for entry in source.unused.values() if entry.parts]
     if not unused:
         return []

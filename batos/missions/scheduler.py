@@ -214,7 +214,9 @@ class Scheduler:
         :param grouping: how missions are grouped by model; None: they are not.
         """
         self._image, self._events, self.settings = image, events, settings
-        self._services, self._on_signal = services, on_signal
+        self._on_signal = on_signal
+        self.services = services
+        """What attempts work with that begin from now on."""
         self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
         self.queue = MissionQueue(grouping, patience_s=settings.background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -235,7 +237,7 @@ class Scheduler:
 
     def attempt(self, record: Record) -> Attempt:
         """Make an attempt at a mission, which nothing runs yet."""
-        return Attempt(record, self._services)
+        return Attempt(record, self.services)
 
     # --- coming in
 

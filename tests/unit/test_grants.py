@@ -380,7 +380,7 @@ async def test_an_answered_mission_replays_the_same(tmp_path: Path) -> None:
         await answered(kernel, "m1", heard, "yes")
         assert (await heard.end())["state"] == "COMPLETE"
         await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
 
 
 # --- trials

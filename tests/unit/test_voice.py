@@ -106,7 +106,7 @@ async def test_a_replay_speaks_with_the_voice_of_the_mission(tmp_path: Path) -> 
     async with mind(tmp_path, inference) as kernel:
         await (await submit(kernel, "m", BRIEF)).end()
         await built(kernel, "weaver")
-        replays = kernel._replays(inference)
+        replays = kernel.replays
         assert (await replays.replay("m"))["outcome"] == "same"
 
 
