@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,7 +24,7 @@ from batos.autotelic.entropy_worker import Assessor, AssessorLimits
 from batos.autotelic.heartbeat import Heartbeat, Rhythm
 from batos.autotelic.improver import Improver, ImproverParts
 from batos.autotelic.prerequisites import ModelPreparation, Preparation
-from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
+from batos.autotelic.rehearsal import Rehearsals, Stage
 from batos.autotelic.rollback_monitor import ChangeReversal, Leash
 from batos.autotelic.telemetry import Levels, Senses, tallies_in_words
 from batos.autotelic.trigger_missions import Alarms, Spans
@@ -42,11 +43,13 @@ from batos.memory import objects
 from batos.memory.embedders import normalised
 from batos.methods.runtime import MethodRuntime
 from batos.mind import incarnation
+from batos.mind.attempt_services import AttemptServices
 from batos.mind.codex import Codex
-from batos.mind.events import Events, Propose, Ruled, nothing_proposed, nothing_ruled
+from batos.mind.events import Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.messages import deliver
 from batos.mind.router import Likeness, Router
 from batos.missions import execution
+from batos.missions.replay import replay_services
 from batos.missions.scheduler import Scheduler
 from batos.synthesis.handbook import handbook
 
@@ -285,8 +288,6 @@ def measured(
 
 
 TASKS_SEED = 1
-Host = Callable[[LivingImage, MethodRuntime, Router], dict[str, Any]]
-"""What every attempt is given (see `Thinking`), for one that is thought in that image."""
 Curate = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
@@ -300,7 +301,6 @@ class Improving:
         inference: Inference,
         codex: Codex,
         *,
-        host: Host,
         audit: Callable[[str, str], Any],
         substrate: Substrate,
         curate: Curate | None = None,
@@ -311,7 +311,7 @@ class Improving:
         :param curate: runs the memory's curator.
         """
         self._settings, self._image, self._inference, self._codex = settings, image, inference, codex
-        self._host, self._curate, self._substrate = host, curate, substrate
+        self._curate, self._substrate = curate, substrate
         self._ground = Ground(
             settings,
             audit,
@@ -324,15 +324,16 @@ class Improving:
         self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
         self.improver: Improver | None = None
 
-    def begin(self, scheduler: Scheduler, bus: EventBus, leash: Budget, life: Lifetime) -> None:
+    def begin(self, scheduler: Scheduler, services: AttemptServices, bus: EventBus, leash: Budget, life: Lifetime) -> None:
         """Look after proposals until the daemon ends.
 
+        :param services: those of live attempts.
         :param life: ends what is begun here.
         """
         if self._settings.autotelic == "off":
             return
         settings, image = self._settings, self._image
-        rehearsals = Rehearsals(image, self._inference, settings, self._stage, self._ground, self._tasks)
+        rehearsals = Rehearsals(image, self._inference, settings, partial(self._stage, services), self._ground, self._tasks)
         staging = staging_folder(settings.lora_staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
@@ -370,9 +371,10 @@ class Improving:
             yield [writer_evaluation.WritingTask(task.selector, task.prompt(example=True, book=book), right(task)) for task in chosen]
 
     @contextlib.asynccontextmanager
-    async def _stage(self, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
+    async def _stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
         """Make what it takes to think in a mirror: methods, a router and a sandbox of its own.
 
+        :param services: those of live attempts.
         :param names: knows the digests of models.
         """
         settings, limit_s = self._settings, self._settings.inference_deadline_s
@@ -384,11 +386,8 @@ class Improving:
 
         router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
 
-        def thinking(mission: dict[str, Any]) -> Rehearsing:
-            return Rehearsing(mission, inference=names, events=Events(), **self._host(image, methods, router))
-
         try:
-            yield Stage(image, methods, thinking)
+            yield Stage(image, replay_services(services, names, image=image, methods=methods, router=router))
         finally:
             await likeness.stop()
             await methods.close()

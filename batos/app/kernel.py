@@ -2,7 +2,7 @@
 
 client ─ wire.Listener ─ api.Dispatcher ─ missions.Scheduler.submit ─ image.ledger.accept ─ durable ─ `accepted`
                                                    │
-                          missions.Attempts.run ─ one image.Unit ─ mind.run_cycle ─ states ─ inference ─ bridge
+                          missions.Attempts.run ─ one image.Unit ─ mind.run_cycle ─ states ─ Attempt.chat ─ bridge
                                                    │
                                            commit ─ `result`
 """
@@ -53,7 +53,7 @@ class Kernel:
         self.likeness, self.router, self.memory = memory.likeness, memory.router, memory.memory
         self.undoing, self.providing, self.methods = missions.undoing, missions.providing, missions.methods
         self.improving, self.scheduler = missions.improving, missions.scheduler
-        self.attempts, self.replays = missions.attempts, missions.replays
+        self.attempt_services, self.replays = missions.attempt_services, missions.replays
 
     @classmethod
     async def start(

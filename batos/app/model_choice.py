@@ -34,7 +34,7 @@ from batos.mind.model_needs import BEGUN, CHOSEN, DECLINED, READY, Provision
 if TYPE_CHECKING:
     from batos.app.inference import Substrate
     from batos.bridge.selection import ModelChoice
-    from batos.mind.attempt_context import Thinking
+    from batos.mind.attempt import Attempt
 
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
@@ -87,7 +87,7 @@ class Providing:
         async with self._locks[provision.model]:
             return await self._speaks(provision.model)
 
-    async def provide(self, attempt: Thinking, needs: Needs, *, may_do_without: bool) -> Provision:
+    async def provide(self, attempt: Attempt, needs: Needs, *, may_do_without: bool) -> Provision:
         """See `Provider`."""
         before = self._image.read(journal.provided_of, attempt.id)
         try:
@@ -102,7 +102,7 @@ class Providing:
             await self._image.system(journal.set_provided, attempt.id, record, mission=attempt.id)
             return Provision.of(record)
 
-    async def _provide(self, attempt: Thinking, needs: Needs) -> Provision:
+    async def _provide(self, attempt: Attempt, needs: Needs) -> Provision:
         id = attempt.id
         for _ in range(TRIES):
             held = self._image.read(journal.provided_of, id)
@@ -168,7 +168,7 @@ class Providing:
 
     # --- bringing it about
 
-    async def _brought(self, attempt: Thinking, needs: Needs, held: Record) -> Provision:
+    async def _brought(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
         """Bring about what was chosen, from where that stands.
 
         :raises _Unfit: where the model cannot; nothing of it is left then.
@@ -193,7 +193,7 @@ class Providing:
             raise _taken_back(id, needs, held, number)
         return await self._ready(id, needs, {**held, "change": number}, self._substrate.voices_on(model))
 
-    async def _made(self, attempt: Thinking, needs: Needs, held: Record, number: int) -> None:
+    async def _made(self, attempt: Attempt, needs: Needs, held: Record, number: int) -> None:
         """Pull, probe, make personas, and keep all that as a change.
 
         :raises _Unfit: see `_brought`.
@@ -216,7 +216,7 @@ class Providing:
             await self._refused(number, e.message)
             raise
 
-    async def _permitted(self, attempt: Thinking, needs: Needs, held: Record) -> str:
+    async def _permitted(self, attempt: Attempt, needs: Needs, held: Record) -> str:
         """Return who lets a model be pulled.
 
         :raises NeedAnswer: where the mission asks its user.
@@ -255,7 +255,7 @@ class Providing:
             return f"{_gb(left)} are left of what it may pull in 24 hours (loop_pull_bytes)"
         return await self._budget.why_no_change()
 
-    async def _pulled(self, attempt: Thinking, held: Record, number: int) -> None:
+    async def _pulled(self, attempt: Attempt, held: Record, number: int) -> None:
         """Pull the model; returns at once where it is there.
 
         :raises ProvisioningFailed: where it cannot be had.
@@ -445,7 +445,7 @@ def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> 
     )  # fmt: skip
 
 
-def _teller(attempt: Thinking, model: str) -> Callable[[Event], None]:
+def _teller(attempt: Attempt, model: str) -> Callable[[Event], None]:
     """Return a listener that tells the watchers of a mission how far the pull of its model is."""
     told = float("-inf")
 

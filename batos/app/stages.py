@@ -47,12 +47,11 @@ from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
 from batos.mind import incarnation, memory_primitives, messages, psm
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
-from batos.mind.evidence import RecallsMemory
-from batos.mind.router import Likeness, Router, shares
-from batos.missions.replay import Replaying, Replays
+from batos.mind.router import Likeness, Router
+from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.wire import endpoints
 from batos.wire.listener import Listener
@@ -296,37 +295,6 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
 # --- missions
 
 
-@dataclass
-class AttemptParts:
-    """The parts of the daemon that every attempt at a mission is given, live, replayed or rehearsed."""
-
-    settings: DaemonSettings
-    models: InferenceStage
-    likeness: Likeness
-    memory: RecallsMemory
-    """The memory that attempts ask; a test gives them another one."""
-
-    def of(self, image: LivingImage, methods: MethodRuntime, router: Router) -> Record:
-        """Return the arguments of an attempt that is thought in that image."""
-        settings, substrate = self.settings.now, self.models.substrate
-        return {
-            "image": image,
-            "settings": settings,
-            "models": substrate.profile.model_of,  # of the profile in force now: an attempt ends with the models it began with
-            "options": substrate.chat_options,
-            "direct": {} if settings.num_predict else substrate.profile.direct,
-            "plain": substrate.profile.plain,
-            "parameters": substrate.parameters,
-            "base_of": substrate.base_of,
-            "nearness": self.likeness.nearest,
-            "sight": substrate.sight,
-            "share_out": lambda brief: shares(brief, router.weights, settings.voices_limit),
-            "router": router,
-            "methods": methods,
-            "memory": self.memory,
-        }
-
-
 @dataclass(frozen=True)
 class MissionStage:
     """The missions: their methods, their undo, and the scheduler, which has taken up what an earlier daemon left."""
@@ -337,7 +305,7 @@ class MissionStage:
     methods: MethodRuntime
     improving: Improving
     scheduler: Scheduler
-    attempts: AttemptParts
+    attempt_services: AttemptServices
     replays: Replays
     resumed: int
     """Missions that were taken up."""
@@ -348,7 +316,7 @@ async def recover_missions(
     settings: DaemonSettings, storage: StorageStage, models: InferenceStage, mind: MemoryStage, stop: StopRequest
 ) -> AsyncIterator[MissionStage]:
     """Recover the missions that an earlier daemon left. None is thought about before `begin_autonomy`."""
-    image, substrate, router, fixed = storage.image, models.substrate, mind.router, settings.now
+    image, substrate, fixed = storage.image, models.substrate, settings.now
     async with Lifetime() as life:
         providing = Providing(fixed, image, substrate, models.loop.budget) if substrate.places else None
         undoing = Undoing(image, mind.memory, fixed, models.loop, None if providing is None else providing.withdrawn)
@@ -363,32 +331,42 @@ async def recover_missions(
         )
         life.push_async_callback(methods.close)
         curate = functools.partial(mind.memory.curator.round, "it was proposed") if fixed.curate == "on" else None
-        attempts = AttemptParts(settings, models, mind.likeness, mind.memory)
-        improving = Improving(
-            fixed, image, models.inference, storage.codex, host=attempts.of, audit=methods.audit, substrate=substrate, curate=curate
-        )
+        improving = Improving(fixed, image, models.inference, storage.codex, audit=methods.audit, substrate=substrate, curate=curate)
 
-        def thinking(mission: Record) -> Thinking:
-            return Thinking(
-                mission,
-                inference=models.inference,
-                events=storage.events,
-                on_paid=lambda paid: storage.bus.publish(InferencePaid(paid)),
-                outage=substrate.outage,
-                propose=improving.propose,
-                provider=providing,
-                ruled=improving.ruled,
-                **attempts.of(image, methods, router),
+        def terms() -> AttemptTerms:
+            """Return the settings and models in force now."""
+            now, profile = settings.now, substrate.profile
+            return AttemptTerms(
+                settings=now,
+                model_of=profile.model_of,
+                base_of=substrate.base_of,
+                parameters=substrate.parameters,
+                options=substrate.chat_options,
+                direct={} if now.num_predict else profile.direct,
+                plain=profile.plain,
             )
 
-        def replaying(mission: Record, offline: Inference) -> Replaying:
-            return Replaying(mission, inference=offline, events=Events(), **attempts.of(image, methods, router))  # heard by nobody
-
-        scheduler = Scheduler(image, storage.events, fixed, thinking, stop.make, substrate.grouping(router.guess))
+        services = AttemptServices(
+            image=image,
+            inference=models.inference,
+            events=storage.events,
+            router=mind.router,
+            methods=methods,
+            terms=terms,
+            memory=mind.memory,
+            sight=substrate.sight,
+            nearness=mind.likeness.nearest,
+            provider=providing,
+            on_paid=lambda paid: storage.bus.publish(InferencePaid(paid)),
+            outage=substrate.outage,
+            propose=improving.propose,
+            ruled=improving.ruled,
+        )
+        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
         substrate.preload(scheduler.queue.models)
-        replays = Replays(image, models.inference, replaying, digest_s=fixed.probe_s, limit_s=fixed.mission_deadline_s)
+        replays = Replays(services, digest_s=fixed.probe_s, limit_s=fixed.mission_deadline_s)
         await models.loop.hold(undoing.undo_change, life)
-        yield MissionStage(undoing, providing, methods, improving, scheduler, attempts, replays, await scheduler.recover())
+        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
 
 
 # --- transport
@@ -520,7 +498,7 @@ async def begin_autonomy(facts: DaemonFacts) -> AsyncIterator[None]:
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
         measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)
         models.loop.begin(scheduler, models.inference, substrate.profile.embedder, measure, life)
-        work.improving.begin(scheduler, storage.bus, models.loop.budget, life)
+        work.improving.begin(scheduler, work.attempt_services, storage.bus, models.loop.budget, life)
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")

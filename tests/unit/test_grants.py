@@ -382,6 +382,20 @@ async def test_an_answered_mission_replays_the_same(tmp_path: Path) -> None:
         assert (await kernel.replays.replay("m1"))["outcome"] == "same"
 
 
+async def test_a_replay_asks_nobody(tmp_path: Path) -> None:
+    """Not for a yes, either, that the mission was cancelled without."""
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await holding(kernel, "def tidy_(self):\n    return self.revert_('one_', 0)['version']\n", "def one_(self):\n    return 1\n")
+        heard = await submit(kernel, "m1", "send thing tidy_", **ASKS)
+        async with asyncio.timeout(WAIT_S):
+            while not any(event["type"] == "needs_input" for event in heard.events):
+                await asyncio.sleep(0.01)
+        await kernel.scheduler.cancel("m1")
+        told = await kernel.replays.replay("m1")
+        assert told["outcome"] == "different"
+        assert "was not answered" in told["difference"]["found"]
+
+
 # --- trials
 
 

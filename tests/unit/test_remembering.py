@@ -26,7 +26,7 @@ from batos.memory.segments import Segment
 from batos.memory.store import epoch_of, library_of
 from batos.missions import memory_writer
 from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, Listened, submit
+from tests.unit.mind_support import FakeInference, Listened, give, submit
 
 mind = functools.partial(mind_support.mind, remember="off")  # each test does it itself
 
@@ -47,7 +47,7 @@ class FakeMemory:
 
 async def with_memory(kernel: Kernel) -> FakeMemory:
     memory = FakeMemory(kernel.image.read(epoch_of))
-    kernel.attempts.memory = memory
+    give(kernel, memory=memory)
     return memory
 
 

@@ -19,7 +19,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.mind import answer_schema, psm
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.missions import scheduler
 from batos.objects import Primitive, UvmObject
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
