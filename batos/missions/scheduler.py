@@ -30,7 +30,8 @@ from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageD
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
+from batos.mind.attempt_services import AttemptServices
 from batos.mind.events import Events
 from batos.mind.inference import NeedAnswer, as_error
 from batos.mind.model_needs import NeedModel
@@ -199,7 +200,7 @@ class Cancelling:
 class _Run:
     """Mission that holds a place, while its attempts are made one after the other."""
 
-    attempt: Thinking
+    attempt: Attempt
     """Its `mission` is the record with the attempts counted so far."""
     ticket: Ticket
     """Its turn at the models."""
@@ -218,21 +219,23 @@ class Scheduler:
         image: LivingImage,
         events: Events,
         settings: Settings,
-        thinking: Callable[[MissionRecord], Thinking],
+        services: AttemptServices,
         on_signal: Callable[[BaseException], None],
         grouping: Grouping | None = None,
     ) -> None:
         """
-        :param thinking: makes the context of an attempt from a mission's record.
+        :param services: services that all attempts share.
         :param on_signal: receives signals (a failed storage) that were raised in a mission's task.
         :param grouping: how missions are grouped by model; None: they are not.
         """
         self._image, self._events, self.settings = image, events, settings
-        self._thinking, self._on_signal = thinking, on_signal
+        self._on_signal = on_signal
+        self.services = services
+        """What attempts work with that begin from now on."""
         self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
         self.queue = MissionQueue(grouping, patience_s=settings.background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._live: dict[str, Thinking] = {}
+        self._live: dict[str, Attempt] = {}
         self._held, self._deadlines = HeldMissions(image), Deadlines(self._expire)
         self._cancelled: set[str] = set()
         self._pausing: set[str] = set()
@@ -246,6 +249,10 @@ class Scheduler:
         self._endings = Endings(image, settings, self._release, on_signal)
         self._cancelling = Cancelling(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
+
+    def attempt(self, record: MissionRecord) -> Attempt:
+        """Make an attempt at a mission, which nothing runs yet."""
+        return Attempt(record, self.services)
 
     # --- coming in
 
@@ -312,7 +319,7 @@ class Scheduler:
         if self._stopping or self._take(record.id) is None:  # at the next start its time is looked at again
             return
         late = DeadlineExceeded(f"mission {record.id!r} was not finished in time while it waited; it asked for {record.deadline_s} s")
-        task = asyncio.create_task(self._endings.fail(self._thinking(record), late, final=True))
+        task = asyncio.create_task(self._endings.fail(self.attempt(record), late, final=True))
         self._expiring.add(task)
         task.add_done_callback(self._expired)
 
@@ -352,7 +359,7 @@ class Scheduler:
     def _start(self, entry: QueuedMission, *, counted: bool) -> None:
         id = entry.record.id
         self._deadlines.end(id)  # of its attempts `in_time` sees to that
-        self._live[id] = self._thinking(entry.record)
+        self._live[id] = self.attempt(entry.record)
         task = asyncio.create_task(self._run(entry, self._live[id], counted), name=f"mission {id}")
         self._running[id] = task
         task.add_done_callback(lambda task: self._ended(id, task))
@@ -382,7 +389,7 @@ class Scheduler:
         if not (self._running or self.queue or self._accepting):
             self._quiet.set()
 
-    async def _run(self, entry: QueuedMission, attempt: Thinking, counted: bool) -> None:
+    async def _run(self, entry: QueuedMission, attempt: Attempt, counted: bool) -> None:
         run, id = _Run(attempt, entry.ticket, ended=attempt.mission.attempts - counted), attempt.id
         try:
             try:
@@ -465,7 +472,7 @@ class Scheduler:
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             pause = settings.retry_backoff_s * 2 ** (attempts - 1)
 
-    async def _count(self, attempt: Thinking) -> None:
+    async def _count(self, attempt: Attempt) -> None:
         """Count an attempt before it is made.
 
         :raises AttemptsExhausted: past the setting `mission_attempts`.
@@ -539,7 +546,7 @@ class Scheduler:
             return True
         if (record := self._take(id)) is None:
             return False
-        await self._endings.fail(self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+        await self._endings.fail(self.attempt(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
         return True
 
     async def pause(self, id: str) -> None:
