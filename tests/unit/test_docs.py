@@ -25,8 +25,8 @@ def documents() -> str:
     return "\n".join(path.read_text("utf-8") for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"] if path.exists())
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gen_docs", ROOT / "tools" / "gen_docs.py")
+def generator(name: str = "gen_docs") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -38,6 +38,11 @@ def generator() -> ModuleType:
 def test_generated_tables_are_current(name: str) -> None:
     path, text, fresh = generator().filled(name)
     assert text == fresh, f"{path.name} is stale: run `make docs`"
+
+
+def test_the_synchronous_client_is_current() -> None:
+    tool = generator("gen_sync")
+    assert tool.TARGET.read_text("utf-8") == tool.generated(), "batos/wire/sync_client.py is stale: run `make docs`"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
