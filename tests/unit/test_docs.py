@@ -119,10 +119,14 @@ def test_every_make_target_is_explained() -> None:
     assert [target for target in targets if not re.search(rf"\b{target}\b", explained)] == []
 
 
-def test_every_name_on_the_architecture_page_exists() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    names = set(re.findall(r"`(batos(?:\.\w+)+)`", text))
-    assert len(names) > 15
+def read(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["architecture", "glossary", "rationale"])
+def test_every_name_of_the_code_on_a_page_exists(page: str) -> None:
+    names = set(re.findall(r"`(batos(?:\.\w+)+)`", read(page))) - {"batos.toml"}
+    assert names
     for name in names:
         parts = name.split(".")
         for end in range(len(parts), 0, -1):
@@ -131,6 +135,31 @@ def test_every_name_on_the_architecture_page_exists() -> None:
                 break
         for part in parts[end:]:
             found = getattr(found, part)
+
+
+def test_ten_named_functions_lead_to_the_loop_of_a_mission() -> None:
+    """A stranger reads one page; each step has its function and one new idea."""
+    text = read("architecture")
+    steps = re.findall(r"^(\d+)\. `(batos(?:\.\w+)+)`((?:.|\n)*?)(?=^\d+\. |^#|^$)", text, re.MULTILINE)
+    assert [int(number) for number, _, _ in steps] == list(range(1, 11))
+    assert len({name for _, name, _ in steps}) == 10
+    assert [name for _, name, words in steps if words.count("*Idea") != 1] == []
+    assert len(text.split()) <= 2500
+
+
+def test_a_term_stands_in_the_glossary_once() -> None:
+    terms = re.findall(r"^\| `([^|`]+)` \|", read("glossary"), re.MULTILINE)
+    assert len(terms) > 80
+    assert sorted(terms) == sorted(set(terms))
+
+
+def test_the_rationale_is_twenty_decisions_of_five_parts() -> None:
+    text = read("rationale")
+    decisions = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert len(decisions) <= 20
+    assert len(text.split()) <= 4000
+    for decision in decisions:
+        assert re.findall(r"^\* \*\*(\w+)\*\*", decision, re.MULTILINE) == ["Question", "Decision", "Why", "Tried", "Figure"], decision[:60]
 
 
 def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> None:
