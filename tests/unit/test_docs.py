@@ -119,6 +119,18 @@ def test_every_make_target_is_explained() -> None:
     assert [target for target in targets if not re.search(rf"\b{target}\b", explained)] == []
 
 
+def test_every_document_that_source_and_pages_name_exists() -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md"]
+    sources = [path for folder in ("batos", "bench", "tests", "tools") for path in (ROOT / folder).rglob("*.py")]
+    named = {
+        (path.name, name) for path in [*pages, *sources] for name in re.findall(r"(?<![:\w/])docs/[\w-]+\.md", path.read_text("utf-8"))
+    }
+    linked = {(path, name) for path in pages for name in re.findall(r"\]\(([\w./-]+\.(?:md|csv|toml|py|jsonl))", path.read_text("utf-8"))}
+    assert len(named) > 20
+    assert {(path, name) for path, name in named if not (ROOT / name).exists()} == set()
+    assert {(path.name, name) for path, name in linked if not (path.parent / name).exists()} == set()
+
+
 def read(name: str) -> str:
     return (ROOT / "docs" / f"{name}.md").read_text("utf-8")
 
