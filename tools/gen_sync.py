@@ -54,7 +54,8 @@ def _method(node: ast.AsyncFunctionDef, lines: list[str]) -> str:
     """Return the method with its own signature and docstring, and a body that calls the one of `Client`."""
     docstring = node.body[0]
     assert isinstance(docstring, ast.Expr), f"{node.name} has no docstring"
-    head = "\n".join(lines[node.lineno - 1 : docstring.end_lineno]).replace("async def", "def", 1)
+    head = "\n".join(re.sub(r"\s+# noqa: PLR0913.*$", "", line) for line in lines[node.lineno - 1 : docstring.end_lineno])
+    head = head.replace("async def", "def", 1)  # the exceptions from the limit of parameters are those of `Client`
     head, streams = re.subn(r"-> AsyncGenerator\[(.+), None\]:", r"-> Iterator[\1]:", head, count=1)
     run = "_events" if streams else "_run"
     return f"{head}\n        return self.{run}(self._client.{node.name}({_passed_on(node.args)}))\n"
