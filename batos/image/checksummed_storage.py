@@ -24,8 +24,7 @@ from ZODB.interfaces import IBlobStorage, IMVCCStorage, IStorageWrapper
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged, ImageError
-from batos.image import blobs, checksums, record_pickler, zodb_patches
-from batos.image.record_pickler import Storing
+from batos.image import blobs, checksums, zodb_patches
 from batos.image.zodb_patches import CommittedTransactions, filestorage
 
 log = structlog.get_logger("batos.image")
@@ -63,12 +62,6 @@ class CheckedStorage:
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))
-        if self.sealing:
-            self._storing = Storing(base)
-            self.store = self._storing.store  # type: ignore[method-assign]
-            self.checkCurrentSerialInTransaction = self._storing.check
-            if not base.isReadOnly():
-                self.new_oid = self._storing.new_oid
         if IMVCCStorage.providedBy(base) and not of_connection:
             self._asking = threading.Lock()
             for method in _ASKED:
@@ -169,9 +162,7 @@ class CheckedStorage:
         """Begin a commit; of a file, with room for a seal."""
         self.base.tpc_begin(transaction, *args)
         if self.sealing:
-            record_pickler.use_memory_buffer(self.base)
             checksums.begin_seal(self.base)
-            self._storing.begin()
 
     def tpc_vote(self, transaction: Any) -> Any:
         """Write the transaction; of a file, sealed."""

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ZODB import fsIndex
 from ZODB.FileStorage.FileStorage import FileIterator
 from ZODB.FileStorage.format import CorruptedError
+from ZODB.serialize import ObjectWriter
 from ZODB.utils import p64, u64
 
 filestorage = importlib.import_module("ZODB.FileStorage.FileStorage")  # the module, in which a commit looks up its `fsync`
@@ -247,6 +248,17 @@ def before_vote(storage: Any, transaction: Any) -> Iterator[bool]:
     """Hold the storage's lock; yield True if this is the transaction under way."""
     with storage._lock:
         yield transaction is storage._transaction
+
+
+# --- records
+
+_connection = importlib.import_module("ZODB.Connection")  # the module, in which a commit looks up its `ObjectWriter`
+assert vars(_connection)["ObjectWriter"] is ObjectWriter, "this ZODB writes records in another way"
+
+
+def use_writer(writer: type[ObjectWriter]) -> None:
+    """Have every commit of this process write its records with this class."""
+    vars(_connection)["ObjectWriter"] = writer
 
 
 # --- packs
