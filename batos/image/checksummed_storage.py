@@ -162,6 +162,7 @@ class CheckedStorage:
         """Begin a commit; of a file, with room for a seal."""
         self.base.tpc_begin(transaction, *args)
         if self.sealing:
+            zodb_patches.gather_in_memory(self.base)
             checksums.begin_seal(self.base)
 
     def tpc_vote(self, transaction: Any) -> Any:

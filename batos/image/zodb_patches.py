@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import struct
 import threading
@@ -222,6 +223,24 @@ class PendingTransaction(NamedTuple):
     extension: bytes
     oids: Iterable[bytes]
     """The objects that were stored by now."""
+
+
+_KEPT_BYTES = 8 << 20  # the memory of a larger transaction is let go before the next
+
+
+def gather_in_memory(storage: Any) -> None:
+    """After a FileStorage's `tpc_begin`: gather the records of the transaction in memory in place of a temporary file.
+
+    A full disk cannot meet the temporary file then, neither in a commit nor in `close`. Nor does each record ask the system for
+    the file's position, which hands the interpreter's lock from the committer's thread to the loop's.
+    """
+    gathered = storage._tfile
+    if not isinstance(gathered, io.BytesIO):
+        gathered.close()
+    elif gathered.getbuffer().nbytes <= _KEPT_BYTES:
+        return
+    storage._tfile = io.BytesIO()
+    storage._tfmt = filestorage.TempFormatter(storage._tfile)
 
 
 def pending_transaction(storage: Any) -> PendingTransaction:

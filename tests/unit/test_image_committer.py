@@ -515,6 +515,20 @@ async def test_what_was_asked_for_in_the_turn_that_closes_is_committed(tmp_path:
     await image.close()
 
 
+async def test_a_transaction_is_gathered_in_memory_and_a_large_one_lets_go_of_it(image: LivingImage) -> None:
+    storage = base_of(image.db.storage)
+
+    def held() -> int:
+        return int(storage._tfile.getbuffer().nbytes)
+
+    await image.system(lambda root: root["lobby"]._slots.__setitem__("large", UvmObject(text="x" * (9 << 20))))
+    assert held() > 9 << 20
+    await image.system(bump)
+    assert held() < 1 << 20
+    assert value(image) == 1
+    assert image.read(lambda root: len(root["lobby"].large.text)) == 9 << 20
+
+
 async def test_who_commits_first_is_told_first(tmp_path: Path) -> None:
     """Also where the loop was busy while both were committed: what searches see is put together in that order."""
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
