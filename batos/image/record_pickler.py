@@ -1,24 +1,14 @@
-"""Faster writer of records, equal to ZODB's to the byte but for rows of objects.
+"""The pickler of records: writes what ZODB's writes, to the byte but for rows of objects, in less time.
 
-ZODB's pickler asks of everything it meets, each name and number too, whether it has a record of its own. For each
-changed object it makes a pickler, looks up the class, and writes it anew. Here plain values and objects of classes
-that had a record before are answered at once, a thread keeps one pickler, and the beginning of a class's records is
-written once. docs/decisions.md has the gain.
-
-`Storing` stores a record in a FileStorage as that does, without asking the file about a recent write. Before it takes
-a new revision, FileStorage reads the transaction of the last one from its file: three system calls each time, also
-for each node of a tree on the way to a change, and each releases the interpreter's lock, so that the committer's
-thread and the loop's change places for each object. The contents at a place do not change as long as the file is the
-same, so they are remembered here; every unusual case is left to FileStorage.
-
-`use_memory_buffer` lets a FileStorage gather the records of a transaction in memory. In a file, it would ask the
-system for its position before each record, with the same effect on the two threads.
+ZODB's pickler asks a Python function about every value, each name and number too, whether it has a record of its own. For each
+changed object it makes a new pickler, looks up the class and writes it anew. Here plain values, and objects of classes that had a
+record before, are answered at once; a thread has one pickler; the beginning of a class's record is written once. A whole mission
+takes a tenth more computing time without it (docs/rationale.md, decision 5).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import io
 import itertools
 import struct
@@ -29,9 +19,7 @@ from typing import Any
 from persistent import Persistent
 from ZODB.serialize import ObjectWriter, PersistentPickler, binary
 
-from batos.image import checksums
-from batos.image.checksums import RECORD
-from batos.image.zodb_patches import filestorage
+from batos.image import zodb_patches
 
 _PROTOCOL = 3
 _plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
@@ -196,83 +184,6 @@ def _by_class(kind: Any) -> bool:
     return True
 
 
-_connection = importlib.import_module("ZODB.Connection")  # the module, in which a commit looks up its `ObjectWriter`
-assert vars(_connection)["ObjectWriter"] is ObjectWriter, "this ZODB writes records in another way"
-
-
 def use_record_writer() -> None:
     """Make every commit of this process write its records with `RecordWriter`."""
-    vars(_connection)["ObjectWriter"] = RecordWriter
-
-
-_ID_STORING = struct.Struct(">Q")
-_KNOWN = 8192  # places
-
-
-class Storing:
-    """Writer of the records of the current transaction into a FileStorage. It needs to be told of the beginning of
-    each transaction."""
-
-    def __init__(self, storage: Any) -> None:
-        self._storage = storage
-        self._file: Any = None
-        self._begun = b""
-        self._tids: dict[int, bytes] = {}
-        """By position in the file: the transaction of the record there."""
-
-    def begin(self) -> None:
-        """Begin a transaction, after the storage's `tpc_begin`."""
-        storage = self._storage
-        aborted = storage._ltid != self._begun  # another takes the places of what it wrote
-        if storage._file is not self._file or aborted or len(self._tids) >= _KNOWN:  # the first: a pack moves all, into another file
-            self._tids.clear()
-        self._file, self._begun = storage._file, storage._tid
-
-    def new_oid(self) -> bytes:
-        """Return a new id, as `FileStorage.new_oid`."""
-        storage = self._storage
-        with storage._lock:
-            storage._oid = oid = _ID_STORING.pack(_ID_STORING.unpack(storage._oid)[0] + 1)
-        return oid
-
-    def store(self, oid: bytes, serial: bytes, data: bytes, version: str, transaction: Any) -> Any:
-        """Store data with its checksum behind it, as `FileStorage.store`."""
-        storage, data = self._storage, checksums.summed(data)
-        with storage._lock:
-            fits = transaction is storage._transaction and oid <= storage._oid and storage._quota is None
-            old = storage._index_get(oid, 0) if fits else 0  # one of another transaction is not looked at
-            if not fits or (old and self._tids.get(old) != serial):
-                return storage.store(oid, serial, data, version, transaction)
-            start, file = storage._pos, storage._tfile
-            place = storage._tindex[oid] = start + file.tell() + storage._thl
-            if len(self._tids) < _KNOWN:
-                self._tids[place] = storage._tid
-            file.write(RECORD.pack(oid, storage._tid, old, start, 0, len(data)))
-            file.write(data)
-        return None
-
-    def check(self, oid: bytes, serial: bytes, transaction: Any) -> None:
-        """Check that nothing was committed to an object since it was read, as
-        `FileStorage.checkCurrentSerialInTransaction`."""
-        storage = self._storage
-        with storage._lock:
-            place = storage._index_get(oid, 0) if transaction is storage._transaction else 0
-            if place and self._tids.get(place) == serial:
-                return
-            storage.checkCurrentSerialInTransaction(oid, serial, transaction)
-            self._tids[place] = serial  # else it had raised
-
-
-_KEPT_BYTES = 8 << 20  # what a larger transaction took is let go before the next
-
-
-def use_memory_buffer(storage: Any) -> None:
-    """Give a FileStorage memory in place of its file, or of memory that has grown large. Called after its
-    `tpc_begin`."""
-    held = storage._tfile
-    if not isinstance(held, io.BytesIO):
-        held.close()
-    elif held.getbuffer().nbytes <= _KEPT_BYTES:
-        return
-    storage._tfile = io.BytesIO()
-    storage._tfmt = filestorage.TempFormatter(storage._tfile)
+    zodb_patches.use_writer(RecordWriter)

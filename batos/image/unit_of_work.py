@@ -18,6 +18,7 @@ import ZODB
 from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 
+from batos.image import zodb_patches
 from batos.image.committer import Committer
 from batos.objects import Root
 
@@ -133,7 +134,7 @@ class CachedQuery(Generic[T]):
 
     def get(self) -> T:
         """Return the result for the image as it is now."""
-        changed = self._connection._storage.poll_invalidations()  # of all connections; None: too many to tell
+        changed = zodb_patches.changed_since(self._connection)
         if not self._from or changed is None or not self._from.isdisjoint(changed):
             self._value, self._from = self._read()
         return self._value  # type: ignore[return-value]
@@ -145,7 +146,7 @@ class CachedQuery(Generic[T]):
         self._views.add(connection)
         try:
             value = self._function(connection.root())
-            return value, frozenset(oid for oid, _ in connection._cache.lru_items())
+            return value, zodb_patches.loaded_oids(connection)
         finally:
             self._tm.abort()
             self._views.discard(connection)
