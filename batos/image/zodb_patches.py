@@ -42,12 +42,12 @@ vars(filestorage)["fsync"] = _fsync
 
 
 def leave_out_syncs() -> None:
-    """Leave out FileStorage's own syncs on the calling thread, which must make its commits durable itself."""
+    """Leave FileStorage's own syncs out on the calling thread; the caller makes the commits durable with a `Syncer`."""
     _thread.left_out = True
 
 
 class Syncer:
-    """Group fsync: makes everything durable that was committed to a storage since the last time."""
+    """Makes durable, with one fsync, what was committed to a storage since the last time."""
 
     def __init__(self, storage: Any) -> None:
         self._storage = storage
@@ -59,14 +59,14 @@ class Syncer:
 
     @property
     def behind(self) -> bool:
-        """Return True if a commit is visible that is not durable yet."""
+        """True while a commit is visible that is not durable yet."""
         return self._last() != self._synced
 
     def sync(self) -> bool:
-        """Sync, and return True if there was something to make durable.
+        """Make all commits durable; return False if they were already.
 
-        :raises OSError: after closing the storage, as FileStorage does. Never try it again: the kernel may have
-            dropped what it could not write (fsyncgate, 2018).
+        :raises OSError: after closing the storage, as FileStorage does. Never try again: the kernel may have dropped what it
+            could not write (fsyncgate, 2018).
         """
         last = self._last()
         if last == self._synced:
@@ -98,12 +98,14 @@ _UNREADABLE = (CorruptedError, struct.error, ValueError, OverflowError, MemoryEr
 
 
 class CommittedTransactions(FileIterator):
-    """Iterator over the transactions that were committed by now, from one to another, both included."""
+    """The transactions of a file that are committed by now, from one id to another, both included.
+
+    ZODB's own iterator looks for the last transaction at the end of the file. Where one is being written there, it fails: with
+    a ValueError in a file of more than 1 MiB, with an AttributeError (`_scan_foreward`) in a smaller one.
+    """
 
     def __init__(self, storage: Any, start: bytes | None = None, stop: bytes | None = None) -> None:
-        """
-        :param storage: a FileStorage.
-        """
+        """Open the file of a FileStorage."""
         self._file_name, self._pos, self._start, self._stop = storage._file_name, _FIRST, start, stop
         self._file, self._file_size = open_committed(storage)
         try:
