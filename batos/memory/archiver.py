@@ -1,14 +1,12 @@
-"""Archiving: sections leave the memory for a blob, a summary takes their place; and the way back.
+"""Archiving: move sections out of the memory into a blob, put a summary in their place, restore them, and undo what missions remembered.
 
-Documents stay where they are, with as little as tells them: their sources are found as before, their titles are looked for in new texts
-again once something of them is back.
-An archive is an object (`library.archives`) that knows the blob, the documents, and its summary. One that lost its summary, because a
-document in it was forgotten, waits in `library.unsummarised` for another. All functions work inside whatever transaction is open.
+An archived document keeps its record, so that its source is still found; its title is matched against new texts again once a part of it
+is restored. An archive is an object (`library.archives`) that knows its blob, its documents and its summary. If the summary is lost
+because a document in it was forgotten, the archive waits in `library.unsummarised` for a new one.
 
-What an undo does to the memory: documents that a mission remembered go, those that it forgot come back.
-
-The memory's trees and logs are not merged record by record, as the rest of the image is: since the mission, chunks were cut anew by meaning
-and parts of the index were merged. So the documents are told apart by two views of the image, and taken out or put back as a mission would.
+Undo removes the documents that a mission remembered and restores those that it forgot. The memory's trees and logs cannot be merged
+record by record as the rest of the image is: since the mission, chunks may have been cut again by meaning and index parts merged. So
+undo compares two views of the image and removes or adds documents as a mission would. All functions work inside the open transaction.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class NewSummary(NamedTuple):
 
 
 class MemoryChange(NamedTuple):
-    """What a transaction did to the memory, for whoever lets searches see it once it is durable."""
+    """Changes of a transaction to the memory, to be shown to searches once the transaction is durable."""
 
     segment: Segment | None = None
     dropped: tuple[int, ...] = ()
@@ -296,13 +294,13 @@ def _rejoin(library: Library, document: UvmObject, node: UvmObject, sections: It
 
 
 def archived_sections(document: UvmObject) -> list[ArchivedSection]:
-    """What is archived of a document, in no order: for an undo, out of a view of the past."""
+    """Return the archived sections of a document, in no particular order. Undo calls this on a view of the past."""
     there = [unpack_archive(blobs.read(node.blob)) for node in document.archives]
     return [one for material in there for one in material.held if one.section.document == document.number]
 
 
 class UndoneMemory(NamedTuple):
-    """What became of the memory, for whoever lets searches see it once it is durable."""
+    """Changes of an undo to the memory, to be shown to searches once they are durable."""
 
     segment: Segment | None
     """Index entries of the chunks that came."""

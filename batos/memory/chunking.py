@@ -1,10 +1,9 @@
-"""Where a document is cut into chunks: by structure and size at once, by meaning as soon as its sentences have vectors.
+"""Chunking: split a document into sentences, and sentences into chunks.
 
-Where sentences begin and end: the smallest parts of a document that get a vector of their own.
-
-Two steps. Lines are gathered into blocks by their look (paragraphs, headings, items of lists, rows of tables, fenced or plain
-code, turns of a conversation); then paragraphs are parted at the ends of sentences. Everything but white space belongs to
-exactly one sentence.
+Sentences are the smallest parts that get a vector of their own. Lines are gathered into blocks by their look (paragraphs, headings,
+list items, table rows, fenced or plain code, turns of a conversation); paragraphs are then split at the ends of sentences. Every
+character but white space belongs to exactly one sentence. Chunks are cut by structure and size at once, and by meaning as soon as the
+sentences have vectors.
 """
 
 from __future__ import annotations
@@ -212,7 +211,7 @@ def _parted(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _casual(text: str, start: int, ends: list[Span], end: int) -> bool:
-    """Whether the writer begins sentences with small letters: then a small letter after a full stop says nothing."""
+    """Return True if the writer begins sentences with small letters, so that a small letter after a full stop says nothing."""
     firsts = [text[at] for at in [_solid(text, start, end), *(after for _, after in ends)] if at < end]
     return len(firsts) > 2 and not any(c.isupper() for c in firsts) and sum(c.islower() for c in firsts) > 1
 
@@ -224,7 +223,7 @@ def _solid(text: str, start: int, end: int) -> int:
 
 
 def _is_end(text: str, start: int, stop: int, after: int, *, casual: bool) -> bool:
-    """Whether the stop at `stop` ends a sentence, if the next word begins at `after`."""
+    """Return True if the stop at `stop` ends a sentence, given that the next word begins at `after`."""
     if text[stop] in _WIDE_STOPS:
         return True
     following = _NEXT.match(text, after, after + 40)
@@ -237,7 +236,7 @@ def _is_end(text: str, start: int, stop: int, after: int, *, casual: bool) -> bo
 
 
 def _may_end(earlier: str, word: str, next_: str) -> bool:
-    """Whether a sentence may end with `word` and a full stop; `earlier` is what stands before it, `next_` the word after."""
+    """Return True if a sentence may end with `word` and a full stop; `earlier` is the text before it, `next_` the word after it."""
     plain = word.casefold().rstrip(".")
     if plain in _NEVER:
         return False
@@ -277,7 +276,7 @@ def _bounded(text: str, start: int, end: int, longest: int) -> Iterator[Span]:
 
 
 def _cut(text: str, start: int, limit: int) -> int:
-    """Where to part: the last clause in the second half, else the last space there, else between two whole characters."""
+    """Return the index to split at: the last clause in the second half, else the last space there, else between two whole characters."""
     middle = (start + limit) // 2
     for pattern in _BREAKS:
         last = None
@@ -344,7 +343,10 @@ def _with_headings(spans: Sequence[Span], priced: Sequence[float]) -> list[tuple
 
 
 def _goes_on(last: Piece, end: int, price: float, limits: ChunkLimits) -> bool:
-    """Whether a sentence up to `end` goes into the last piece: half full, a piece ends with its paragraph, and small with its heading."""
+    """Return True if a sentence up to `end` joins the last piece.
+
+    A piece half full ends with its paragraph, a small one with its heading.
+    """
     size = last.end - last.start
     if end - last.start > limits.largest:
         return False
@@ -370,7 +372,7 @@ def by_meaning(text: str, kind: str, spans: Sequence[Span], vectors: Any, limits
 
 
 def _reaches(spans: Sequence[Span]) -> list[int]:
-    """How far it is from each sentence's start to the next one's: a chunk holds the white space between its sentences, too."""
+    """Return the distance from each sentence's start to the next one's: a chunk also holds the white space between its sentences."""
     starts = [start for start, _ in spans]
     return [after - start for start, after in zip(starts, [*starts[1:], spans[-1][1]], strict=True)]
 
@@ -385,7 +387,7 @@ def mean(vectors: Any) -> Any:
 
 
 def prices(text: str, kind: str, spans: Sequence[Span]) -> list[float]:
-    """What it costs to cut before each sentence, 1 being usual: little before a heading, less at paragraphs, and after a heading never."""
+    """Return the price of a cut before each sentence, 1 being usual: little before a heading, less at paragraphs, never after a heading."""
     found, after_heading = [], False
     for at, (start, end) in enumerate(spans):
         heading = kind == "markdown" and _HEADING_CHUNKING.match(text, start, end) is not None

@@ -1,10 +1,9 @@
-"""What the curator reads of the image, and its system transactions: plain functions of the root, and of what they found.
+"""Curation steps: reads and system transactions of the curator, and extractive summaries. All are plain functions of the root or of values.
 
-Extracts: the sentences of a few texts that say most of what all of them say. What a summary is where no model is asked.
-
-First the texts that stand for the others: greedily, each the one that adds most to how near every text has one of the chosen (a medoid
-for each theme, so that what comes up once is not drowned by what comes up often; Nemhauser, Wolsey and Fisher 1978 bound what greed
-loses). Then of each its most central sentence: by vectors where there are some, else by its words. No image needed; any thread.
+An extract is the summary used when no model is asked. It first picks the texts that represent the others: greedily, each time the one
+that most raises the similarity of every text to its nearest pick (a medoid for each theme, so that a rare theme is not drowned by a
+frequent one; Nemhauser, Wolsey and Fisher 1978 bound what greed loses). Of each pick it takes the most central sentence: by vectors where
+there are some, else by words. Extracts need no image and may run in any thread.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ _KEPT_TO = 0.5  # share of a summary's words that must be in what it is of
 
 
 class SectionFacts(NamedTuple):
-    """What is known of a cluster's documents, as plain values."""
+    """Facts about a cluster's documents, as plain values."""
 
     embedder: str
     titles: tuple[str, ...]
@@ -153,7 +152,7 @@ def sentences_for(chunks: int, most: int) -> int:
 
 
 def is_summary(text: str, said: list[ExtractSource]) -> bool:
-    """Whether a model's summary is one: shorter than what it is of, and about that."""
+    """Return True if a model's text is a valid summary: shorter than its sources, and about them."""
     told = set(content_words(text))
     held = {word for source in said for word in content_words(source.text)}
     return bool(told) and len(text) * 2 <= sum(len(source.text) for source in said) and len(told & held) >= _KEPT_TO * len(told)
@@ -182,7 +181,7 @@ class InnerArchives(NamedTuple):
 
 
 def inner_archives(root: Any, summaries: Iterable[int]) -> InnerArchives | None:
-    """What the archives hold that these documents are the summaries of; None if that cannot be put together, or not any more.
+    """Return the contents of the archives that these summary documents stand for; None if they cannot be combined, or are gone.
 
     :raises ImageDamaged: if one of them cannot be read.
     """
@@ -229,7 +228,7 @@ def unsummarised(root: Any) -> list[int]:
 
 
 def archive_content(root: Any, number: int) -> tuple[archive_format.ArchiveContent, SectionFacts, int, bool] | None:
-    """What an archive holds that lost its summary; None if it is gone."""
+    """Return the content of an archive that lost its summary; None if the archive is gone."""
     node = library_of(root).archives.get(number)
     if node is None or node.summary is not None:
         return None
@@ -279,9 +278,9 @@ Part = tuple[int, int | None]
 
 
 def archives_of(root: Any, what: str) -> list[Part]:
-    """What is archived under a number, or of a source.
+    """Return the archived parts with a given number or source.
 
-    :raises UnknownSource: if there is no such archive, or nothing in the memory is from there.
+    :raises UnknownSource: if there is no such archive, and the memory holds nothing from that source.
     """
     library = library_of(root)
     if what.isascii() and what.isdigit():
@@ -296,7 +295,7 @@ def archives_of(root: Any, what: str) -> list[Part]:
 
 
 def archived_below(root: Any, source: str) -> list[Part]:
-    """What is archived of a source, or of what is below that folder."""
+    """Return the archived parts of a source, or of everything below that folder."""
     library = library_of(root)
     documents = [library.documents[number] for number in sorted(eviction.documents_below(library, source))]
     return [(node.number, document.number) for document in documents for node in document.archives]
@@ -327,7 +326,7 @@ def reinsert_tree_keys(root: Any, name: str, keys: Sequence[Any]) -> None:
 
 
 def no_op(root: Any) -> None:
-    """What is waited for so that all before it has been."""
+    """Do nothing: a caller waits for this transaction so that all earlier ones are done."""
 
 
 def list_archives(root: Any, most: int) -> Reply:

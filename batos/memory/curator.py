@@ -1,8 +1,8 @@
-"""The Memory Curator: upkeep that keeps the memory from growing without bound, in the background and when it is asked to.
+"""The Memory Curator: keeps the memory from growing without bound, in the background and on request.
 
-In a round it looks for clusters (`batos.memory.eviction`), says what each says in a few sentences, and puts it away, one transaction a
-cluster (`batos.memory.archiver`): between any two steps the daemon may die, and nothing is there in part. It waits until no mission is
-under way before each; searches go on all the while. What changed meanwhile is left for the next round.
+In each round it looks for clusters (`batos.memory.eviction`), summarises each in a few sentences and archives it, one transaction a
+cluster (`batos.memory.archiver`). The daemon may die between any two steps: no cluster is ever archived in part. Before each cluster it
+waits until no mission is under way; searches continue meanwhile. A cluster that changed in the meantime is left for the next round.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
 
 
 class Gist(NamedTuple):
-    """What a model says in fewer words."""
+    """Summary by a model, with its cost in tokens."""
 
     text: str = ""
     tokens: int = 0
@@ -52,7 +52,7 @@ class Gist(NamedTuple):
 
 
 class CuratorHearer(Protocol):
-    """Who is told what was committed (`batos.app.memory.Recollection`)."""
+    """Listener that learns of each commit (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
@@ -104,7 +104,7 @@ class Curator:
         self._woken.set()
 
     def facts(self) -> Reply:
-        """What `info` says of it: whether it is at work, and the figures of the last round."""
+        """Return the facts for `info`: whether a round is under way, and the figures of the last one."""
         return {"state": self._settings.curate, "under_way": self._alone.locked(), "last": self._last or None}
 
     async def run(self) -> None:
@@ -260,7 +260,7 @@ class Curator:
             told["by_model"] += by_model
 
     def _material(self, held: list[archive_format.ArchivedSection], embedder: str) -> archive_format.ArchiveContent | None:
-        """What the collection knows of sections, with them; None if it does not know all of them."""
+        """Return these sections with their index entries and vectors; None if the collection does not have all of them."""
         ids = [number for one in held for number in one.section.numbers]
         segment, vectors, has = self._hearer.collection.excerpt(ids)
         if len(segment) != len(ids) or self._hearer.collection.maker.identity != embedder:
@@ -280,7 +280,7 @@ class Curator:
         return await in_helper(curation.extract, said, found, rows)
 
     async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
-        """What a model makes of it; blank without one, and when the round's tokens are spent."""
+        """Return the model's summary of the material; blank without a model, or when the round's tokens are spent."""
         if self._gist is None or spent >= self._settings.curate_tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
@@ -369,7 +369,7 @@ class Curator:
 
 @contextlib.contextmanager
 def _passed_over(what: str) -> Iterator[None]:
-    """What is damaged stays as it is, and holds up no other; the self-audit tells of it."""
+    """Skip a damaged cluster, so that it does not hold up the others; the self-audit reports it."""
     try:
         yield
     except (ImageDamaged, POSKeyError) as e:

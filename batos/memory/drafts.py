@@ -1,8 +1,7 @@
-"""A document before it is stored: what a reader makes of a file, or a mission of what it wants to remember.
+"""Drafts: a document before it is stored, as a reader makes it of a file or a mission of a text to remember.
 
-Days that texts name: in ISO form, in words of some languages, in the forms of chat programs.
-
-A document by its headings: parts, each called by the way of headings that leads to it.
+A draft is split by headings into parts, each named by the path of headings that leads to it. Dates in texts are recognised in ISO form,
+in words of some languages, and in the formats of chat programs.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _SHARE = 4  # of the largest size, that a section has at least
 
 
 class Turn(NamedTuple):
-    """What somebody says in a conversation: `text[start:end]` of its part."""
+    """One speaker's turn in a conversation: `text[start:end]` of its part."""
 
     start: int
     end: int
@@ -149,9 +148,9 @@ def day_in_name(name: str) -> int:
 
 
 def date_order(texts: Iterable[str]) -> tuple[str, bool]:
-    """Whether the dates of a file, given in their order, have the day or the month first; and whether that is sure.
+    """Return whether the dates of a file, given in their order, have the day or the month first, and whether that is certain.
 
-    One date that can be only one of both decides. Else it is the order by which time goes forward, in smaller steps.
+    One date that allows only one reading decides. Otherwise the order wins in which time moves forward, in smaller steps.
     """
     pairs = [found for text in texts if (found := _NUMBERS.search(text)) and all(form.search(text) is None for form in _FORMS[:2])]
     if all("." in one[0] for one in pairs):  # nobody writes the month first with full stops

@@ -1,21 +1,16 @@
-"""The worker that gives chunks their vectors, in the background: section by section, as `batos.memory.section_builder` has it.
+"""Embedding worker: gives chunks their vectors in the background, section by section (`batos.memory.section_builder`).
 
-Which sections wait stands in the image, so that it goes on after a restart. An embedder that is away is asked again after a while;
-searches go by words meanwhile. When the settings ask for another embedder than the vectors are from, those serve until the new ones
-are all there (`batos.memory.embedding_worker`). When there is nothing to do, and under load that does not end every `TIDY_S`, it
-tidies up: small parts of the index are merged, and what was dropped is taken out.
+The list of waiting sections is stored in the image, so that work continues after a restart. While an embedder is unavailable it is
+retried after a pause, and searches use words only. When idle, and under endless load every `TIDY_S`, the worker merges small parts of the
+index and purges dropped entries.
 
-A change of embedder: the vectors of the one before serve until all those of the new one are there, then all at once give way.
+When the embedder changes, the old vectors serve until all new ones exist; then they are replaced all at once. `Library.embedder` names the
+embedder that searches use, `Library.change` the next one and the sections that lack its vectors. Meanwhile there are two logs of
+vectors, never more.
 
-What the image says of it is enough to go on after a kill: `Library.embedder` is whose vectors searches use, `Library.change` who comes
-next and which sections lack its vectors. There are two logs of vectors meanwhile and never more. All are functions of the root: reads and
-system transactions. `batos.memory.embedding_worker` does the work.
-
-A title that is new is looked for in what the memory holds already: who named it before it was there points at it from then on.
-
-Which titles are new stands in the image (`Library.unlinked`), so that none is passed over when the process dies. Nothing is embedded
-anew: chunks keep their numbers, texts and vectors, and get other entries in the index. The functions of the root are reads and
-system transactions.
+A new title is searched for in the stored texts: a chunk that mentioned it before it existed points at it from then on. Pending titles are
+stored in the image (`Library.unlinked`), so that a crash skips none. Nothing is embedded again for this: chunks keep their numbers, texts
+and vectors, and get new index entries. The functions of the root are reads and system transactions.
 """
 
 from __future__ import annotations
@@ -56,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Adoption(Enum):
-    """What became of an embedder that was asked who it is."""
+    """Outcome of asking an embedder for its identity."""
 
     KNOWN = 0
     """It is the one that was known: that serves, or that comes."""
@@ -251,7 +246,7 @@ MERGES = 8  # of parts of one log, at such a time
 
 
 class VectorsHearer(Protocol):
-    """Who is told what was committed (`batos.app.memory.Recollection`)."""
+    """Listener that learns of each commit (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
@@ -281,9 +276,9 @@ class EmbeddingWorker:
         self._more.set()
 
     def facts(self) -> dict[str, Any]:
-        """How it stands: the embedder's identity, `ready`, `working`, `waiting` or `away`, why, and chunks that have a vector.
+        """Return the embedder's identity, the state (`ready`, `working`, `waiting` or `away`), its reason, and the number of vectors.
 
-        `serving` is the identity of the embedder that those vectors are from: another one while a change is under way.
+        `serving` is the identity of the embedder that made those vectors: another one while a change is under way.
         """
         told = {"identity": self._identity, "state": self._state, "why": self._why, "vectors": self._hearer.count()}
         return {**told, "serving": self._hearer.collection.maker.identity}

@@ -1,14 +1,13 @@
-"""What may leave the memory, and in which company: clusters of sections that are old, rarely read or redundant.
+"""Eviction: choose clusters of sections that may leave the memory, because they are old, rarely read or redundant.
 
-A section is *old* when nobody has read it for long, or ever, and its reads count little by now; *redundant* when another says nearly
-the same and neither is read; and when there are more chunks than the memory is to hold, those go first that count least (*pressure*).
-What was lived through in a mission of which one line is left (`batos.image.retention`), and is rarely read, goes too (*folded*).
-Those that belong together by their meaning, or are of one document, make a cluster. A reading of the image and of arrays; any thread.
+A section is *old* when it was not read for long, or ever, and its access score is low; *redundant* when another says nearly the same and
+neither is read. When there are more chunks than the memory is to hold, those with the lowest score go first (*pressure*). A rarely read
+record of a mission of which one line is left (`batos.image.retention`) goes too (*folded*). Sections with similar meaning, or of one
+document, form a cluster. Reads of the image and of arrays only; any thread.
 
-How chunks stand: how much they are read, and which are to stay. By that the curator decides what may leave.
-
-Reads are counted in memory, by chunk, and written now and then, by section: a score that halves every `half_life_s`, and the time of the
-last one. A kill costs what was not written yet. A section that is not known is taken as read, by nobody, when the curator sees it first.
+Access statistics: reads are counted in memory, by chunk, and written now and then, by section, as a score that halves every
+`half_life_s` and the time of the last read. A kill loses what was not yet written. A section without statistics is recorded when the
+curator first sees it, as if read then.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class AccessScore(NamedTuple):
     """When it was read last, or first seen; seconds since the epoch."""
 
     def now(self, now: float, half_life_s: float) -> float:
-        """What its reads count now."""
+        """Return the decayed score at the time `now`."""
         return float(self.score * 0.5 ** (max(0.0, now - self.at) / half_life_s))
 
 
@@ -60,7 +59,7 @@ class ReadCounter:
             self._counts.update(chunks)
 
     def take(self) -> dict[int, int]:
-        """What was counted since the last time."""
+        """Return the counts since the last call, and reset them."""
         with self._lock:
             found, self._counts = self._counts, Counter()
         return dict(found)
@@ -90,7 +89,7 @@ class UnseenSections(NamedTuple):
 
 
 def unseen_sections(root: Any, now: float) -> UnseenSections:
-    """What is to be noticed; a look at all sections, for a helper thread."""
+    """Return the sections whose statistics must be added or removed. It looks at all sections: call it in a helper thread."""
     library = library_of(root)
     known, there = set(library.reads), set(library.sections)
     ahead = [section for section, (_, at) in library.reads.items() if at > now + _AHEAD_S]
@@ -112,7 +111,7 @@ def note_seen(root: Any, now: float, some: UnseenSections) -> None:
 
 
 def access_score(library: Library, section: int) -> AccessScore:
-    """How a section stands; one that is not known has not been read."""
+    """Return the access score of a section; zero for one without statistics."""
     return AccessScore(*library.reads.get(section, (0.0, 0.0)))
 
 
@@ -120,10 +119,10 @@ def access_score(library: Library, section: int) -> AccessScore:
 
 
 def waits_for_vectors(library: Library, number: int, unread_s: float, patience_s: float) -> bool:
-    """Whether a section stays until it has vectors: where there never was an embedder, or it is away for long, that could be for ever.
+    """Return True if a section stays until it has vectors. The wait is bounded, because an embedder may be missing or away for long.
 
-    :param unread_s: how long it was not read, or has been there.
-    :param patience_s: how long it is waited for.
+    :param unread_s: seconds since the section was last read, or added.
+    :param patience_s: longest wait in seconds.
     """
     return bool(library.embedder) and number in library.waiting and unread_s < patience_s
 
@@ -169,7 +168,7 @@ _LOADED = 1000  # documents looked at before the cache is let go of
 
 
 class EvictionLimits(NamedTuple):
-    """What decides; times in seconds."""
+    """Limits that decide on eviction; times in seconds."""
 
     age_s: float
     """How long a section was not read that is old."""

@@ -1,9 +1,7 @@
-"""Files as they are read into the memory: which of a folder, and what of it is left out; their bytes, and what tells whether they have
-changed.
+"""Files to be read into the memory: listing of a folder, ignore patterns, bytes, and a fingerprint that shows changes.
 
-What a folder says is not to be read: patterns as in `.gitignore`, of such files in it and of its user. See gitignore(5).
-
-Matched by hand and not by expressions: a folder may be anybody's, and a pattern of many stars would take for ever.
+Ignore patterns work as in gitignore(5): from such files in the folder, and from the user. They are matched by hand and not by regular
+expressions: a folder may come from anyone, and a pattern of many stars would take for ever.
 """
 
 from __future__ import annotations
@@ -96,7 +94,7 @@ class Ignored:
     """The folder that is read."""
 
     def leaves_out(self, path: str, *, folder: bool) -> bool:
-        """Whether a path is left out."""
+        """Return True if the patterns exclude a path."""
         said = self._own.says(path, folder)
         for place, rules in reversed(self._places):
             if said is not None:
@@ -163,7 +161,7 @@ def _chosen(text: str) -> Iterator[str]:
 
 
 def _fits(rule: IgnoreRule, segments: Sequence[str]) -> bool:
-    """Whether a pattern is about a path: all of it where it is bound, else its last name."""
+    """Return True if a pattern matches a path: the whole path if the pattern is anchored, else its last name."""
     if not rule.bound:
         return _segment_fits(rule.segments[0], segments[-1])
     return _way_fits(rule.segments, segments)
@@ -227,7 +225,7 @@ class File(NamedTuple):
 
 @dataclass
 class LeftOut:
-    """What a folder has that is not read."""
+    """Content of a folder that is not read, by reason."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     """Files that no reader is for, by the ends of their names."""
@@ -417,7 +415,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _place_of(descriptor: int, path: str) -> str:
-    """Where an open file really is: a link on the way may lead elsewhere by now."""
+    """Return the real path of an open file: a link on the path may point elsewhere by now."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:  # no /proc here

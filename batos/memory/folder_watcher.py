@@ -1,8 +1,8 @@
-"""Watched folders: what is new or changed in them is read into the memory, what vanishes is forgotten.
+"""Folder watcher: reads new and changed files of watched folders into the memory, and forgets files that vanish.
 
-They are looked through again and again; that needs nothing of the operating system, and works on network folders, too. What is
-seen for the first time is read when it has not changed between two looks, so that nobody's half-written file is. A folder that is
-away, or cannot be read, says nothing about its files: they stay in the memory.
+It polls: that needs nothing of the operating system, and works on network folders too. A new file is read once it has not changed
+between two polls, so that no half-written file is. A folder that is missing or unreadable says nothing about its files: they stay in the
+memory.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _checked(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -
 
 
 def _identity(folder: str) -> tuple[int, int]:
-    """What tells a folder from another in its place: where a disk is not mounted, there is an empty one."""
+    """Return device and inode of a folder, to tell it from another at the same path: an unmounted disk leaves an empty folder."""
     about = os.stat(folder)
     return about.st_dev, about.st_ino
 

@@ -1,13 +1,9 @@
-"""Ingest: files become documents of the memory.
+"""Ingest: turn files into documents of the memory.
 
-What is to be read stands in a queue in the image, so that it goes on after a `kill -9`. A file is read by a child process
-(`batos.memory.ingest`) and stored in transactions of bounded size; its sections are known by their content, so that what is there
-already, from an attempt that was cut short or from an earlier version of the file, is neither stored nor embedded again. A file that
-cannot be read is noted with the reason, and the others go on.
-
-Reading of files in a child process: one that freezes its reader, or makes it grow, is refused, and the daemon hears nothing of it.
-
-A file's sections, some at a time: those that the memory has already, by their content, are kept, the others cut into chunks.
+The queue of paths is stored in the image, so that ingest continues after a `kill -9`. A child process reads each file: one that freezes
+its reader, or makes it grow, is refused and does not affect the daemon. Sections are stored in transactions of bounded size. They are
+known by their content, so that what is already stored, from an interrupted attempt or an earlier version of the file, is neither stored
+nor embedded again; the others are cut into chunks. A file that cannot be read is recorded with the reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -57,9 +53,9 @@ class Reading:
         """What the readers can do: files that were refused are tried again when it is another."""
 
     async def read(self, path: str, data: bytes) -> Draft:
-        """What a file says.
+        """Return the draft of a file.
 
-        :raises Unreadable: for what no reader takes, what says too much, and what takes too long, or too much memory.
+        :raises Unreadable: if no reader takes the file, it holds too much, or reading takes too long or too much memory.
         """
         try:
             told = await self._child.ask([pathlib.PurePath(path).name, self._chars], data, seconds=self._seconds)
@@ -80,7 +76,7 @@ class Reading:
 
 
 class KnownSections(NamedTuple):
-    """What the memory has from a source already."""
+    """Sections that the memory already has from a source."""
 
     document: int
     digest: bytes
@@ -153,7 +149,7 @@ class Batches:
         return Batch(shelved, segment, self._now + rest, last)
 
     def facts(self, file: File) -> dict[str, Any]:
-        """What is known of the document once all of it was seen."""
+        """Return the facts of the document, once all of it was seen."""
         draft = self.draft
         days = tuple(sorted(day for day in {*self._days, draft.day} if day))
         return {
@@ -450,7 +446,7 @@ def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:
 
 
 def _followed(library: Any, path: str) -> bool:
-    """Whether a path is in a watched folder: elsewhere nobody asks when it was looked at last."""
+    """Return True if a path is in a watched folder: only there the time of the last look matters."""
     return any(path.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched)
 
 

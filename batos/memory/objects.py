@@ -1,14 +1,12 @@
-"""What the memory is made of, as objects of the image: documents, chunks of their text, entities, summaries.
+"""Objects of the memory in the image: documents, chunks of their text, entities, summaries.
 
-They answer messages, so that going from one to the next is sending: a chunk its `neighbours_`, its `source_` and what it
-`mentions_`, a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds
-only what differs, so that a chunk is little more than its text on disk.
+They answer messages, so that moving from one to the next is sending: a chunk its `neighbours_`, its `source_` and what it `mentions_`,
+a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds only what differs, so
+that a chunk is little more than its text on disk.
 
-Who says what a document holds: a file, the user, a tool, or the system itself. What it said itself is no evidence of a fact.
-
-The kind of a document tells it mostly, also of those that were there before origins were; a note says it, or its mission's record does.
-
-What there is in the memory, as plain values for whoever asks.
+The origin of a document tells who stated its content: a file, the user, a tool, or the system itself. A statement by the system is no
+evidence of a fact. Mostly the kind of the document gives its origin, also for documents older than origins; for a note, the note itself
+or the record of its mission does. `memory_contents` reports all of it as plain values.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _LEAST = 12
 
 
 def origin_of(root: Any, document: UvmObject) -> str:
-    """Who says what a document holds; one of `ORIGINS`."""
+    """Return the origin of a document's content; one of `ORIGINS`."""
     kind = document.kind
     if document.origin in ORIGINS:
         return str(document.origin)
@@ -72,10 +70,10 @@ def _of_note(root: Any, document: UvmObject) -> str:
 
 
 def noted_by(text: str, brief: str, message: str | None, said: Iterable[str]) -> str:
-    """Who says a note that a mission keeps.
+    """Return the origin of a note that a mission keeps.
 
-    :param message: of the mission, as the ledger has it; None: it is a brief that is thought about.
-    :param said: what models said in it.
+    :param message: message of the mission, from the ledger; None if the mission thinks about its brief.
+    :param said: texts that models answered in it.
     """
     given = " ".join([brief, *_texts(json.loads(message))] if message else [brief])
     if " ".join(text.split()) in " ".join(given.split()):
@@ -212,7 +210,7 @@ def chunks_(document: UvmObject) -> tuple[UvmObject, ...]:
 
 @Primitive.register("memory.summarised_")
 def summarised_(summary: UvmObject) -> tuple[UvmObject, ...]:
-    """What a summary is of."""
+    """Return the documents or chunks that a summary stands for."""
     return tuple(summary.of)
 
 
@@ -230,10 +228,10 @@ _SHOWN = 100  # refusals that are told of at a time
 
 
 def memory_contents(root: Any, documents: int | None, away: Mapping[str, str], left: Mapping[str, Any]) -> dict[str, Any]:
-    """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
+    """Return the figures of the memory as plain values; with `documents`, also that many documents, newest first.
 
-    :param away: watched folders that cannot be looked through, and why.
-    :param left: what is not read of watched folders (`batos.memory.files.LeftOut`).
+    :param away: watched folders that cannot be read, with the reasons.
+    :param left: content of watched folders that is not read (`batos.memory.files.LeftOut`).
     """
     library = library_of(root)
     told: dict[str, Any] = {

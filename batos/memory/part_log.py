@@ -1,17 +1,15 @@
-"""A log of immutable parts in the image: what is added is a part of its own, and touches no other.
+"""Log of immutable parts in the image: each addition is a part of its own and touches no other. The log of vectors is one.
 
-Two units of work that add at the same time do not conflict (the tree of parts merges their entries). What is dropped is only noted, also
-without touching a part. Small parts become larger ones, and what was dropped goes for good, when somebody calls `tidy` or `purge`: upkeep,
-in system transactions.
+Two units of work that add at the same time do not conflict, because the tree of parts merges their entries. Dropped entries are only
+recorded, also without touching a part. `tidy` merges small parts and `purge` removes dropped entries for good: upkeep, in system
+transactions.
 
-The newest parts of a log, in a record of their own: an addition writes that one, and not the leaf of a tree with all the others.
+The newest parts are in a record of their own (`Tail`): an addition writes that record and not a tree's leaf with all the others, which
+would be written whole and check every value of every entry for persistence. `Tail` packs keys and sizes and checks only the parts. Two
+concurrent additions are merged by key, and so are an addition and a merge of parts.
 
-A tree's leaf is written whole, and asks of every entry's every value whether it is persistent. Here keys and sizes are packed, and
-only the parts are asked about. Two units that add at the same time are put together by key, and so is one that adds and a merge.
-
-The log of vectors: half-precision rows in blocks, 1 -> 32 -> 1,024 rows. One log for each embedder.
-
-Half precision loses nothing that a search would notice (measured: the same recall to three digits), and is half the bytes.
+The log of vectors holds half-precision rows in blocks of 1, 32 and 1,024 rows, one log for each embedder. Half precision loses nothing
+that a search would notice (measured: the same recall to three digits), and takes half the bytes.
 """
 
 from __future__ import annotations
@@ -85,9 +83,9 @@ class Tail(Persistent):
         self._held, self._numbers = _unpacked(state), state[0]
 
     def _p_resolveConflict(self, old: Packed, saved: Packed, new: Packed) -> Packed:
-        """What was added by either is there, what was taken out by either is not.
+        """Merge two changes: entries added by either stay, entries removed by either go.
 
-        :raises ConflictError: where both took out the same, or added under one key: two merges.
+        :raises ConflictError: if both removed the same entries, or added under one key: two merges of parts.
         """
         was, there, ours = _unpacked(old), _unpacked(saved), _unpacked(new)
         if was.keys() - there.keys() & was.keys() - ours.keys() or (there.keys() & ours.keys()) - was.keys():
@@ -106,7 +104,7 @@ def _unpacked(state: Packed) -> dict[int, tuple[int, Any]]:
 
 
 class Drops(NamedTuple):
-    """What is noted as dropped, in one view of a log."""
+    """Dropped ids in one view of a log."""
 
     ids: Array
     """Ascending."""
@@ -142,7 +140,7 @@ class PartLog(Persistent):
             self._tail = Tail()
 
     def drop(self, ids: Iterable[int]) -> None:
-        """What is held of these ids is held no more; it can be added again. Ids that are not held do not matter."""
+        """Drop the entries of these ids; they can be added again. Unknown ids are ignored."""
         # in parts of any age: a merge beside this transaction may put their rows into one that is newer than all that it sees
         mark = _EVER + (self._newest() >> _TURNS)
         self._gone.update(dict.fromkeys(map(int, ids), mark))
@@ -188,11 +186,11 @@ class PartLog(Persistent):
         return None
 
     def dropped(self) -> int:
-        """How many ids are noted as dropped since the last `purge`."""
+        """Return the number of ids dropped since the last `purge`."""
         return len(self._gone) - 1
 
     def parts(self) -> int:
-        """How many parts there are."""
+        """Return the number of parts."""
         return len(self._parts) - 1 + len(self._tail or ())
 
     # --- for the logs themselves
@@ -227,7 +225,7 @@ class PartLog(Persistent):
             part._p_deactivate()
 
     def _state(self) -> Any:
-        """What is another as soon as anything was added, dropped or merged."""
+        """Return a value that changes as soon as anything is added, dropped or merged."""
         return list(self._parts), list(self._tail or ()), list(self._gone.items())
 
     # --- inside
@@ -238,7 +236,7 @@ class PartLog(Persistent):
         return sorted((entry for entry in entries if entry[2] is not None), key=lambda entry: entry[0])
 
     def _home(self, key: int) -> Any:
-        """Where the entry of a key is."""
+        """Return the mapping that holds the entry of a key."""
         return self._tail if key in (self._tail or ()) else self._parts
 
     def _newest(self) -> int:
@@ -260,7 +258,7 @@ class PartLog(Persistent):
             self._parts[newest >> _TURNS << _TURNS | (newest + 1) % (1 << _TURNS)] = (len(made), made)
 
     def drops(self) -> Drops:
-        """What is noted as dropped, for `purge_some`."""
+        """Return the dropped ids, for `purge_some`."""
         size = len(self._gone)
         ids, ages = (np.fromiter(column, np.int64, size) for column in (self._gone.keys(), self._gone.values()))
         return Drops(ids, ages, self._newest() >> _TURNS)

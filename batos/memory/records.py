@@ -1,20 +1,11 @@
-"""What is known of documents besides their words: zope.index field and keyword indexes over document numbers.
+"""Records of the library: facts about documents, kinds, waiting sections, counts, and numbers of documents, sections and chunks.
 
-Day, speaker and kind of a single chunk are in the facts that searches keep in memory (`batos.memory.segments.FACTS`); here is what
-narrows a search to documents, and what lists them.
-
-Kinds of documents.
-
-What the library stores as records: sections of documents, chunks to be, and a change of embedder that is under way.
-
-How much there is in a library: kept with each change, since a tree knows its size only by a walk through all its leaves.
-
-Numbers of documents, sections and chunks: handed out by the process, so that nothing in the image is written for them by all.
-
-Trees that grow at their end, by numbers that ascend; and how what was taken out of a tree leaves no room behind.
-
-A leaf of a tree goes when its last entry does, and not before: where much leaves and a few entries stay here and there, there are as many
-leaves as ever, and each is a record.
+* Facts narrow a search to documents and list them: zope.index field and keyword indexes over document numbers. Day, speaker and kind of a
+  chunk are elsewhere, in the facts that searches keep in memory (`batos.memory.segments.FACTS`).
+* Counts are stored with each change, because a tree knows its size only by a walk through all its leaves.
+* The process hands out numbers, so that missions do not all write one counter in the image.
+* Numbers ascend, so trees grow at their end. A tree frees a leaf only with its last entry: where most entries leave and a few stay here
+  and there, there are as many leaves as ever, each a record. `sparse_keys` finds such entries, `reinsert` packs them together.
 """
 
 from __future__ import annotations
@@ -121,7 +112,7 @@ class Counts(Persistent):
         return {"documents": self.documents, "sections": self.sections, "chunks": self.chunks, "entities": self.entities}
 
     def _p_resolveConflict(self, old: dict[str, int], saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-        """What both have added is there."""
+        """Merge two changes: both additions count."""
         return {name: saved[name] + new[name] - old[name] for name in new}
 
 
@@ -130,7 +121,7 @@ EPOCH = 1 << 32
 
 
 class Epoch(Persistent):
-    """How many runs of the process have stored something; the numbers of each lie apart from those of all others."""
+    """Number of runs of the process that stored something; each run's numbers lie apart from those of all others."""
 
     __module__ = "batos.memory"
     value: int = 0

@@ -1,13 +1,11 @@
-"""Retrieval: a question in words to the passages of the memory that answer it, with where they are from.
+"""Retrieval: find the passages of the memory that answer a question, with their sources.
 
-A read on a snapshot, in helper threads: it waits for no mission, and none for it. The embedder that the vectors are from reads the
-question; where that is not to be had, words, names and days decide, and the answer says so.
+It reads a snapshot in helper threads: it waits for no mission, and no mission waits for it. The embedder that made the vectors reads the
+question; if it is unavailable, words, names and days decide, and the answer says so.
 
-Whether a passage speaks to a question, or is only the nearest of those there are.
-
-Recalling: what memory has to say to a brief, or nothing. A search always finds something; a prompt is better off without most of it.
-
-What the system answered itself is no evidence of a fact: it is recalled where the user rated it +1, or where he asks what was answered.
+A passage can be merely the nearest of those there are, so a further test decides whether it speaks to the question. Recall adds passages
+to a brief, or none: a search always finds something, and a prompt is better off without most of it. An answer of the system itself is
+no evidence of a fact: it is recalled only if the user rated it +1, or asks for an earlier answer.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
 class SearchRequest(NamedTuple):
-    """What is searched for: a question, how many passages, and what they must be."""
+    """Search request: a question, the number of passages, and filters."""
 
     question: str
     k: int = 10
@@ -127,7 +125,7 @@ class Retrieval:
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
-        """What searches see now."""
+        """Return the current view for searches."""
         return self._collection().view()
 
     async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
@@ -248,7 +246,7 @@ def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """What there is to tell of each chunk; None for one that is not there any more, or is damaged."""
+    """Return the facts about each hit's chunk; None for a chunk that is gone or damaged."""
     from batos.memory.store import library_of
 
     library = library_of(root)
@@ -297,7 +295,7 @@ def _stands_for(document: Any) -> dict[str, Any]:
 
 
 def _told(found: SearchResult) -> dict[str, Any]:
-    """What a question was taken to say, in plain values."""
+    """Return the interpretation of a question as plain values."""
     from batos.memory.segments import NUMBER, WHEN
 
     question = found.question

@@ -1,17 +1,14 @@
-"""Searching: a question over a view of the memory, with or without vectors, to the chunks that answer it and why.
+"""Search: rank the chunks of a view for a question, with or without vectors, and say why.
 
-Pure: it reads arrays that nobody changes, so that any thread may search while missions think and files are read.
+It is pure: it reads immutable arrays, so that any thread may search while missions think and files are read.
 
-Which chunks answer a question best: several signals of each, weighed and added.
+Several signals of each chunk are weighed and added. Scores are standardised (z) and added, not ranked and merged: ranks forget how much
+better one chunk is than the next. All rows get the cheap signals (words, one product with the vectors, the best of each section, names,
+days); the best of them then get all. Nothing is learned at run time and nothing fits a data set: `WEIGHTS` says why each signal counts.
 
-Scores are standardised (z) and added, not ranked and merged: how much better one chunk is than the next is what ranks forget.
-All rows are weighed by what costs little (words, one product with the vectors, the best of each section, names, days); the best
-of them then by all signals. Nothing is learned at run time, and nothing knows of any data set: `WEIGHTS` says why each counts.
-
-Explicit links: a chunk that names another document points at it; and one step along them, for questions that go by way of something.
-
-"In which year was the company founded that made X?" has its answer in a text that says nothing of X. The text about X is found
-and names the company; from there the best chunk of the text about the company gets a part of what the first one earned.
+A chunk that names another document links to it, and a search goes one step along links. "In which year was the company founded that
+made X?" has its answer in a text that does not mention X. The text about X names the company; from there the best chunk of the text
+about the company gets a part of the first one's score.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Weights(NamedTuple):
-    """What each signal counts, in standard deviations of the signal or, for facets, in what they add."""
+    """Weight of each signal, in standard deviations of the signal or, for facets, as an addend."""
 
     words: float = 0.4
     """BM25 of the chunk with its window: what it says, said where such things are said."""
@@ -203,7 +200,7 @@ def _by_speaker(view: View, theirs: Array, weights: Weights) -> Array:
 
 
 class _Facets(NamedTuple):
-    """What a chunk's facts add, worked out once for all that its facts can be."""
+    """Addends for the facts of a chunk, computed once for all possible facts."""
 
     told: Array
     """float32: by the length, up to `Weights.enough`."""
@@ -247,7 +244,7 @@ def _facets(weights: Weights, wants: int) -> _Facets:
 
 
 def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[str, Array]:
-    """What stands beside the rows: their likeness with their neighbours', and with the question before them, if it is one."""
+    """Return the signals of the context of rows: the similarity of their neighbours, and of a preceding question, to the question."""
     beside = view.beside(rows)
     sample = likeness(view.sampled, vector)
     usual, usual_around = sample[: len(sample) // 2], sample[len(sample) // 2 :]
@@ -261,7 +258,7 @@ def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[st
 
 
 def _apart(found: Array, usual: Array) -> Array:
-    """How far values are from what is usual, in standard deviations of that."""
+    """Return the distances of values from a usual sample, in standard deviations of the sample."""
     mean = np.add.reduce(usual) / len(usual)
     apart = usual - mean
     spread = math.sqrt(float(np.einsum("i,i->", apart, apart)) / len(usual))
@@ -320,7 +317,7 @@ SHARE = 1.0
 
 
 class LinkStep(NamedTuple):
-    """How a row was come by: the row that points at it, and what that added to its score."""
+    """Link that led to a row: the row that points at it, and the addition to its score."""
 
     seed: int
     added: float
@@ -408,7 +405,7 @@ class Hit(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search found, the best first."""
+    """Result of a search, best hit first."""
 
     hits: list[Hit]
     question: Question
@@ -419,9 +416,9 @@ class SearchResult(NamedTuple):
 def prepare_question(
     view: View, text: str, *, today: date | None = None, called: Callable[[str], Iterable[int]] = lambda name: ()
 ) -> Question:
-    """What a question says, given who speaks in the view and from when it is.
+    """Return the parsed question, given the speakers and days of the view.
 
-    :param called: see `understood`; without it, speakers are known by their whole names only.
+    :param called: see `parse_question`; without it, speakers are known by their whole names only.
     """
     return parse_question(text, view.speakers, called=called, days=lambda: _days(view), today=today)
 

@@ -1,9 +1,7 @@
-"""The collection: all that searches see of memory, in RAM, as arrays of which row i of one is row i of all.
+"""Search index: the collection that searches see, in RAM, as arrays in which row i describes the same chunk everywhere.
 
-What a transaction committed is appended; what it dropped is masked. A search takes a `View`, which stays as it is while others are
-added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Any thread may call it.
-
-A view of the collection: what one search sees, while others are added and dropped. Any thread may read it.
+Commits append rows; drops mask them. A search takes a `View`, which stays as it is while rows are added and dropped: arrays only grow
+beyond the rows that a view can see, and arrays that must change are replaced. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _SAMPLE = 128
 
 
 class Beside(NamedTuple):
-    """What stands beside some rows."""
+    """Context of some rows."""
 
     around: Array
     """float32[m, d]: a row's vector twice and each neighbour's once, not brought to one length."""
@@ -41,9 +39,9 @@ class Beside(NamedTuple):
 
 
 class View:
-    """What one search sees. Arrays have `n` rows and are for reading.
+    """Immutable view for one search. Arrays have `n` rows and are read only.
 
-    Rows of one section stand together, in order; a section that grew after it was loaded goes on further down.
+    Rows of one section are adjacent and in order; a section that grew after it was loaded continues further down.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -135,7 +133,7 @@ class View:
 
     @functools.cached_property
     def masked(self) -> bool:
-        """Whether any row is gone."""
+        """Return True if any row is dropped."""
         return bool(self.gone.any())
 
     def known(self) -> Array:
@@ -151,7 +149,7 @@ class View:
         return np.concatenate([self.matrix[rows], beside.around / beside.lengths[:, None]])
 
     def beside(self, rows: Array) -> Beside:
-        """What stands beside some rows: neighbours of a run, as far as they have vectors and are not gone."""
+        """Return the context of some rows: the adjacent rows of a run that have vectors and are not dropped."""
         before, after = np.maximum(rows - 1, 0), np.minimum(rows + 1, self.n - 1)
         first, last = self.begins.take(rows), self.begins.take(rows + 1)
         known = self.known()
@@ -245,7 +243,7 @@ class Collection:
         return made
 
     def view(self) -> View:
-        """What there is now, for one search; the same one until something changes."""
+        """Return the current view, for one search; it is the same object until something changes."""
         view = self._view
         if view is None:
             with self._lock:
@@ -318,7 +316,7 @@ class Collection:
             self._ranking = self._view = None
 
     def excerpt(self, ids: Sequence[int]) -> tuple[Segment, Array, Array]:
-        """What is held of some chunks: their index entries, their vectors (float16[n, d]), and which of them have one. A copy."""
+        """Return copies of some chunks' index entries and vectors (float16[n, d]), and a mask of the chunks that have a vector."""
         with self._lock:
             rows, parts, matrix, has = self._alive(np.asarray(ids, np.int64)), tuple(self._parts), self._matrix, self._has
             wanted = np.zeros(self.size, bool)

@@ -1,21 +1,15 @@
-"""What becomes of a section once there are vectors: cut where its meaning parts, each chunk with its vector.
+"""Section builder: from a draft to stored sections with numbered chunks, index entries, links and vectors.
 
-Its sentences get vectors; the chunks are cut by them, and a chunk's vector is the mean of its sentences'. A conversation stays as
-it is, a chunk a turn. The functions of the root are reads and system transactions; the others need no image.
+A section's sentences get vectors; the chunks are cut where the meaning changes, and a chunk's vector is the mean of its sentences'. A
+conversation stays as it is, one chunk a turn.
 
-The names that the memory knows: titles of documents, and who speaks in conversations. They are looked for in every chunk.
+The gazetteer knows the names in the memory: titles of documents, and speakers of conversations. It looks for them in every chunk; what a
+chunk names it `mentions_`. If the name is a document's title, the chunk links to that document, whatever becomes of its chunks. A title
+that comes after the texts that name it is looked for in those by `batos.memory.embedding_worker`.
 
-What a chunk names it `mentions_`; where that is a document's title, it points at that document, whatever becomes of its chunks,
-which is a step that a search may go. A title that comes after the texts that name it is looked for in those
-(`batos.memory.embedding_worker`).
-
-From a draft to what is stored: sections cut into chunks, numbered, with their index entries. No image needed; any thread.
-
-Remembering: a document that is not read from a file but made, inside whatever transaction is open.
-
-A mission does so in its own unit of work: what it remembers is committed with it or not at all. It writes new objects only, and into
-trees and counts that merge what two transactions put into them; nothing else that all missions would write is touched. What is to be
-told to the collection once that is committed is answered.
+A mission can remember a text that comes from no file, in its own unit of work: the text is committed with the mission or not at all. It
+writes new objects only, and trees and counts that merge concurrent additions, so that missions do not conflict. It returns the entries to
+add to the collection after the commit. Functions of the root are reads and system transactions; the others need no image.
 """
 
 from __future__ import annotations
@@ -83,7 +77,7 @@ class Gazetteer:
                 targets.append(target)
 
     def find(self, text: str) -> list[int]:
-        """What the names in a text stand for, in the order in which they come, each once."""
+        """Return the numbers that the names in a text stand for, in order of appearance, each once."""
         matches = list(_WORD.finditer(text))
         said = [match.group().casefold() for match in matches]
         found: dict[int, None] = {}
@@ -234,7 +228,7 @@ def parted(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def digest_of(part: DraftPart) -> bytes:
-    """What tells whether a section is the same as before: its title, day, text but for blanks at its ends, and who says what."""
+    """Return the fingerprint of a section: its title, day, text without blanks at its ends, and the speakers of its turns."""
     found = hashlib.sha256(f"{part.title}\0{part.day}\0".encode("utf-8", "replace"))
     found.update(part.text.strip().encode("utf-8", "replace"))
     for turn in part.turns:
@@ -330,7 +324,7 @@ class EmbeddingWork(NamedTuple):
 
 
 class EmbeddingPlan(NamedTuple):
-    """What of a section gets vectors: spans of its text, or of each of its chunks where those stay as they are."""
+    """Texts of a section to embed: spans of its text, or of each of its chunks where those stay as they are."""
 
     work: EmbeddingWork
     spans: tuple[tuple[Span, ...], ...]
@@ -346,7 +340,7 @@ class EmbeddedSection(NamedTuple):
 
 
 class StoredVectors(NamedTuple):
-    """What a transaction kept: entries of new chunks, numbers of those that are gone, and chunks with their vectors."""
+    """Changes of a transaction: entries of new chunks, numbers of removed ones, and chunks with their vectors."""
 
     segment: Segment | None
     dropped: list[int]
@@ -364,7 +358,7 @@ def work_of(library: Library, number: int) -> EmbeddingWork:
 
 
 def plan_embedding(work: EmbeddingWork, limits: ChunkLimits) -> EmbeddingPlan:
-    """What to embed for a section."""
+    """Return the texts to embed for a section."""
     if work.kind == "conversation":
         wholes = tuple(((0, len(text)),) for text in work.texts)
         return EmbeddingPlan(work, wholes, list(work.texts))

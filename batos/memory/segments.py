@@ -1,14 +1,11 @@
 """Segments: the text index in immutable parts, each a batch of chunks with its words, facts and links.
 
-A commit writes a new segment and touches no other; what grows too many is merged (`batos.memory.part_log`). A segment knows a chunk's
-own words only. What its neighbours add to it (`batos.memory.text_index`) follows from where it stands, so that it stays true when
-chunks come and go.
+A commit writes a new segment and touches no other; small segments are merged (`batos.memory.part_log`). A segment knows only the words of
+its own chunks. The share of their neighbours (`batos.memory.text_index`) follows from the position, so that it stays correct when chunks
+come and go. Integers are packed in as few bytes as their range needs, here and in the logs of vectors.
 
-Whole numbers in as few bytes as their range needs: what segments and vector logs are made of.
-
-What a chunk's text is like, whatever it is about: whether it asks, says when or how many, tells of its speaker, and how much.
-
-Told once, at ingest, and kept in the chunk's facts: questions then prefer what can answer them.
+The traits of a chunk's text do not depend on its topic: whether it asks, gives times or quantities, or speaks of its speaker, and how
+much. They are computed once at ingest and kept in the chunk's facts, so that a question can prefer chunks that can answer it.
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ def pack_same(number: int, count: int) -> bytes:
 
 
 def unpack(data: bytes, dtype: Any = "i8") -> Numbers:
-    """What `pack` was given, as an array of that type of its own."""
+    """Return the numbers given to `pack`, as a new array of that type."""
     import numpy as np
 
     width, count, least = _HEAD.unpack_from(data)
@@ -93,7 +90,7 @@ def pack_one(number: int) -> bytes:
 
 
 def unpack_sorted(data: bytes) -> Numbers:
-    """What `pack_sorted` was given, as int64."""
+    """Return the numbers given to `pack_sorted`, as int64."""
     import numpy as np
 
     if not data:
@@ -144,7 +141,7 @@ _COLUMNS = ("document", "section", "place", "speaker", "day", "length", "flags")
 
 
 class Facts(NamedTuple):
-    """What searches know of a chunk besides its id, words and vector."""
+    """Facts about a chunk that searches know, besides its id, words and vector."""
 
     document: int = 0
     section: int = 0
@@ -161,7 +158,7 @@ class Facts(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is to be indexed of one chunk."""
+    """Index entry of one chunk, before it is stored."""
 
     id: int
     words: Sequence[str]
@@ -373,7 +370,7 @@ class Traits(NamedTuple):
 
 
 def traits(text: str) -> Traits:
-    """What a chunk's text is like."""
+    """Return the traits of a chunk's text."""
     told = asked = 0
     for sentence in _SENTENCE.split(text.strip()):
         size = len(sentence)

@@ -1,18 +1,12 @@
-"""The library: everything the memory holds, as one persistent object. `lobby.memory.library` is where it is.
+"""The library: everything the memory holds, as one persistent object at `lobby.memory.library`.
 
-A document is a row of sections, a section a row of chunks with consecutive numbers; neighbours are one apart. The texts of a
-section's chunks, put together, are the section's text, so that it can be cut anew without the file it came from. Numbers are
-handed out by the process (`batos.memory.records`), never by a counter in the image: two missions that remember something at once do not
-meet. All functions work inside whatever transaction is open: a system transaction for what is read from files, a mission's unit
-for what it remembers.
+A document is a sequence of sections, a section a sequence of chunks with consecutive numbers, so that neighbours differ by one. The texts
+of a section's chunks, joined, are the section's text, so that it can be cut again without its file. The process hands out numbers
+(`batos.memory.records`), never a counter in the image: two missions that remember something at once do not conflict.
 
-By which title a document is found: the first that has it, and once that is gone the next.
-
-`Library.by_title` holds who is found, `Library.namesakes` who else has that title. All functions work inside whatever transaction is open.
-
-Entities: what chunks mention, by a key (the name, casefolded), and from each entity the way back to those chunks.
-
-An entity is there as long as a chunk mentions it. All functions work inside whatever transaction is open.
+`Library.by_title` finds a document by title: the first with that title, and once that is gone the next of `Library.namesakes`. Entities are
+what chunks mention, by key (the casefolded name), with the way back to those chunks; an entity exists as long as a chunk mentions it.
+All functions work inside the open transaction: a system transaction for files, a mission's unit for what the mission remembers.
 """
 
 from __future__ import annotations
@@ -145,7 +139,7 @@ CATALOGUED = ("kind", "mission", "day", "tags", "speakers", "days")
 
 
 def summary_source(number: int) -> str:
-    """What the summary of the document or chunk of that number is from: documents and chunks share their numbers."""
+    """Return the source of the summary of the document or chunk with that number: documents and chunks share their numbers."""
     return f"summary:{number}"
 
 
@@ -520,5 +514,5 @@ def _refuse_summary(document: UvmObject) -> None:
 
 
 def _apart(known: str, wanted: str) -> tuple[bool, int, str]:
-    """How far two sources are apart, roughly: one that holds the other is near."""
+    """Return a rough distance between two sources, as a sort key: one that contains the other is near."""
     return not (wanted in known or known in wanted), abs(len(known) - len(wanted)), known

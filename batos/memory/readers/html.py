@@ -1,4 +1,4 @@
-"""HTML: its text by headings, as Markdown has it, without what surrounds it on the page (needs selectolax)."""
+"""HTML reader: the text of a page by headings, as in Markdown, without navigation and other surroundings (needs selectolax)."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _roots(tree: Any) -> list[Any]:
 
 
 class _Page:
-    """What is written down of a page, as it is gone through."""
+    """Text collected from a page during the walk."""
 
     def __init__(self) -> None:
         self.outline = Outline()
@@ -237,7 +237,7 @@ class _Page:
     # --- one element
 
     def _enter(self, node: Any, tag: str) -> bool:
-        """Whether nothing in it is to be looked at any more."""
+        """Enter a node. Return True if its children need no visit."""
         if tag in _INLINE or tag == "-undef":
             return self._inline(node, tag)
         if tag == "br":

@@ -1,4 +1,4 @@
-"""Mail: a part each message, with its text, and parts for what is attached. Saved pages (MHTML) are mail, too."""
+"""Mail reader: a part for each message with its text, and parts for attachments. Saved pages (MHTML) are mail, too."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Other = Callable[[str, bytes], Draft]
 
 
 def read_mail(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) -> Draft:
-    """What a message, or a mailbox, says.
+    """Return the draft of a message or a mailbox.
 
-    :raises Unreadable: for what is no mail.
+    :raises Unreadable: if the data is not mail.
     """
     told: list[str] = []
     parts: list[DraftPart] = []

@@ -1,9 +1,8 @@
-"""Documents of office programs, which are archives of XML: docx, pptx, odt, odp and their like, epub; spreadsheets (need python-calamine).
+"""Office reader: archives of XML (docx, pptx, odt, odp and similar, epub, spreadsheets), and files of programs that hold notes.
 
-Word's are turned into HTML by mammoth (needs it), which knows styles, lists, tables, footnotes and comments; what it does not take is
-read by its paragraphs, as are slides and OpenDocument.
-
-Files of programs that hold notes: notebooks (ipynb), boards (canvas), outlines (OPML), calendars (ics), address books (vcf), RTF.
+mammoth turns Word documents into HTML, with styles, lists, tables, footnotes and comments; where it fails, the document is read by its
+paragraphs, as slides and OpenDocument are. Spreadsheets need python-calamine. Files with notes are notebooks (ipynb), boards (canvas),
+outlines (OPML), calendars (ics), address books (vcf) and RTF.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Archive:
             raise Unreadable("it is encrypted with a password; save it without one")
 
     def read(self, name: str) -> bytes:
-        """What a member holds; nothing where there is none."""
+        """Return the bytes of a member; empty if there is none."""
         if name not in self.names:
             return b""
         with self._zip.open(name) as member:
@@ -66,7 +65,7 @@ class Archive:
             return ElementTree.Element("none")
 
     def kind(self) -> str:
-        """What it holds: "docx", "pptx", "xlsx", "odt", "odp", "ods" or "epub"; empty for any other archive."""
+        """Return the kind of document: "docx", "pptx", "xlsx", "odt", "odp", "ods" or "epub"; empty for any other archive."""
         mime = self.read("mimetype").decode("ascii", "replace").strip() if "mimetype" in self.names else ""
         by_mime = {"epub": "epub", "opendocument.text": "odt", "opendocument.presentation": "odp", "opendocument.spreadsheet": "ods"}
         for mark, kind in by_mime.items():
@@ -82,9 +81,9 @@ _Reader = Callable[[pathlib.PurePath, Archive, bytes], Draft]
 
 
 def read_packed(path: pathlib.PurePath, data: bytes) -> Draft:
-    """What a document says.
+    """Return the draft of a packed document.
 
-    :raises Unreadable: for an archive that is none, a broken one, or one with a password.
+    :raises Unreadable: if the data is not an archive, or the archive is broken or has a password.
     """
     archive = Archive(data)
     readers: dict[str, _Reader] = {"docx": _word, "pptx": _slides, "odt": _open, "odp": _open, "epub": _book}
@@ -334,9 +333,9 @@ _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?\Z")
 
 
 def read_structured(path: pathlib.PurePath, text: str) -> Draft:
-    """What a file says, by the end of its name.
+    """Return the draft of a file, read by the suffix of its name.
 
-    :raises Unreadable: for one that is not of its kind.
+    :raises Unreadable: if the file is not of its kind.
     """
     suffix = path.suffix.lower()
     draft = {".ipynb": _notebook, ".canvas": _canvas, ".opml": _opml, ".rtf": _rtf}.get(suffix, _entries)(path, text)

@@ -1,4 +1,4 @@
-"""PDF: a part a page, with what was filled into its forms and noted beside it (needs pypdf). What is only a picture of text is not read."""
+"""PDF reader: a part for each page, with its form fields and annotations (needs pypdf). Text that is only a picture is not read."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _pages(numbers: Sequence[int]) -> str:
 
 
 def _beside(page: Any) -> Iterator[str]:
-    """What was filled in and noted on a page, a line each."""
+    """Yield form values and annotations of a page, a line each."""
     seen = set()
     for reference in _resolved(page.get("/Annots")) or ():
         annotation = _resolved(reference)

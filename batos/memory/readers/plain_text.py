@@ -1,15 +1,11 @@
-"""Conversations: lines that begin with a time and a name, or with the name alone, under dates or with them. Each turn becomes a chunk.
+"""Readers of plain text: prose, conversations, source code, Markdown and tables.
 
-Read are exports of WhatsApp, Telegram, LINE and IRC, and what is written down like them. A line that has a time before its name begins a
-turn whoever it is: an unknown number, a name with an emoji. What a program says itself ("Anna joined") is nobody's.
-
-Plain text.
-
-Source code: a part between two places where lines begin a definition at the margin, small ones together.
-
-Markdown: a part a heading, called by the way of headings that leads to it. Front matter is a part of its own, with title, day, tags.
-
-Tables: CSV and its like. Each row says what its columns are called, in whatever chunk it is.
+* Conversations: lines that begin with a time and a name, or with a name alone, under or with dates. Exports of WhatsApp, Telegram, LINE
+  and IRC are read, and texts written like them; each turn becomes a chunk. A line with a time before the name begins a turn whoever
+  speaks: an unknown number, a name with an emoji. A program's own notice ("Anna joined") has no speaker.
+* Source code: a part begins where a line begins a definition at the margin; small ones are joined.
+* Markdown: a part for each heading, named by the path of headings. Front matter is a part of its own, with title, day and tags.
+* Tables (CSV and similar): each row repeats the names of its columns, in whatever chunk it is.
 """
 
 from __future__ import annotations
@@ -90,7 +86,7 @@ _FIELDS = frozenset(
 
 
 class _Begins(NamedTuple):
-    """How a line begins: with a time, a name (empty for what nobody says), or both."""
+    """Start of a line in a conversation: a time, a name (empty for a notice without a speaker), or both."""
 
     name: str
     stamp: str = ""
@@ -119,7 +115,7 @@ def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
 
 
 def _begins(line: str) -> _Begins | None:
-    """How a line begins that begins a turn; None for one that goes on."""
+    """Return the start of a line that begins a turn; None for a line that continues one."""
     if found := _TELEGRAM.match(line):
         return _Begins(_name(found["name"]), found["a"])
     if found := _STAMPED.match(line):
@@ -331,7 +327,7 @@ _NUMBER = re.compile(r"[-+$€£¥%\d.,:/ ]++\Z")
 
 
 def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
-    """What a text of rows says; None for one that has none."""
+    """Return the draft of a table; None for a text without rows."""
     delimiter = _delimiter(text)
     if not delimiter:
         return None
@@ -364,14 +360,14 @@ def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _are_names(row: list[str], after: list[str]) -> bool:
-    """Whether a first row names the columns: words, short and different, above a row with as many cells."""
+    """Return True if a first row names the columns: short, different words above a row with as many cells."""
     named = [cell for cell in row if cell]
     words = all(len(cell) <= _NAME_CHARS and not _NUMBER.match(cell) for cell in named)
     return words and len(set(named)) == len(named) and len(named) >= 2 and len(named) >= len([cell for cell in after if cell]) - 1
 
 
 def _delimiter(text: str) -> str:
-    """What parts the columns; empty for a text without any."""
+    """Return the delimiter of the columns; empty for a text without any."""
     head = "".join(text[: 1 << 16].splitlines(keepends=True)[:_LOOKED_AT])
     best, most = "", 1.0
     for one in _DELIMITERS:
