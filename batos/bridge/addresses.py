@@ -1,7 +1,7 @@
-"""Addresses of an Ollama, and what of the environment is needed to reach one: a proxy, certificates, a key.
+"""Addresses of Ollama hosts, and the environment needed to reach one: a proxy, certificates, a key.
 
-An address is read as Ollama itself reads `OLLAMA_HOST`: with blanks or quotes around it, with or without scheme and port, an IPv6 address
-without its brackets. This machine is never reached through a proxy. What cannot be used of what *is* needed is named, with its variable.
+An address is read as Ollama reads `OLLAMA_HOST`: with blanks or quotes around it, with or without scheme and port, an IPv6 address without
+its brackets. This machine is never reached through a proxy. An error names the variable whose value is needed but not usable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEY = "OLLAMA_API_KEY"
 
 
 class Address(NamedTuple):
-    """Where an Ollama is. `host` has no brackets; `path` has no slash at its ends."""
+    """Address of an Ollama host. `host` has no brackets; `path` has no slash at its ends."""
 
     scheme: str
     host: str
@@ -48,7 +48,7 @@ class Address(NamedTuple):
 
     @property
     def here(self) -> bool:
-        """Whether it is this machine, by whatever name."""
+        """Return True if the address is this machine, by any of its names."""
         name = self.host.lower().rstrip(".")
         if name.endswith(".localhost") or name in ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"):
             return True
@@ -168,7 +168,7 @@ def _proxy(address: Address) -> tuple[str, str] | None:
 
 
 def _exempt(address: Address, listed: str) -> bool:
-    """Whether NO_PROXY has an address: its name, its domain, its port with it, or a network that it is in. Other entries say nothing."""
+    """Return True if NO_PROXY lists an address: its name, domain, name with port, or network. Other entries are ignored."""
     own, host = _ip(address.host), address.host.lower().rstrip(".")
     for entry in re.split(r"[,\s]+", listed.lower()):
         bare = entry.rpartition("://")[2]

@@ -1,14 +1,12 @@
-"""Taking turns at the models: who may go first, for how long, and who waits.
+"""Admission of inferences: order, turns at the models, and waiting.
 
-Two loads that throw each other out (see `loads`) must not be used in turns: at every switch the weights are loaded anew. So
-missions on what is loaded may go before earlier ones, within a bound (`Fairness`), and a mission whose load would throw out
-another's waits until those that use that one have ended (`Gate`). The queue of missions and the gate keep one bound together:
-a mission has one `Ticket` for both.
+Two loads that evict each other (`Load`) must not alternate, because each switch loads the weights again. So missions on a loaded model may
+pass earlier ones, within a bound (`Fairness`), and a mission whose load would evict another's waits until the missions on that one have
+ended (`AdmissionGate`). The queue of missions and the gate keep one bound together: a mission has one `Ticket` for both.
 
-What Ollama loads for a model, which is not its name: the weights, the adapters on them, and the options of the runner.
-
-Ollama keeps one runner for each file of weights. Models that differ only by their system message share it; another adapter,
-or another value of an option below, makes Ollama load the weights anew (v0.17.4, server/sched.go: needsReload).
+A load is not a model's name but what Ollama keeps in memory for it: the weights, the adapters on them, and the options of the runner.
+Ollama keeps one runner for each file of weights. Models that differ only by their system message share it; another adapter, or another
+value of an option below, makes Ollama load the weights again (v0.17.4, server/sched.go: needsReload).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ RUNNER_OPTIONS = ("num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "nu
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is in memory for a model. `weights` and `adapters` are names of blobs, `options` pairs sorted by name."""
+    """Memory content for a model. `weights` and `adapters` are names of blobs, `options` pairs sorted by name."""
 
     weights: str
     adapters: tuple[str, ...] = ()
@@ -48,7 +46,7 @@ class Load:
         return cls(_blob(shown.from_), tuple(_blob(a) for a in shown.adapters), tuple(sorted(own.items())))
 
     def evicts(self, other: Load) -> bool:
-        """Whether loading this one throws the other out, whatever memory there is."""
+        """Return True if loading this one evicts the other, however much memory there is."""
         return self.weights == other.weights and self != other
 
 
@@ -75,7 +73,7 @@ class Ticket:
 
     @property
     def order(self) -> tuple[bool, int, int]:
-        """What tickets are sorted by."""
+        """Return the sort key of the ticket."""
         return (*self.rank, self.number)
 
 
@@ -103,7 +101,7 @@ class Fairness:
 
     @property
     def block(self) -> int:
-        """How many missions are in a block now."""
+        """Return the current number of missions in a block."""
         if not self.seconds:
             return 1
         served = self._count if not self._pace else int(min(self._count, self.seconds / self._pace))
@@ -118,7 +116,7 @@ class Fairness:
         self._began_at = now if waiting else None
 
     def may_pass(self, later: Ticket, earlier: Ticket) -> bool:
-        """Whether the later one may go first if its model is loaded."""
+        """Return True if the later ticket may go first when its model is loaded."""
         block = self.block
         if later.rank != earlier.rank or later.number // block != earlier.number // block:
             return False
@@ -159,7 +157,7 @@ class _Waiting:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Who has waited too long goes first, the longest waiting before the others; then by the missions' order."""
+        """Return the sort key: starved requests first, the longest wait leading; then the order of the missions."""
         return (0, self.serial) if self.starved else (1, *self.ticket.order, self.serial)
 
 
@@ -191,20 +189,20 @@ class AdmissionGate:
 
     @property
     def idle(self) -> bool:
-        """Whether no inference is under way or waits."""
+        """Return True if no inference is under way or waits."""
         return not (self._flying or self._waiting)
 
     def keeps_waiting(self, ticket: Ticket) -> bool:
-        """Whether an inference of the mission waits for its turn."""
+        """Return True if an inference of the mission waits for its turn."""
         return any(entry.ticket is ticket for entry in self._waiting)
 
     @property
     def waiting(self) -> int:
-        """How many inferences wait for their turn."""
+        """Return the number of inferences that wait for their turn."""
         return len(self._waiting)
 
     def conflict(self, a: Load, b: Load) -> bool:
-        """Whether two loads cannot be in memory together."""
+        """Return True if two loads cannot be in memory together."""
         return a != b and (a.evicts(b) or not self._fits({a, b}))
 
     @contextlib.asynccontextmanager
@@ -281,7 +279,7 @@ class AdmissionGate:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, due), self.look_again)
 
     def _note_starved(self) -> None:
-        """Who has waited too long takes the turn away from who holds it; inferences under way are not touched."""
+        """Mark requests that waited too long: they take the turn from its holder. Inferences under way are not touched."""
         now = self._fairness.clock()
         for entry in self._waiting:
             if not entry.starved and now - entry.since >= self._fairness.seconds:

@@ -1,24 +1,19 @@
-"""Tells what a model can do: as its Ollama claims it (`/api/show`), and as it was found out. Pure values; asks nobody.
+"""Capabilities of models: as Ollama claims them (`/api/show`), as probes find them, and as missions need them.
 
-What is found out holds for all models that share weights, adapters, template, renderer and parser: a persona's model can do what its base
+Results of probes hold for all models that share weights, adapters, template, renderer and parser: a persona's model can do what its base
 can. Such a set is named by its *making*, a digest of these.
 
-Tells what a mission needs of its model: to see images, to use tools, to think first, to read so many tokens at once. Pure values.
+In words, a mission's need is `vision`, `tools`, `thinking` or `context:32k` (k is 1,024 tokens). `auto` beside them lets the mission's own
+plan name needs. A request is reduced to what its model can take before it is sent; the request itself, from which the journal's key is
+made, stays.
 
-In words a need is `vision`, `tools`, `thinking` or `context:32k` (k is 1,024 tokens). `auto` beside them names none: it lets the mission's
-own plan name some.
+Probes are tiny requests, sent where the claim is not enough. The model's words do not matter, only the form of the answer:
 
-What is sent to a model of a request: what it can take, and no more. The request itself, which the journal's key is made of, stays.
-
-Probes: tiny requests that find out what a model can do, where what its Ollama claims is not enough to go by.
-
-* `think`: whether it thinks where it is told to, and answers at once where it is told not to. Some cannot be silenced.
-* `format`: whether an answer keeps to a schema. Ollama leaves the schema out while it believes that the model still thinks: with a parser
-  of its own for thoughts and `think` off until the end (0.17.4, server/routes.go).
-* `tools`, `images`: whether Ollama takes them for this model.
-* `context`: whether it is loaded with as much as it was asked for; found out where the model is loaded, see `Place.probe`.
-
-What a model says does not matter here, only how it is told.
+* `think`: it thinks when told to, and answers at once when told not to. Some models cannot be silenced.
+* `format`: its answers keep to a schema. Ollama drops the schema while it believes that the model still thinks: with a parser of its own
+  for thoughts and `think` off, until the end (0.17.4, server/routes.go).
+* `tools`, `images`: Ollama accepts them for this model.
+* `context`: it is loaded with the requested context; found out where the model is loaded, see `ManagedHost.probe`.
 """
 
 from __future__ import annotations
@@ -176,12 +171,12 @@ class KnownCapabilities:
         return digest in self._claims
 
     def of(self, digest: str) -> Capabilities | None:
-        """What the model of a digest can do; None as long as its Ollama was not asked."""
+        """Return the capabilities of the model with that digest; None until its Ollama was asked."""
         claims = self._claims.get(digest)
         return None if claims is None else claims.with_record(self._records.get(self._making[digest], {}))
 
     def writes(self, digest: str, mark: str) -> bool:
-        """Whether a mark stands in the model's chat template; True where that is not known."""
+        """Return True if a mark is in the model's chat template, or the template is unknown."""
         return mark in self._templates.get(digest, mark)
 
     def found(self, digest: str, more: Capabilities) -> None:
@@ -216,9 +211,9 @@ _KILO = 1024
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What is needed. Falsy where that is nothing.
+    """Needs of a mission. Falsy if there are none.
 
-    :ivar context: tokens that it has to read and write at once; 0: as many as it is given anyway.
+    :ivar context: tokens to read and write at once; 0: the default context is enough.
     """
 
     vision: bool = False
@@ -263,17 +258,17 @@ class Needs:
         return [*self.abilities, *([f"context:{self.context}"] if self.context else [])]
 
     def told(self) -> str:
-        """What a model does that meets them, in words."""
+        """Return in words the abilities of a model that meets these needs."""
         parts = [ABILITIES[name] for name in self.abilities]
         parts += [f"reads {self.context:,} tokens at once"] if self.context else []
         return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
     def covers(self, other: Needs) -> bool:
-        """Whether whoever meets these meets the other ones, too."""
+        """Return True if a model that meets these needs also meets the others."""
         return self | other == self
 
     def lacking(self, can: Capabilities) -> Needs:
-        """What of it a model cannot. What is not known of its context is taken to be enough."""
+        """Return the needs that a model does not meet. An unknown context is taken to be enough."""
         has = {"vision": can.vision, "tools": can.tools, "thinking": can.thinks}
         lacks = {name: True for name in self.abilities if not has[name]}
         return Needs(**lacks, context=self.context if can.context is not None and can.context < self.context else 0)

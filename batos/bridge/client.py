@@ -1,14 +1,13 @@
-"""Inferences on an Ollama server, through `ollama.AsyncClient` and nothing else.
+"""Ollama client: inferences through `ollama.AsyncClient` and nothing else.
 
-Every chat streams, has `num_ctx`, `num_predict` and a deadline, and is cut when it runs away. Whatever goes wrong becomes one
-`InferenceFailed` with its cause. Cancelling the caller closes the stream, and Ollama stops generating.
+Every chat streams, has `num_ctx`, `num_predict` and a deadline, and is stopped when it loops. Every fault becomes one `InferenceFailed`
+with its cause. Cancelling the caller closes the stream, and Ollama stops generating.
 
-Texts that are longer than an embedder reads, embedded whole: in parts, whose mean they get.
+A text longer than the embedder's context is embedded in parts, and gets the mean of their vectors.
 
-Marks by which chat templates tell who speaks, in texts that come from elsewhere: notes, briefs, web pages, what was said before.
-
-Ollama makes a control token of each that it finds in a message, whoever wrote it: a note could end the user's turn and speak as the system.
-A blank within such a mark leaves its letters to be read, and makes it a text.
+Role marks of chat templates are defused in texts from elsewhere (notes, briefs, web pages, earlier answers). Ollama makes a control token
+of each mark that it finds in a message, whoever wrote it: a note could end the user's turn and speak as the system. A blank inside the
+mark leaves its letters readable, and makes it plain text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Pulls: a model out of a registry, layer by layer, if it fits on the disk, and so that no kill costs much of it.
+"""Downloads: pull a model from a registry, layer by layer, if it fits on the disk, and so that a kill loses little.
 
-Ollama notes how far a layer came when a transfer ends, and not at its own end: killed, it begins all parts anew that were under way,
-up to 16 of 100 MB to 1 GB. So a long transfer is broken off and begun anew now and then; it goes on where it was.
+Ollama records the progress of a layer when a transfer ends, and not at its own end: after a kill it restarts all parts that were under way,
+up to 16 of 100 MB to 1 GB. So a long transfer is interrupted and resumed now and then.
 
-Room on disk: asked for before a pull or a create, so that neither fails half way nor fills the disk the image is on.
+Disk space is claimed before a pull or a create, so that neither fails half way nor fills the disk of the image.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DiskSpace:
         return None if free is None else max(0, free - sum(self._claims.values()) - self._reserve)
 
     def is_claimed(self, layer: str) -> bool:
-        """Whether a layer is on its way now."""
+        """Return True if a layer is being downloaded now."""
         return any(isinstance(holder, tuple) and layer in holder for holder in self._claims)
 
     def claim(self, holder: Hashable, needed: int) -> None:
@@ -105,9 +105,9 @@ class _Anew(Exception):
 
 
 class _Transfer:
-    """What is heard of one pull: claims room for each layer as it begins, and says when it is time to break off, or enough.
+    """Progress of one pull: claims disk space as each layer begins, and decides when to interrupt the transfer or stop it.
 
-    `came` are the bytes that it brought so far.
+    `came` is the number of bytes transferred so far.
     """
 
     def __init__(self, model: str, room: DiskSpace, step: Step, note_s: float, allowance: PullAllowance | None = None) -> None:
@@ -323,7 +323,7 @@ def _used(folder: Path) -> set[str]:
 
 
 def on_loopback(name: str) -> bool:
-    """Whether a model's name names a registry on this machine: such a one speaks plain HTTP, and no one listens in."""
+    """Return True if a model's name points to a registry on this machine. Such a registry speaks plain HTTP, which no one can overhear."""
     host, slash, _ = name.partition("://")[2].partition("/") if "://" in name else name.partition("/")
     if not slash:
         return False

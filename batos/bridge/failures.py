@@ -1,17 +1,15 @@
-"""Whatever a request to Ollama raises becomes one `InferenceFailed` with its cause.
+"""Failures of requests to Ollama: one error class, retries after races, and a circuit breaker for each host.
 
-Requests that another change of Ollama's models came between.
+Everything that a request raises becomes one `InferenceFailed` with its cause.
 
-Ollama lists the files of its manifests and then looks at each. Where one is deleted in between, whatever was asked fails, of whichever
-model: listing, creating and deleting with the path that is gone, looking at a model and chatting with "not found" (0.17.4,
-`manifest.Manifests` in manifest/manifest.go; measured: one request in a hundred beside a client that makes and deletes models).
-And a layer that a create found there may go with another model that has it before the manifest is written: then it is made again from
-the upload on.
+Some requests race with another change of Ollama's models. Ollama lists the files of its manifests and then looks at each. If one is deleted
+in between, the request fails, whichever model it is about: listing, creating and deleting with the path that is gone, looking at a
+model and chatting with "not found" (0.17.4, `manifest.Manifests` in manifest/manifest.go; measured: one request in a hundred beside a
+client that makes and deletes models). A layer that a create found may also go, with another model that has it, before the manifest is
+written: then the create is repeated from the upload on.
 
-What is done about a host that fails: asked again at once a few times, then left alone until it answers again.
-
-Closed, the breaker lets everything through. After some failures in a row it opens: inferences are refused at once, and nothing but a
-question for the version goes to the host, once in a while (half open). The first answer closes it.
+The breaker is closed while a host answers. After some failures in a row it opens: inferences are refused at once, and only a request for
+the version goes to the host now and then (half open). The first answer closes it.
 """
 
 from __future__ import annotations
@@ -86,10 +84,10 @@ RACE_TRIES = 3
 
 
 async def retry_on_race(call: Callable[[], Awaitable[T]]) -> T:
-    """What a request answers, made again at once where another one came between.
+    """Return the answer to a request, retried at once if it raced with another one.
 
-    :param call: makes the request; one that is answered in parts reads them all. It may need others to be made again before it.
-    :raises Exception: as the last one had it.
+    :param call: makes the request; a streamed answer is read to its end. It may have to repeat other requests first.
+    :raises Exception: the error of the last attempt.
     """
     for _ in range(RACE_TRIES - 1):
         try:
@@ -101,7 +99,7 @@ async def retry_on_race(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _may_be(error: BaseException | None) -> bool:
-    """Whether it may come of that. "Not found" mostly is true, and is then said again."""
+    """Return True if the error may come from a race. "Not found" is mostly true, and then comes again."""
     from batos.bridge.client_library import ResponseError
 
     if not isinstance(error, ResponseError):
@@ -149,7 +147,7 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether the host is left alone."""
+        """Return True if the host gets no requests for now."""
         return not self._closed.is_set()
 
     @property
@@ -210,6 +208,6 @@ class Breaker:
                 self.answered()
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it."""
+        """Return the facts for `info`."""
         away = {"away_s": round(self.open_s, 1), "why": self._why} if self.open else {}
         return {"answers": not self.open, "outages": self.opened, **away}

@@ -1,13 +1,13 @@
-"""One `Inference` over several Ollama hosts, or over the only one.
+"""One `Inference` over one or several Ollama hosts.
 
-The least busy host that has the model does the work, unless what is in use there would have to leave its memory; one that fails before the
-first token hands over to the next. When none answers, what is asked for waits until one does.
+The least busy host that has the model does the work, unless that would evict models in use there. A host that fails before the first token
+hands over to the next. If none answers, the request waits until one does.
 
-An answer is keyed by the digest of its model, and a mission must not see that change from one thought to the next. So each name is held to
-one digest: that of the first host that had it, for as long as any host has it or may have it when it comes back. A host with other
-weights under the name counts as not having the model.
+An answer is keyed by the digest of its model, and a mission must not see that change between two thoughts. So each name is held to one
+digest: that of the first host that had it, for as long as any host has it or may have it when it comes back. A host with other weights
+under the name counts as not having the model.
 
-A place: one Ollama with all that the daemon keeps of it: how it stands, its models, its memory.
+`ManagedHost` is one Ollama with everything that the daemon keeps for it: its breaker, its models, its memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Host(Inference, Protocol):
 
     @property
     def breaker(self) -> Breaker:
-        """Whether it answers."""
+        """Return the circuit breaker of the host."""
         ...
 
     @property
@@ -172,7 +172,7 @@ class Hosts(Generic[H]):
         return held
 
     async def _have(self, model: str, hosts: dict[H, InferenceFailed | None]) -> dict[H, str | InferenceFailed]:
-        """What each host that has not failed yet has under a model's name: a digest, or why it has none."""
+        """Ask each host that has not failed yet for the model. Return for each a digest, or the failure that says why it has none."""
         asked = [host for host, failure in hosts.items() if failure is None]
 
         async def look(host: H) -> str | InferenceFailed:
@@ -217,7 +217,7 @@ class Hosts(Generic[H]):
         return "no Ollama answers: " + ", ".join(f"{host.host} for {host.breaker.open_s:.0f} s" for host in self._hosts)
 
     def facts(self) -> list[dict[str, Any]]:
-        """What `info` says of each host."""
+        """Return the facts about each host for `info`."""
         return [
             {
                 "host": host.host,
@@ -267,7 +267,7 @@ class ManagedHost(ResidentInference):
 
     @property
     def breaker(self) -> Breaker:
-        """Whether it answers."""
+        """Return the circuit breaker of the host."""
         return self._ollama.breaker
 
     @property
@@ -333,7 +333,7 @@ class ManagedHost(ResidentInference):
         return given is None or given >= context
 
     async def _with_context(self, ask: capabilities.Ask, model: str, digest: str, found: Capabilities) -> Capabilities:
-        """What was found out of a model, with the context that it has where Ollama gives it less than it was asked for."""
+        """Return the capabilities found by probes, with the real context if Ollama gives the model less than requested."""
         await capabilities.load_model(ask, model, self.residency.options)
         await self.residency.refresh()
         given, asked = self.residency.context_of(digest), self.residency.options.get("num_ctx")
@@ -359,7 +359,7 @@ class ManagedHost(ResidentInference):
         return digest
 
     async def has(self, model: str) -> bool:
-        """Whether it is known to have a model now."""
+        """Return True if the host is known to have the model now."""
         try:
             return tagged(model) in await self._ollama.digests(model)
         except InferenceFailed:
@@ -371,7 +371,7 @@ class ManagedHost(ResidentInference):
         await self.residency.learn_all([model])
 
     def crowded(self, model: str) -> bool:
-        """Whether what is in use in its memory would have to leave for the model."""
+        """Return True if loading the model would evict loads that are in use."""
         load, gate = self.residency.load_of(model), self.residency.gate
         return load is not None and any(gate.conflict(load, other) for other in gate.in_use)
 

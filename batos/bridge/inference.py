@@ -1,15 +1,13 @@
-"""What an inference is, for the parts that want one and the parts that do one.
+"""Inference: requests, answers and the protocol between the parts that ask for an inference and those that do it.
 
-Pure values and one protocol: mind, memory and the benches depend on this module only, so that they can be given
-`bridge.client.OllamaInference` or anything else that answers.
+These are pure values and one protocol. Mind, memory and the benches depend on this module only, so that they can be given
+`bridge.client.OllamaInference` or any other implementation.
 
-Inference that waits for its model: what comes before provisioning is done waits; what vanished is brought back.
+An inference waits for its model: before provisioning has ended it waits, and a model that vanished is provided again.
 
-Tells what a picture is by its first bytes: the formats that Ollama reads (PNG, JPEG, WebP), and how large it is drawn out.
-
-Nothing is decoded here. The size is asked for because a file of a few bytes may say that it is a square of 60,000 pixels, for which
-whoever decodes it takes 14 GB. No library is taken for it: those that read headers only are no smaller than what is needed, and those that
-decode do too much.
+Pictures are recognised by their first bytes: the formats that Ollama reads (PNG, JPEG, WebP), and the size in pixels. Nothing is decoded
+here. The size matters because a file of a few bytes may claim to be a square of 60,000 pixels, and decoding it takes 14 GB. No library is
+used: those that read headers only are no smaller than this code, and those that decode do too much.
 """
 
 from __future__ import annotations
@@ -96,7 +94,7 @@ class Inference(Protocol):
         ...
 
     async def continues(self, model: str) -> bool:
-        """Whether the model goes on with an answer that was begun (`ChatRequest.begun`); where not, it begins anew."""
+        """Return True if the model continues an answer that was begun (`ChatRequest.begun`); otherwise it begins again."""
         ...
 
     async def digest(self, model: str) -> str:
@@ -157,7 +155,7 @@ _OTHERS = (
 
 
 class PictureLook(NamedTuple):
-    """What a picture is: its media type, and its size in pixels."""
+    """Header of a picture: its media type, and its size in pixels."""
 
     type: str
     width: int

@@ -1,6 +1,6 @@
-"""The models that an Ollama has, what each takes in memory, and which of them is best to think with. Nothing is pulled or loaded.
+"""Installed models: list them, measure the memory that each takes, and choose the best one to think with. Nothing is pulled or loaded.
 
-What an Ollama that does not run has in its folder: the models that it will list once it is started.
+For an Ollama that does not run, its folder tells which models it will list once it is started.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Builds: a base model from a package's files, a persona's model from its Modelfile; once a content.
+"""Model builder: builds a base model from a package's files, and a persona's model from its Modelfile; once for each content.
 
-Files on their way into Ollama: content-addressed, and not uploaded twice.
+Files are uploaded to Ollama by content, and not twice. A recipe is the request to `/api/create`, made from a Modelfile or from a base
+model's source.
 
-What the models were built from: kept in a small file, so that each is built once a content.
-
-Ollama says what a model is, not what it was made of: weights and adapters are converted on their way in, texts with quotes are
-shown as they cannot be read back. So the file holds, for each model, the digest under which Ollama lists it and the fingerprint
-of its recipe. A model that was changed by others has another digest, and what is written here is void. Losing the file costs
-one more build of some models.
-
-Recipes: what `/api/create` is asked for, from a Modelfile or from a base model's source.
+A small file records what each model was built from, so that each is built once for a content. Ollama reports what a model is, not what it
+was made of: weights and adapters are converted on their way in, and texts with quotes are shown in a form that cannot be read back. So
+the file holds, for each model, the digest under which Ollama lists it and the fingerprint of its recipe. A model that others changed has
+another digest, and its entry is void. Losing the file costs one more build of some models.
 """
 
 from __future__ import annotations
@@ -65,7 +62,7 @@ async def upload_blob(client: AsyncClient, path: Path, *, digest: str | None = N
 
 
 async def has_blob(client: AsyncClient, digest: str) -> bool:
-    """Whether Ollama has the blob of that digest."""
+    """Return True if Ollama has the blob with that digest."""
     # AsyncClient has no call for this question; its address and connections are the ones to ask with.
     return bool((await client._client.head(f"/api/blobs/{digest}")).status_code == 200)
 
@@ -107,11 +104,11 @@ class BuiltModels:
             self._load(path)
 
     def knows(self, model: str, digest: str) -> bool:
-        """Whether the model of that digest was built here."""
+        """Return True if the model with that digest was built here."""
         return self._models.get(model, {}).get("digest") == digest
 
     def fits(self, model: str, digest: str, fingerprint: str) -> bool:
-        """Whether the model of that digest was built from just that recipe."""
+        """Return True if the model with that digest was built from exactly that recipe."""
         return self._models.get(model) == {"digest": digest, "fingerprint": fingerprint}
 
     def note(self, model: str, digest: str, fingerprint: str) -> None:
@@ -207,7 +204,7 @@ class Recipe:
         return {name: value for name, value in {**named, **self.said}.items() if value}
 
     def fingerprint(self, digests: Mapping[Path, str], base_digest: str) -> str:
-        """What says that a model was built from just this: the request, with what the base is by content."""
+        """Return the fingerprint of a build: the request, with the base given by its content."""
         made_of = {**self.request(digests), "from": base_digest, **({"requantize": self.requantize} if self.requantize else {})}
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
@@ -258,7 +255,7 @@ def recipe_from_modelfile(made: Modelfile, folder: Path) -> Recipe:
 
 
 def _means_file(name: str) -> bool:
-    """Whether a name in FROM cannot be meant as a model's."""
+    """Return True if a name in FROM cannot be the name of a model."""
     return name.startswith((".", "/", "~")) or name.endswith((".gguf", ".safetensors"))
 
 
@@ -310,10 +307,10 @@ class ModelBuilder:
         return found
 
     async def is_built(self, model: str, recipe: Recipe, digests: dict[Path, str], base_digest: str, digest: str) -> bool:
-        """Whether the model, listed under `digest`, is what the recipe makes on the base of that digest.
+        """Return True if the model, listed under `digest`, is what the recipe makes on the base with that digest.
 
-        What was built here is known by its fingerprint. Of any other model, one of a former version's say, what `show` tells
-        is compared, where that tells all of it.
+        A model that was built here is known by its fingerprint. Any other, such as one of an earlier version, is compared with the
+        output of `show`, if that tells everything.
         """
         fingerprint = recipe.fingerprint(digests, base_digest)
         if self._built.knows(model, digest):
@@ -392,7 +389,7 @@ class ModelBuilder:
         self._step(ModelProgress(model, part.status or "", part.digest or "", part.completed, part.total))
 
     async def _shown(self, name: str) -> Modelfile | None:
-        """What a model is made of; None where it is not there or its Modelfile cannot be read: then it is built anew."""
+        """Return the Modelfile of a model; None if the model is missing or its Modelfile cannot be read: then it is built again."""
         from batos.bridge.client_library import ResponseError
 
         with ServerErrors(f"cannot look at {name}", AGAIN):
@@ -431,7 +428,10 @@ def total_bytes(paths: list[Path]) -> int:
 
 
 def _same_from(weights: str, shown: Modelfile, recipe: Recipe) -> bool:
-    """Whether a model is of those weights, one GGUF file, and says what the recipe says. A template that is not said is Ollama's own."""
+    """Return True if a model has those weights, one GGUF file, and the recipe's texts.
+
+    A template that the recipe leaves out is Ollama's own.
+    """
     said = recipe.said
     return (
         shown.from_.endswith(weights.replace(":", "-"))
@@ -442,7 +442,7 @@ def _same_from(weights: str, shown: Modelfile, recipe: Recipe) -> bool:
 
 
 def _same_on(base: Modelfile, shown: Modelfile, recipe: Recipe) -> bool:
-    """Whether a model is what the recipe says, on its base as it is now. `show` names the weights by the digest of their blob."""
+    """Return True if a model is what the recipe makes on its base as it is now. `show` names the weights by the digest of their blob."""
     said = recipe.said
     inherited = _rest_of(base)
     return (

@@ -1,9 +1,8 @@
-"""The models as a client sees them: a list, a way to ask for them, and news while they come.
+"""Model management for clients: list the models, request them, follow their progress, and remove what BAT OS made.
 
-Taking away what BAT OS made in somebody's Ollama, and nothing else.
-
-What it made it knows by three signs: the prefix of personas' models, the mark in an expert's license, and the notes of what was built for
-a profile (`ollama/built*.json` in the data folder), which say under which digest: a model that somebody changed since is theirs.
+Removal deletes only models that BAT OS made in the user's Ollama. It recognises them by three signs: the prefix of personas' models, the
+mark in an expert's licence, and the records of builds for a profile (`ollama/built*.json` in the data folder) with their digests. A model
+that was changed since belongs to whoever changed it and stays.
 """
 
 from __future__ import annotations
@@ -61,17 +60,17 @@ class ModelManager:
         return await self._use(name)
 
     async def fit(self, names: Sequence[str]) -> Reply:
-        """What the first Ollama has, what each can do and takes, and whether it fits the memory budget.
+        """Return the models of the first Ollama, with capabilities and sizes, and whether each fits the memory budget.
 
-        :param names: models that are tried first, so that it is known what is only claimed of others, and how fast they are.
-        :raises InferenceFailed: where there is no Ollama, or it does not say.
+        :param names: models to try first, so that their claimed capabilities and their speed are measured.
+        :raises InferenceFailed: if there is no Ollama, or it does not answer.
         """
         if self._fit is None:
             raise InferenceFailed("there is no Ollama that could have models", cause="unreachable")
         return await self._fit(names)
 
     def listed(self) -> list[Reply]:
-        """How it stands with each model, and what is known of its place in memory."""
+        """Return the state of each model, and its known share of memory."""
         return [self._told(place, status) for place in self._places for status in place.provisioner.status()]
 
     def there(self) -> set[str]:
@@ -89,7 +88,7 @@ class ModelManager:
         return {"host": place.host} if len(self._places) > 1 else {}
 
     def describe(self, names: Sequence[str] = ()) -> Reply:
-        """How it stands with these models, or all, and whether they are being looked after now."""
+        """Return the state of these models, or of all, and whether provisioning is under way."""
         wanted = {tagged(name) for name in names}
         models = [model for model in self.listed() if not wanted or model["name"] in wanted]
         under_way = any(place.provisioner.under_way for place in self._places)
@@ -103,7 +102,7 @@ class ModelManager:
         return {**self.describe(), "models": told}
 
     async def has(self, name: str) -> bool:
-        """Whether an Ollama has a model now, of the profile or not."""
+        """Return True if an Ollama has a model now, in the profile or not."""
         return any(await asyncio.gather(*(place.has(name) for place in self._places)))
 
     async def fetch(

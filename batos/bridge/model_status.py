@@ -1,9 +1,7 @@
-"""What provisioning works on: a model that is needed, how it stands with it, and what goes wrong on the way.
+"""Status of provisioning: wanted models, their state, failures, and progress reports.
 
-News of provisioning on their way to whoever listens: to watchers at a bounded pace, to the log far less often.
-
-Ollama reports a pull some sixteen times a second and layer. What is heard is the first step of a layer, its last, and between
-them one now and then.
+Progress goes to watchers at a bounded pace, to the log far less often. Ollama reports a pull some sixteen times a second and layer; passed
+on are the first step of a layer, the last, and one now and then between them.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class ModelProgress:
 
     @property
     def done(self) -> bool:
-        """Whether all of the layer is there."""
+        """Return True if the layer is complete."""
         return self.total is not None and self.completed is not None and self.completed >= self.total
 
     def to_wire(self) -> dict[str, Any]:
@@ -47,9 +45,9 @@ class ModelProgress:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """How it stands with one model; `detail` says why, `remedy` what to do where it failed, `cause` in one word what was in the way.
+    """State of one model. After a failure `detail` says why, `remedy` what to do, and `cause` names the obstacle in one word.
 
-    One with a cause that is `waiting` waits for its Ollama, which does not answer.
+    A state `waiting` with a cause waits for an Ollama that does not answer.
     """
 
     name: str
@@ -60,7 +58,7 @@ class ModelStatus:
 
     @property
     def ready(self) -> bool:
-        """Whether inferences on it can be done."""
+        """Return True if the model can serve inferences."""
         return self.state in ("present", "created", "pulled")
 
     def to_wire(self) -> dict[str, Any]:
@@ -78,10 +76,10 @@ class ModelUnavailable(Exception):
 
 @dataclass(slots=True)
 class PullAllowance:
-    """How many bytes a pull may bring (`most`; None: as many as it needs), and how many it brought.
+    """Limit of a pull in bytes (`most`; None: no limit), and the bytes pulled so far (`came`).
 
-    `whole` hears at once of the bytes of each layer that is there now: a pull that is cut off brought those all the same. `begins` hears of
-    each layer that was not there before, by its digest: what a pull that is given up may leave behind.
+    `whole` is called with the size of each layer as soon as it is complete: an interrupted pull has brought those all the same. `begins` is
+    called with the digest of each layer that is new here: an abandoned pull may leave it behind.
     """
 
     most: int | None = None
@@ -121,7 +119,7 @@ class WantedModel:
         self.settled.set()
 
     def reopen(self, detail: str, remedy: str = "", cause: str = "") -> None:
-        """Who needs it waits from now on."""
+        """Set the state to `waiting`: callers that need the model wait from now on."""
         self.status = ModelStatus(self.name, "waiting", detail, remedy, cause)
         self.settled.clear()
 

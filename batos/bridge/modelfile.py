@@ -1,13 +1,12 @@
-"""Modelfiles: the text that describes a model, as `ollama create` reads it and `ollama show` writes it.
+"""Modelfiles: the text that describes a model, as `ollama create` reads it and `ollama show` writes it; and names of models.
 
-The syntax is Ollama's: one instruction a line, its name in any case; `#` opens a comment at the start of a line only; a value in
-`"..."` or three double quotes may run over several lines and ends at a line that ends with the same quotes; there are no
-escapes. FROM may be repeated for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
+The syntax is Ollama's: one instruction a line, its name in any case; `#` opens a comment at the start of a line only; a value in `"..."` or
+three double quotes may run over several lines and ends at a line that ends with the same quotes; there are no escapes. FROM may be
+repeated for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
 
-Names of models. Ollama takes one model's name in many spellings, and lists it in one.
-
-`SmolLM2:Embedded`, `library/smollm2:embedded` and `registry.ollama.ai/library/smollm2:embedded` are one model: letters of either size are
-the same, its own registry and library need not be said, and `latest` is the tag of a name without one (ollama/types/model/name.go).
+Ollama accepts a model's name in many spellings, and lists it in one. `SmolLM2:Embedded`, `library/smollm2:embedded` and
+`registry.ollama.ai/library/smollm2:embedded` are one model: case is ignored, its own registry and library may be left out, and `latest` is
+the default tag (ollama/types/model/name.go).
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ _BLANK = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
 
 @dataclass(frozen=True, slots=True)
 class Modelfile:
-    """What a Modelfile says. `None` and empty mean: not said, the base's holds.
+    """Content of a Modelfile. `None` and empty values are inherited from the base.
 
     `from_` names a model, a file or a folder; `also_from` are files beside it.
     """

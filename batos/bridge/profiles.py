@@ -1,11 +1,10 @@
-"""Profiles: which models serve, where their weights come from, and which of them is whose voice.
+"""Profiles: the models that serve, the sources of their weights, and the model of each persona.
 
-Those that come with BAT OS are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
+Shipped profiles are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
 
-The models of personas on a model that somebody else made: their names, and the Modelfiles that are made of the codex.
-
-Such a Modelfile says who speaks and how warmly, and nothing else: template, stop marks, renderer and parser are those of the model that
-it rests on. All names begin with `PREFIX`, so that what BAT OS made in somebody's Ollama is known, and can be taken away again.
+For a persona on a model that someone else made, a Modelfile is made from the codex. It gives only the system message and the temperature:
+template, stop marks, renderer and parser are those of the base model. All names begin with `PERSONA_PREFIX`, so that models made by BAT OS
+in a user's Ollama are recognised, and can be removed.
 """
 
 from __future__ import annotations
@@ -149,9 +148,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _completed(said: Any, shipped: bool) -> Any:
-    """What a profile of the user's own says, with the embedder of the shipped ones where it names none: a mind's memory keeps its vectors.
+    """Return a user's own profile, with the embedder of the shipped ones if it names none: the memory then keeps its vectors.
 
-    :raises TypeError: where it is no table.
+    :raises TypeError: if it is not a table.
     """
     if shipped or not isinstance(said, dict) or "embedder" in said:
         return said
@@ -165,7 +164,7 @@ def _embedding() -> dict[str, Any]:
 
 
 def embedder_source() -> BaseModelSource:
-    """Where the embedder of the shipped profiles comes from."""
+    """Return the source of the embedder in the shipped profiles."""
     profile = load_profile(EMBEDDED)
     return next(model for model in profile.models if model.name == profile.embedder)
 
@@ -224,9 +223,9 @@ TAG_CHARS = 80  # Ollama takes no longer tag than this
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """What the codex says of a persona, for a model of its own: its role in a profile, who it is, and how warmly it speaks.
+    """Model settings of a persona from the codex: its role in a profile, its system message and its temperature.
 
-    :ivar temperature: None: as the model that it rests on.
+    :ivar temperature: None: that of the base model.
     """
 
     role: str
@@ -247,7 +246,7 @@ def persona_modelfile(voice: Voice, model: str) -> Modelfile:
 
 
 def is_own_model(name: str) -> bool:
-    """Whether BAT OS made a model of that name: one of a persona, or one that comes with a profile."""
+    """Return True if BAT OS made the model with that name: one of a persona, or one of a shipped profile."""
     return tagged(name).startswith(PERSONA_PREFIX) or tagged(name) in shipped_names()
 
 

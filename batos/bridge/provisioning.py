@@ -1,8 +1,8 @@
-"""Provisioning: what the profile needs is compared with what Ollama has, and what is missing is made or pulled.
+"""Provisioning: compare the models that the profile needs with those that Ollama has, and build or pull the missing ones.
 
-Runs at every start and whenever it is asked for, so it heals: a model that was deleted by hand comes back, a base whose files
-changed is rebuilt, and so is a persona whose Modelfile, adapter or base did. Each model is worked on by a task of its own, which
-nobody who waits for it can cancel: one that cannot be had, or takes an hour, does not keep the others waiting.
+It runs at every start and on request, so it heals: a model that was deleted by hand comes back, a base whose files changed is rebuilt, and
+so is a persona whose Modelfile, adapter or base changed. Each model has a task of its own, which no waiting caller can cancel: a model that
+is unavailable, or takes an hour, does not delay the others.
 """
 
 from __future__ import annotations
@@ -77,21 +77,21 @@ class Provisioner:
     # --- what is asked of it
 
     def status(self) -> list[ModelStatus]:
-        """How it stands with each model now."""
+        """Return the current state of each model."""
         return [want.status for want in self._wants.values()]
 
     def knows(self, model: str) -> bool:
-        """Whether a model is of the profile, or was asked for."""
+        """Return True if a model is in the profile, or was requested."""
         return tagged(model) in self._wants
 
     def is_ready(self, model: str) -> bool:
-        """Whether a model of the profile is there, as it shall be."""
+        """Return True if a model of the profile is installed as the profile wants it."""
         want = self._wants.get(tagged(model))
         return want is not None and want.status.ready
 
     @property
     def under_way(self) -> bool:
-        """Whether models are being looked after now."""
+        """Return True if provisioning is under way."""
         return self._runs > 0
 
     def watch(self, hear: Hear) -> Callable[[], None]:

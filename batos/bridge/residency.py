@@ -1,9 +1,9 @@
-"""Residency: which models are in Ollama's memory, what must leave before another comes, and what it all takes.
+"""Residency: the models in Ollama's memory, the order of eviction, and the memory budget.
 
-Sizes are measured (`ps`) and held against a budget. A load that was never measured counts with the size of its files. What
-Ollama holds for others than BAT OS counts too, and is left alone.
+Sizes are measured (`ps`) and compared with a budget. A load that was never measured counts with the size of its files. Models that Ollama
+holds for other programs count too, and are left alone.
 
-Preloading: in a pause, the model that is likely to be needed next is brought into memory. Never in a real request's way.
+Preloading loads the model that is likely to be needed next, in a pause. It never delays a real request.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Residency:
     # --- what is known
 
     def load_of(self, model: str) -> Load | None:
-        """What is loaded for a model; None as long as that is not known."""
+        """Return the load of a model; None while it is unknown."""
         return self._known.get(tagged(model))
 
     def digest_of(self, model: str) -> str:
@@ -99,17 +99,17 @@ class Residency:
         return self._measured.get(load, self._files.get(load, 0))
 
     def fits(self, loads: Set[Load]) -> bool:
-        """Whether these are within the budget together."""
+        """Return True if these loads fit the budget together."""
         return sum(map(self.size, loads)) <= self._budget
 
     def is_resident(self, load: Load) -> bool:
-        """Whether a load is believed to be in memory."""
+        """Return True if a load is believed to be in memory."""
         return self._resident.get(load.weights) == load
 
     async def learn(self, model: str, digest: str, sent: Mapping[str, Any] | None = None) -> Load:
-        """What is loaded for a model by a request with these options; those of every chat if left out.
+        """Return the load that a request with these options causes; without options, those of every chat.
 
-        :param digest: the model's, as `Inference.digest` gives it.
+        :param digest: digest of the model, as `Inference.digest` returns it.
         """
         if digest not in self._made:
             await self._look_at(model, digest)
@@ -207,9 +207,9 @@ class Residency:
             await self._unload(victim)
 
     def victims(self, load: Load, kept: Set[Load]) -> tuple[list[Load], bool]:
-        """What would have to leave for a load, the least recently used first, and whether it fits then.
+        """Return the loads to evict for a load, the least recently used first, and whether it fits then.
 
-        :param kept: what must not leave.
+        :param kept: loads that must not be evicted.
         """
         others = [other for weights, other in self._resident.items() if weights != load.weights]
         needed = self.size(load) + sum(map(self.size, others)) + self._foreign
@@ -258,7 +258,7 @@ class Residency:
             log.warning("a model stays in memory", model=name, bytes=self.size(load))
 
     async def _wait_gone(self, load: Load) -> bool:
-        """Whether a load leaves the memory within `UNLOAD_S`; False at once when somebody needs it again."""
+        """Wait until a load has left the memory. Return False after `UNLOAD_S`, or at once if it is needed again."""
         until = asyncio.get_running_loop().time() + UNLOAD_S
         while True:
             await self._ask()
@@ -322,7 +322,7 @@ class Residency:
 
     @contextlib.contextmanager
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
-        """What fails here does not fail an inference: that one will meet the same Ollama and say what is wrong with it."""
+        """Log failures without failing an inference, which will meet the same Ollama and report its fault."""
         import httpx
 
         from batos.bridge.client_library import ResponseError
@@ -342,7 +342,7 @@ class Residency:
     # --- facts
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of the memory; sizes in bytes."""
+        """Return the facts about the memory for `info`; sizes in bytes."""
         return {
             "budget": self._budget,
             "bytes": sum(map(self.size, self._resident.values())),
@@ -355,7 +355,7 @@ class Residency:
         }
 
     def about(self, model: str) -> dict[str, Any]:
-        """What `models` says of one model: models that share weights and adapters share these facts."""
+        """Return the facts about one model for `models`: models that share weights and adapters share these facts."""
         load = self.load_of(model)
         if load is None:
             return {}
@@ -443,7 +443,10 @@ class Preloader:
             await self._residency.preload(self._loading, kept)
 
     def _choose(self, tried: Set[Load]) -> tuple[Load, set[Load]] | None:
-        """What to load next, and what must not be thrown out for it: what is in use, what waiting missions need, what is likelier."""
+        """Return the load to preload, and the loads that must not be evicted for it.
+
+        Those are the loads in use, those that waiting missions need, and likelier ones.
+        """
         residency, (needed, likely) = self._residency, self._expected()
         waited_for = [load for model in needed if (load := residency.load_of(model))]
         kept = {*residency.gate.in_use, *waited_for}

@@ -1,12 +1,11 @@
-"""Which model meets what a mission needs, by capability and room: of those that are here, else of those that can be had.
+"""Selection of models: the one that meets a mission's needs, and the one that thinks.
 
-Of those here it is the best, by the same rate as the profile `auto` goes by. Of those that can be had it is the smallest download that is
-no weaker than what thinks now, or where none is so strong the strongest; what the user's own registry has goes before what the shipped
-catalogue names. Why it is that one is said in a sentence, and so is why there is none.
+Of the installed models that meet the needs it takes the best, by the same rating as the profile `auto`. Otherwise it takes, of those that
+can be pulled, the smallest download that is no weaker than the current model, or the strongest if none is that strong; the user's own
+registry goes before the shipped catalogue. One sentence gives the reason for the choice, or for finding none.
 
-Which models think: what the settings name; with the profile `auto` the best that the user's own Ollama has, else what is installed.
-
-`auto` pulls nothing, takes no model that BAT OS made itself, and says in one sentence what it took and why.
+The settings name the models that think; with the profile `auto` it is the best that the user's own Ollama has, else an installed one.
+`auto` pulls nothing, takes no model that BAT OS made itself, and gives its choice and the reason in one sentence.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class ChosenProfile(NamedTuple):
 
 
 def named_models(settings: Settings) -> NamedModels:
-    """What the setting `model` names."""
+    """Return the models that the setting `model` names."""
     pairs = [entry.rpartition("=") for entry in settings.model]
     return NamedModels(
         next((name for persona, _, name in pairs if not persona), ""), {persona: name for persona, _, name in pairs if persona}
@@ -249,7 +248,7 @@ def why_none_available(offered: Sequence[Sequence[Offer]], needs: Needs, room: S
 
 
 def _is_short(one: Candidate) -> bool:
-    """Whether a model has less context than others are given here: a mission's prompts may not fit."""
+    """Return True if a model has less context than others get here: a mission's prompts may not fit."""
     return (one.can.context or 0) < CONTEXTS[0]
 
 

@@ -1,11 +1,10 @@
-"""The Ollama server: one that answers is used as it is; else one is started, watched over, and stopped with the daemon.
+"""The Ollama server: use one that answers, else start one, watch it, and stop it with the daemon.
 
-The child runs on a free loopback port with its models under the data folder. It is started again when it dies or hangs, on the same
-port. A daemon that is killed takes it along (see `launcher`); what is left all the same is stopped at the next start.
+The child runs on a free loopback port with its models in the data folder. It is restarted on the same port when it dies or hangs. When the
+daemon is killed the child dies too (`launcher`); a child that survives all the same is stopped at the next start.
 
-A process group that outlived its daemon: how it is remembered, recognised and ended.
-
-The note on disk holds what a recycled pid cannot match: the start time of the process and the boot of the machine.
+Such a process group is recorded on disk with values that a recycled pid cannot match: the start time of the process and the boot of the
+machine.
 """
 
 from __future__ import annotations
@@ -194,12 +193,12 @@ class OllamaService:
 
     @property
     def restarts(self) -> int:
-        """How often the child died, or hung, and was started again."""
+        """Return the number of restarts of the child after it died or hung."""
         return self._restarts
 
     @property
     def models_folder(self) -> Path | None:
-        """Where the child keeps its models; None for a server that was found, whose folder is not known."""
+        """Return the child's folder of models; None for a server that was found, whose folder is unknown."""
         return None if self._state == "external" else self._folder / "models"
 
     @property
@@ -299,7 +298,7 @@ class OllamaService:
         log.info("ollama started", host=self._host, version=version, pid=self._child.pid)
 
     def _environment(self) -> list[str]:
-        """What the child needs to know, as NAME=VALUE; its keys are kept in the data folder too."""
+        """Return the child's environment as NAME=VALUE; its keys are kept in the data folder too."""
         return [
             f"OLLAMA_HOST={self._host}",
             f"OLLAMA_MODELS={self._folder / 'models'}",
@@ -309,7 +308,7 @@ class OllamaService:
         ]
 
     def _has_broken_pulls(self) -> bool:
-        """Whether parts of layers wait for a pull to go on. Ollama would drop them at its start, with other blobs that no model uses."""
+        """Return True if parts of layers wait for a pull to resume. Ollama would delete them at its start, with other unused blobs."""
         oldest = time.time() - self._settings.broken_pull_days * 86400
         return any(part.stat().st_mtime > oldest for part in (self._folder / "models" / "blobs").glob("*-partial"))
 

@@ -1,16 +1,14 @@
-r"""JSON schemas as Ollama can make grammars of them.
+r"""Structured output: JSON schemas that Ollama can turn into grammars, JSON in a model's text, and answers parsed into pydantic models.
 
-llama.cpp's converter knows a part of JSON Schema, and has no mercy with the rest: of a pattern with `\d`, or one that repeats something
-more than 2,000 times, Ollama's runner dies, and with it whatever else that runner had in hand; of others it says that the schema is none;
-with `[^x]` or `.` in a pattern, or a quote in a property's name, its grammar writes what is no JSON. So what is not known to be safe is
-left out of what is sent. Who asked checks the answer against all of the schema. Tried on 0.17.4 and 0.21.0 (`tests/contract`).
+llama.cpp's converter knows a part of JSON Schema and fails badly on the rest. A pattern with `\d`, or one that repeats something more than
+2,000 times, kills Ollama's runner with everything else that it was doing. Others are refused as invalid schemas. With `[^x]` or `.` in a
+pattern, or a quote in a property's name, its grammar produces text that is not JSON. So everything that is not known to be safe is left
+out of what is sent, and the caller checks the answer against the whole schema. Tried on 0.17.4 and 0.21.0 (`tests/contract`).
 
-JSON in what a model wrote: found between other words, and closed where only its end is missing.
+JSON is found between other words, and closed if only its end is missing.
 
-Answers of a given form: a model's JSON read into a pydantic model, with repair that ends.
-
-One function for whatever wants one (mind, memory, synthesis). It knows nothing of Ollama: it is given something that can be asked, which
-in a mission is `mind.thinking.Thinking.chat` and so the journal.
+One function reads a model's JSON into a pydantic model, with a bounded number of repairs, for all callers (mind, memory, synthesis). It
+knows nothing of Ollama: it is given a function to ask with, which in a mission is `Thinking.chat` and so the journal.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ _LEFT = object()
 
 
 def _keyword(name: str, value: Any, schema: dict[str, Any]) -> Any:
-    """What is sent of a keyword's value; `_LEFT` where nothing is."""
+    """Return the value to send for a keyword; `_LEFT` to leave the keyword out."""
     keeps = False
     if name == "properties" or name in _NAMED:
         return {key: grammar_schema(one) for key, one in value.items()} if isinstance(value, dict) else _LEFT
@@ -164,9 +162,10 @@ _DECODER = json.JSONDecoder(parse_constant=lambda name: _refuse(name))
 
 
 def json_values(text: str) -> Iterator[tuple[Any, str]]:
-    """What a model's text may mean as JSON, likeliest first, each with what had to be done to read it (empty: nothing).
+    """Yield possible JSON values of a model's text, likeliest first, each with the repair needed to read it (empty: none).
 
-    The whole text; without thought and fence; its first object or array, whatever stands around it; the same closed at the end.
+    They are: the whole text; the text without thought and fence; its first object or array, whatever surrounds it; the same closed at
+    the end.
     """
     seen: list[Any] = []
     for repair, found in _read(text):
@@ -316,7 +315,7 @@ def read_structured(text: str, form: type[Form]) -> tuple[tuple[Form, str] | Non
 
 
 def _about_the_schema(failure: InferenceFailed) -> bool:
-    """Whether Ollama could make no grammar of a schema: it says so in words only (ollama/llm/server.go)."""
+    """Return True if Ollama could make no grammar of a schema: it says so in words only (ollama/llm/server.go)."""
     return failure.cause in ("refused", "server_error") and any(word in failure.message for word in ("schema", "grammar", "format"))
 
 

@@ -1,7 +1,7 @@
-"""The LoRA factory: what lies in `lora_staging` becomes models in Ollama, and the image knows of each.
+"""The LoRA factory: builds experts in `lora_staging` into Ollama models, and records each in the image.
 
-Each expert goes through intended, built, or refused. The intent is durable before anything is done, what is done may be repeated,
-and the result is durable before the expert speaks: a kill between any two steps costs nothing but time.
+Each expert goes through intended, built, or refused. The intent is durable before any work begins, every step may be repeated, and the
+result is durable before the expert answers: a kill between any two steps costs nothing but time.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class LoraFactory:
                 await self.scan()
 
     async def writes_soon(self) -> bool:
-        """Whether an expert for methods lies in the folder that may be built here; also where it is being copied, so that nobody knows."""
+        """Return True if the folder holds an expert for methods that may be built here, or a copy into the folder is under way."""
         async with self._one_scan:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
@@ -181,7 +181,7 @@ class LoraFactory:
     # --- for inferences
 
     def owns(self, model: str) -> bool:
-        """Whether the model is an expert of this image."""
+        """Return True if the model is an expert of this image."""
         return model in self._known
 
     async def ready(self, model: str) -> None:
@@ -205,7 +205,7 @@ class LoraFactory:
     # --- asked about
 
     def report(self) -> dict[str, Any]:
-        """How it stands with experts, folders that are not taken, and voices."""
+        """Return the state of experts, refused folders and voices."""
         return {
             "staging": str(self._staging.path),
             **self._image.read(model_registry.report_experts),

@@ -1,11 +1,11 @@
-"""GGUF files: the header read within bounds, and files written. The format: github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+"""GGUF files: read the header within bounds, write files, and re-quantise weights.
 
-Read by ourselves, because adapters come from anywhere and their headers must be looked at before anything heavier touches them.
+The format: github.com/ggml-org/ggml/blob/master/docs/gguf.md. BAT OS reads it with its own code, because adapters come from anywhere and
+their headers must be checked before a heavier library touches them.
 
-Weights kept in blocks of another kind: as exact, some larger, and read faster.
-
-A CPU evaluates a prompt on Q8_0 nearly twice as fast as on Q4_1, for which llama.cpp has no product of matrices but one row at a time;
-Ollama quantises nothing that is quantised already. So a base that a package holds in such blocks is written anew on its way in.
+Re-quantising keeps weights in blocks of another kind: as exact, some larger, and faster to read. A CPU evaluates a prompt on Q8_0 nearly
+twice as fast as on Q4_1, for which llama.cpp multiplies one row at a time and not matrices; Ollama quantises nothing that is quantised
+already. So a base that a package holds in such blocks is rewritten on its way in.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TensorInfo(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What stands before the data. `metadata` has arrays as their length; `places` says where in the file each value lies."""
+    """Header of a file. `metadata` has arrays as their length; `places` maps each key to the offset of its value."""
 
     metadata: dict[str, Any]
     tensors: dict[str, TensorInfo]
