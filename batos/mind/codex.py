@@ -1,6 +1,6 @@
-"""The codex: what each persona is, read from a file and checked.
+"""The codex: the definition of each persona, read from a TOML file and checked.
 
-Where in a TOML text a key is: `tomllib` names lines for bad syntax only, and a schema is checked after it.
+Errors name the line of a key: `tomllib` gives lines for bad syntax only, and the schema is checked after it.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ class PersonaCodex(BaseModel):
 
 
 class Routing(BaseModel):
-    """How a brief finds its persona.
+    """Routing of a brief to its persona.
 
-    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief, T those of all
-    personas', a the mean cosine of the brief to the `nearest` ones of its exemplars.
+    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief, T those of all personas', a the
+    mean cosine of the brief to the `nearest` ones of its exemplars.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,14 +1,12 @@
-"""Quoting: which sentences, lines or list items of the passages from memory answer a brief, word for word.
+"""Direct answers: quote passages from memory, or call a taught method, instead of thinking. By rule.
 
-A passage fits a brief where it holds what that is about (`batos.memory.tokenizer`). Of one that fits, those parts are quoted, whole, that
-hold most of it; what only asks, or only announces a list, hands its part on to what comes after it. Where no passage fits, nothing is
-quoted: memory has the nearest for any question.
+A passage fits a brief if it holds the brief's subject (`batos.memory.tokenizer`). Those parts of it (sentences, lines or list items) are
+quoted whole that hold most of the subject; a part that only asks, or only announces a list, hands its share on to the next. If no
+passage fits, nothing is quoted: a search finds the nearest passage for any question.
 
-Methods that answer a brief: "Convert 50 Fahrenheit to Celsius" calls `celsius_`, where somebody taught what that is for. By rule.
-
-A method is called where the brief says nothing but what it is for, in the same order, and has just the values that it takes. Its purpose is
-its intent and its selector. What is left over, could be meant otherwise, or would change anything is in doubt, and the brief is thought
-about.
+A method answers a brief such as "Convert 50 Fahrenheit to Celsius": `celsius_`, if a user taught its purpose. It is called if the brief
+says nothing but that purpose, in the same order, and has exactly the values that the method takes. The purpose is its intent and its
+selector. A brief with a remainder, with another possible meaning, or that would change anything is doubtful, and is thought about.
 """
 
 from __future__ import annotations
@@ -98,13 +96,16 @@ class Quote(NamedTuple):
 
 
 def can_quote(brief: str, found: Sequence[RecalledPassage]) -> bool:
-    """Whether any passage can be quoted to answer a brief."""
+    """Return True if a passage can be quoted to answer a brief."""
     return bool(quotes(brief, found))
 
 
 def asks_for_fact(brief: str, found: Sequence[RecalledPassage]) -> bool:
-    """Whether a brief asks for what a passage holds, so that whoever answers it has to keep to that: a question, no plan or text to
-    write; of one word only where that is a name, or the question is about the user, or when or where something is."""
+    """Return True if a brief asks for a fact in a passage, so that its answer must keep to that passage.
+
+    It must be a question, not a plan or a text to write. A subject of one word counts only if it is a name, or the question is about
+    the user, or asks when or where something is.
+    """
     subject = subject_of(brief)
     if not subject.asks or not can_quote(brief, found):
         return False
@@ -115,14 +116,16 @@ def asks_for_fact(brief: str, found: Sequence[RecalledPassage]) -> bool:
 
 
 def leaves(text: str, brief: str, found: Sequence[RecalledPassage]) -> bool:
-    """Whether an answer leaves what the passages say to a brief: it has none of the words that they add to it, or figures or names that
-    neither they nor the brief have."""
+    """Return True if an answer departs from the passages for a brief.
+
+    It has none of the words that they add to the brief, or it has figures or names that neither they nor the brief have.
+    """
     new = contents_of(" ".join(quote.text for quote in quotes(brief, found))) - contents_of(brief)
     return not _held(new, contents_of(text)) or bool(invented(text, found, brief))
 
 
 def quotes(brief: str, found: Sequence[RecalledPassage]) -> list[Quote]:
-    """What the passages say to a brief, those that hold most of it; empty where none fits."""
+    """Return the quotes that hold most of a brief's subject; empty if no passage fits."""
     subject = subject_of(brief)
     fitting = _fitting(subject, found)
     if not fitting:
@@ -145,7 +148,7 @@ def _fitting(subject: Subject, found: Sequence[RecalledPassage]) -> list[tuple[i
 
 
 def _share(subject: Subject, passage: RecalledPassage) -> float:
-    """How much of a subject a passage holds, title and headings included: 0 to 1."""
+    """Return the share of a subject that a passage holds, title and headings included: 0 to 1."""
     asked = [*subject.words, *subject.figured]
     if not asked:
         return 0.0
@@ -193,7 +196,7 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Reca
 
 
 def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
-    """What each part holds of these words; what a question holds, the part after it holds in its place."""
+    """Return for each part which of these words it holds; the words of a question count for the part after it."""
     held = [set() if _HEADING.match(part) else _held(left, set(_words(part))) for part in parts]
     for at, part in enumerate(parts[:-1]):
         if _HEARSAY.search(part):
@@ -212,12 +215,12 @@ def _has(wants: Sequence[re.Pattern[str]], *parts: str) -> bool:
 
 
 def wanted_by(brief: str) -> list[re.Pattern[str]]:
-    """What an answer to a brief must have, by its question words: patterns of dates and times, prices, or telephone numbers."""
+    """Return the patterns that an answer to a brief must match, by its question words: dates and times, prices, or telephone numbers."""
     return [answer for question, answer in _WANTS if question.search(brief)]
 
 
 def _items_after(parts: Sequence[str], at: int) -> int:
-    """How many items of a list follow."""
+    """Return the number of list items that follow."""
     count = 0
     while at + count < len(parts) and count < _ITEMS and ITEM.match(parts[at + count]):
         count += 1
@@ -301,7 +304,7 @@ def _kin(one: str, other: str) -> bool:
 
 
 def _names(brief: str, subject: Subject) -> bool:
-    """Whether the one word that a question is about is a name: with a capital, not at the beginning, and without an article."""
+    """Return True if the one word that a question is about is a name: with a capital, not at the beginning, and without an article."""
     for match in re.finditer(r"(?<=\w )(\w+)", brief):
         before = brief[: match.start()].split()[-1].casefold()
         if match[1][0].isupper() and set(_words(match[1])) & set(subject.words) and not _ARTICLES.fullmatch(before):
@@ -380,7 +383,7 @@ def method_call_for(lobby: UvmObject, attempt: Thinking, brief: str) -> Answerin
 
 
 async def answer_by_method(call: AnsweringCall) -> tuple[str, Any] | None:
-    """What a call answers, as text and as a value; None where it fails, or answers nothing that can be told."""
+    """Return the answer of a call, as text and as a value; None if the call fails, or its answer has no text."""
     try:
         value = history.whole(await send(call.target, call.selector, *call.args))
     except MethodError:
@@ -440,7 +443,7 @@ def _told(text: str) -> tuple[str, ...]:
 
 
 def _is_for(said: Sequence[str], selector: str, intent: str) -> bool:
-    """Whether a brief says what a method is for, and nothing else."""
+    """Return True if a brief says the purpose of a method, and nothing else."""
     if re.search(r"\d", intent):  # it may be about that number alone
         return False
     told = _told(intent)
@@ -457,8 +460,10 @@ def _is_for(said: Sequence[str], selector: str, intent: str) -> bool:
 
 
 def _same_way(said: Sequence[str], intent: Sequence[str]) -> bool:
-    """Whether what is converted, and to what, is the same in a brief and an intent: a value stands before what it is one of, and that is
-    what the intent converts from, or what the brief names first."""
+    """Return True if a brief and an intent convert between the same things.
+
+    A value stands before its unit, which is the unit that the intent converts from, or that the brief names first.
+    """
     asked, meant = _ways(said), _ways(intent)
     if any(asked[term] != meant[term] for term in asked.keys() & meant.keys()):
         return False
@@ -476,7 +481,7 @@ def _ways(told: Sequence[str]) -> dict[str, str]:
 
 
 def _term(word: str) -> str | None:
-    """What a word has in common with its other forms; None for one that says nothing of a purpose."""
+    """Return the stem of a word; None for a word that says nothing of a purpose."""
     if word == _HERE or word in _BARE or word in _KIND_WORDS:
         return None
     from batos.memory.tokenizer import words  # late: it brings the index

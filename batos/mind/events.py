@@ -1,6 +1,6 @@
-"""Events of missions: each transition and each piece of text, to whoever watches.
+"""Events of missions: each transition and each piece of text, for watchers; and hooks that other layers fill.
 
-What a mission of the system's own proposes when it has been thought through; who makes proposals is another layer's business.
+The hooks return proposals of a system mission after its thought, and rule-based answers before it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Events:
         self._listeners.setdefault(kind, []).append(watcher)
 
     def heard(self, mission: str, kind: str) -> bool:
-        """Whether anybody hears events of this kind of this mission."""
+        """Return True if there is a listener for events of this kind of this mission."""
         return mission in self._watchers or kind in self._listeners
 
     def publish(self, mission: str, event: Event) -> None:
@@ -110,10 +110,10 @@ no model is to think it through; else None."""
 
 
 async def nothing_ruled(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-    """Where nobody knows a rule, a model thinks."""
+    """Return no rule-based answer, so that a model thinks. The default hook."""
     return None
 
 
 async def nothing_proposed(root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
-    """What there is to add where nobody makes proposals."""
+    """Return no proposals. The default hook."""
     return {}

@@ -1,8 +1,8 @@
-"""What a mission recalls from memory: passages for its prompts, and which of them its answer comes from.
+"""Evidence: passages that a mission recalls from memory for its prompts, and the passages that its answer comes from.
 
-What was recalled about a question, nothing included, stays what it was: it is recorded in the journal, so that a mission that is
-taken up again, or replayed, asks its models the same and finds what was paid for. The texts are recorded only while the mission goes
-on, afterwards the numbers of the chunks; a document that was forgotten in the meantime is gone from here, too.
+The result of a recall for a question, also an empty one, stays the same: it is recorded in the journal, so that a resumed or replayed
+mission asks its models the same and finds the answers already paid for. The texts are recorded only while the mission is under way,
+afterwards the numbers of the chunks. A document that was forgotten in the meantime disappears from here, too.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RecallsMemory(Protocol):
 
     @property
     def shelver(self) -> Shelver:
-        """What cuts a text into chunks."""
+        """Return the splitter of texts into chunks."""
         ...
 
     def stored(self, segment: Segment | None, dropped: list[int]) -> None:
@@ -94,7 +94,7 @@ class NeedEvidence(BatosSignal):
 
 
 class Evidence:
-    """What one mission recalled so far, by question, and what it does to the memory."""
+    """Recalled passages of one mission, by question, and its changes to the memory."""
 
     def __init__(self, id: str, image: LivingImage, memory: RecallsMemory | None, *, chars: int, ask: bool = True) -> None:
         """
@@ -111,9 +111,9 @@ class Evidence:
 
     @property
     def memory(self) -> RecallsMemory:
-        """What keeps and finds chunks.
+        """Return the memory.
 
-        :raises InvalidInput: where there is none.
+        :raises InvalidInput: if there is none.
         """
         if self._memory is None:
             raise InvalidInput("there is no memory here")
@@ -121,13 +121,15 @@ class Evidence:
 
     @property
     def remembers(self) -> bool:
-        """Whether there is a memory that keeps and finds chunks."""
+        """Return True if there is a memory."""
         return self._memory is not None
 
     @property
     def recalled(self) -> bool:
-        """Whether memory may have had anything to say to this mission: of earlier attempts that is not asked, since what they were shown
-        may be forgotten by now, and stands in the journal all the same."""
+        """Return True if memory may have contributed to this mission.
+
+        Earlier attempts are not checked: the passages shown to them may be forgotten by now, but are in the journal all the same.
+        """
         return self._loaded or any(self._found.values())
 
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
@@ -178,9 +180,9 @@ class Evidence:
 
 
 def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPassage, ...]]:
-    """What a mission recalled, by question, without what is forgotten since.
+    """Return the passages that a mission recalled, by question, without those forgotten since.
 
-    :param chars: how much of the passages one question gets, in characters.
+    :param chars: maximum characters of passages for one question.
     """
     documents, found = library_of(root).documents, {}
     for question, one in journal.recalled_of(root, mission).items():
@@ -237,14 +239,14 @@ def _tidy(text: str) -> str:
 
 
 def shown(prompt: str, found: Sequence[RecalledPassage]) -> str:
-    """What a state's `evidence_prompt` makes of passages; "" where there are none."""
+    """Return a state's `evidence_prompt` filled with passages; "" if there are none."""
     if not found:
         return ""
     return plans.fill(prompt, passages="\n".join(f"[{n}] ({_by(one)}) {' '.join(one.text.split())}" for n, one in enumerate(found, 1)))
 
 
 def _by(one: RecalledPassage) -> str:
-    """Who says a passage, as a prompt tells it: a file by its title."""
+    """Return the source of a passage as a prompt names it: a file by its title."""
     when = f", {date.fromordinal(one.day).isoformat()}" if one.day else ""
     if one.origin == USER:
         return f"the user said{when}"
@@ -299,7 +301,10 @@ def without_claims(text: str, found: Sequence[RecalledPassage], brief: str) -> s
 
 
 def _has_from(sentence: str, passage: RecalledPassage, brief: str) -> bool:
-    """Whether a sentence has a word from a passage that the brief does not have; one that says nothing itself may point at any."""
+    """Return True if a sentence has a word from a passage that the brief does not have.
+
+    A sentence without words of its own may cite any passage.
+    """
     said = contents_of(unmarked(sentence)) - contents_of(brief)
     return not said or (passage.quotable and not said.isdisjoint(contents_of(f"{passage.title} {passage.text}")))
 
@@ -339,8 +344,10 @@ def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
 
 
 def keeps_to(text: str, found: Sequence[RecalledPassage], brief: str) -> bool:
-    """Whether an answer keeps to the passages: at least half of its sentences hold mostly what one of them says, whatever they are
-    marked with, and it has no figure and no name that neither the passages nor the brief have.
+    """Return True if an answer keeps to the passages.
+
+    At least half of its sentences must hold mostly the words of one passage, whatever they cite, and it must have no figure and no name
+    that neither the passages nor the brief have.
     """
     contents, asked = [plans.content(one.text) for one in found], plans.content(brief)
     said = _sentences(text)

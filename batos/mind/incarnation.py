@@ -1,19 +1,14 @@
 """The Incarnation Protocol: the codex becomes personas, clones of the genesis object, in the image.
 
-It runs at every start. A codex that has changed meanwhile changes what the image has not changed itself (`merging`); where the
-image goes its own way, an operator can accept what the codex says.
+It runs at every start. A changed codex changes a persona by a three-way merge, slot by slot: the codex when the slot last agreed with it
+(kept as a digest), the image now, and the codex now. A slot that the image changed or deleted itself is left alone and reported; an
+operator can accept the value of the codex.
 
-What the router learns: where a user chose another persona than it would have, the brief becomes an exemplar of that one.
+The router learns: if a user chose another persona than the router would have, the brief becomes an exemplar of that persona. Learned
+exemplars are a tree of their own in each persona, so that missions that end at the same time do not conflict, and a new codex, which
+brings its own exemplars, leaves them alone.
 
-Learned exemplars are a tree of their own in each persona, so that missions which end at the same time do not meet, and
-so that a new codex, which brings its own exemplars, leaves them alone.
-
-What a new codex changes in a persona that has lived: a merge of three, slot by slot.
-
-The three are what the codex said when the slot was last as the codex had it (kept as a digest), what the image holds
-now, and what the codex says now. What the image has changed or deleted itself is left as it is, and reported.
-
-What there is to say of the personas: for `batos personas`.
+The facts about personas for `batos personas` are collected here too.
 """
 
 from __future__ import annotations
@@ -108,7 +103,7 @@ DROPPED = "no longer in the codex, but changed in the image"
 
 
 class Merged(NamedTuple):
-    """What is to be done, and what was left alone."""
+    """Result of a merge: slots to store and remove, and slots left alone."""
 
     store: dict[str, Any]
     remove: tuple[str, ...]
@@ -345,8 +340,10 @@ def facets(persona: UvmObject) -> Iterator[tuple[str, str]]:
 
 
 def system_message(persona: UvmObject, flavour: Flavour = "full") -> str:
-    """Who the persona is, as the system message of its inferences; `light` leaves its inspirations out, `off` leaves it to
-    the model: it is nobody then."""
+    """Return the persona's system message.
+
+    `light` leaves its inspirations out; `off` returns an empty text and leaves the voice to the model.
+    """
     if flavour == "off":
         return ""
     who = f"You are {persona.name}. {persona.core_mission} Your method: {persona.core_method}"
@@ -387,7 +384,7 @@ def _of(persona: Any, model_of: Callable[[str], str]) -> dict[str, Any]:
 
 
 def _behaviour(persona: UvmObject) -> list[dict[str, Any]]:
-    """What the persona answers to by its own ways, or those that personas have in common: selector, kind, whether a facet, text."""
+    """Return the persona's messages, its own and those common to all personas: selector, kind, whether it is a facet, text."""
     found: dict[str, dict[str, Any]] = {}
     genesis = persona._p_jar.root()["lobby"].genesis
     for holder in lookup_order(persona):

@@ -1,10 +1,8 @@
-"""Find what a mission has paid for: its inferences, by content and occurrence, and what became of one.
+"""Journaled inferences of a mission: their keys in the journal, counters, and partial answers.
 
-Define what ends an attempt early, so that it begins anew with what it lacks, and how an inference is named: its place, and who asks.
-
-What a mission's thought has asked, numbered and written so far.
-
-Answers that have begun: kept every few seconds while they come, and gone on with after a restart or a broken stream.
+A mission finds the inferences that it has paid for by content and occurrence. An attempt may end early and begin again with what it lacked;
+the exceptions for that are here. Partial answers are stored every few seconds while they stream, and continued after a restart or a
+broken stream.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from batos.objects import UvmObject
 
 
 class JournalPlace(NamedTuple):
-    """Where in the journal an inference belongs: its content key, the how-manieth of that content, checksums of its parts."""
+    """Key of an inference in the journal: content hash, occurrence index of that content, and checksums of its parts."""
 
     key: bytes
     occurrence: int
@@ -33,7 +31,7 @@ class JournalPlace(NamedTuple):
 
 
 class By(NamedTuple):
-    """Who asks: the number of the cycle (`1`, `1.2` for the second one inside it), its state and persona."""
+    """Origin of an inference: the number of the cycle (`1`, `1.2` for the second one inside it), its state and persona."""
 
     cycle: str = ""
     state: str = ""
@@ -114,12 +112,12 @@ _aside: contextvars.ContextVar[AttemptTally | None] = contextvars.ContextVar("ba
 
 
 def counting(whole: AttemptTally) -> AttemptTally:
-    """What counts here: an attempt's own, or that of the trial in which this is asked."""
+    """Return the current tally: the attempt's own, or that of the trial that asks."""
     return _aside.get() or whole
 
 
 def in_trial() -> bool:
-    """Whether this is asked in a trial, of which nothing is kept."""
+    """Return True if the inference is in a trial, of which nothing is kept."""
     return _aside.get() is not None
 
 
@@ -159,7 +157,7 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
 
 
 def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
-    """Whether an answer ended because the context was full, before it came to its own longest."""
+    """Return True if an answer ended because the context was full, before its own limit."""
     context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
     full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
     return reply.done_reason == "length" and full and reply.answer_tokens < longest
@@ -196,11 +194,11 @@ class Begun:
         self._texts = self._image.read(journal.load_partials, self._mission)
 
     def of(self, key: journal.Key) -> tuple[str, int]:
-        """What is there of an answer, and the tokens it took."""
+        """Return the partial answer, and its number of tokens."""
         return self._texts.get(key, ("", 0))
 
     def listener(self, key: journal.Key, hear: Callable[[str], None] | None) -> Callable[[str], None]:
-        """What hears the pieces of an answer, notes them, and passes them on to `hear`."""
+        """Return a listener that stores the pieces of an answer, and passes them on to `hear`."""
         kept_at, kept_tokens = self._clock(), self.of(key)[1]
 
         def listen(piece: str) -> None:

@@ -1,17 +1,11 @@
-"""What a persona says of a part of the memory in fewer words: the message `summarise_` of chunks and documents.
+"""Memory primitives: `recall_`, `remember_` and `forget_` of `lobby.memory`, `summarise_` of chunks and documents, and gists.
 
-A summary is an object of its own that points at what it is of, and is kept with the mission that asked for it. It is a document of the
-memory as well, which searches find beside what it is of, never instead, and whose chunks point at that; it goes when that goes or
-changes.
-
-Memory by messages: `recall_`, `remember_` and `forget_` of `lobby.memory`, for personas, methods and people.
-
-What a mission remembers or forgets is part of its own transaction, and searches see it once that is committed.
-
-Gists: what sections of the memory say, in a model's words; asked for by the curator as a mission of the system's own.
-
-As a mission it goes after those of users, is journaled, and is paid for once: the curator asks under an id made of what it asks about,
-and a daemon that was killed in between finds the answer. What it says is kept with the summary, and taken out of the mission then.
+* A mission's changes to the memory are part of its own transaction, and searches see them once that is committed.
+* A summary is an object of its own that points at its sources, and is stored with the mission that asked for it. It is also a document of
+  the memory: searches find it beside its sources, never instead, and its chunks point at them. It goes when a source goes or changes.
+* A gist is a model's summary of sections, which the curator requests as a system mission. Such a mission goes after those of users, is
+  journaled, and is paid for once: the curator uses an id made of the sections, and after a kill finds the answer. The text is stored with
+  the summary, and then removed from the mission.
 """
 
 from __future__ import annotations
@@ -156,7 +150,7 @@ async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
 
 
 async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> str:
-    """What texts say, by the persona that the prototype of summaries names; long ones in parts, and then what was said of those.
+    """Return a summary of texts by the persona that the prototype of summaries names; long texts in parts, then those summaries together.
 
     :param memory: any object of the image.
     :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
@@ -207,7 +201,7 @@ def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:
 
 
 def _texts(obj: UvmObject) -> list[str]:
-    """What an object says, in parts that one inference can read."""
+    """Return the text of an object, in parts that one inference can read."""
     own = find(obj, "text")
     if own is not None and own[0] is obj:
         return _gathered([str(own[1])])
@@ -250,7 +244,7 @@ def install_gists(lobby: UvmObject) -> None:
 
 @Primitive.register("memory.gist_")
 async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) -> str:
-    """What some sections say, by the persona that the prototype of summaries names.
+    """Return a summary of sections by the persona that the prototype of summaries names.
 
     :param sections: their numbers; those that are gone are left out.
     :raises InvalidInput: if none of them is there.
@@ -263,9 +257,9 @@ async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) 
 
 
 def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[int], int], Awaitable[Gist]]:
-    """What the curator asks by.
+    """Return the function with which the curator requests gists.
 
-    :returns: takes an id, numbers of sections, and sentences; answers a Gist, a blank one if none is to be had.
+    :returns: takes an id, numbers of sections, and a number of sentences; returns a Gist, a blank one if none can be had.
     """
 
     from batos.memory.curator import Gist  # late: it brings numpy

@@ -1,16 +1,12 @@
-"""Sending: `await send(obj, selector, *args, **kwargs)`.
+"""Messages: send them, check them before a mission is accepted, and check grants of generated methods.
 
-Grants: what generated methods may send that changes more than its receiver.
+`await send(obj, selector, *args, **kwargs)` sends. A message that would fail anyway is refused at once, and costs no mission. A selector
+that is nearly a known one is taken for a slip: otherwise a method would be written for it, and stay. These checks only read the image.
 
-Whoever gives a brief, or a note that is read, has a part in what a model writes. So a method that would forget documents, revert methods
-or change voices does it only where its user has let it. What counts is the Primitive that answers, by whatever name and way it was sent,
-and everyone in the chain: a method without the grant does not get it done by one that has it. A grant is of one version of a method.
-What people send themselves needs none.
-
-What is looked at of a message before its mission is accepted: whether its receiver knows it, and whether the arguments fit.
-
-What would fail anyway is refused at once, and costs no mission. A selector that is nearly one that is known is taken for a slip: else a
-method would be written for it, and stay. Pure reads of the image.
+A grant lets a generated method send a message that changes more than its receiver. The author of a brief, or of a note that is read, has a
+part in what a model writes. So a method that would forget documents, revert methods or change voices may do so only with its user's
+grant. The check looks at the Primitive that answers, by whatever name and path it was sent, and at every method in the chain: a method
+without the grant cannot borrow one from another. A grant is for one version of a method. Messages that users send need none.
 """
 
 from __future__ import annotations
@@ -70,7 +66,7 @@ def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Seque
 
 
 def _commands(lacking: Sequence[Invocation], primitive: Primitive) -> list[str]:
-    """What grants it to each of these."""
+    """Return the commands that grant the Primitive to each of these methods."""
     return list(dict.fromkeys(f"batos grant {_target(run.holder())} {run.method.selector} {primitive.name}" for run in lacking))
 
 
@@ -117,7 +113,7 @@ def _methods(runs: Sequence[Invocation]) -> str:
 
 
 def _path(obj: UvmObject) -> str:
-    """What leads to an object: its name in the lobby, or its oid. One that this mission made has another oid in each attempt."""
+    """Return an object's name in the lobby, or its oid. An object that this mission made has another oid in each attempt."""
     if is_new(obj):
         return "a new object"
     lobby = obj._p_jar.root()["lobby"]
@@ -241,9 +237,9 @@ _LONG = 8  # letters from which two slips are looked for
 
 
 def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
-    """Whether a message may become a mission.
+    """Check that a message may become a mission.
 
-    :param write: whether a method may be written for a selector that is nearly a known one.
+    :param write: allow a method to be written for a selector that is nearly a known one.
     :raises UnknownTarget: if its receiver is not there.
     :raises InvalidInput: for arguments that do not fit, and for a selector that looks like a slip.
     """

@@ -1,12 +1,11 @@
-"""Sight: which models look at the pictures of a mission, and what follows where the one that would think does not see.
+"""Needs of a mission: which model can meet them, the provision that a mission got, and sight for its pictures.
 
-Ollama does not say so itself: a model that does not see is given `[img-0]` for a picture, and answers all the same. So it is looked at
-before any thought.
+A mission names its needs (`needs`), its brief may be longer than a model's context, and its plan may name some. Another layer
+(`batos.app.model_choice`) finds, requests and installs a model that meets them; this module holds the result that a mission uses, and its
+record.
 
-What a mission needs of its model, and what it was provided with where no model that thinks here can do it.
-
-A mission names its needs (`needs`), its brief may be longer than a model takes, and its plan may name some. What meets them is found,
-asked for and brought about by another layer (`batos.app.model_choice`); here is what a mission goes by, and how it is recorded.
+Ollama does not report a missing need for pictures itself: a model that does not see gets `[img-0]` for a picture, and answers all the
+same. So sight is checked before any thought.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ _NONE = Needs()
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """What a mission thinks with in place of what it would have; falsy where it thinks with that.
+    """Substitute for the model or options that a mission would otherwise use; falsy if there is none.
 
-    :ivar model: empty: the models are those that think anyway, with other options.
-    :ivar voices: by persona's role, the model that is its own on `model`.
-    :ivar options: of every inference; `direct` of one that is the whole thought.
-    :ivar change: the number of the change that brought it about.
-    :ivar declined: what the mission does without, since none may be had; `why_not` says of the last of it why.
+    :ivar model: empty: the usual models, with other options.
+    :ivar voices: for each persona's role, its own model on `model`.
+    :ivar options: options of every inference; `direct` those of one that is the whole thought.
+    :ivar change: number of the change that installed it.
+    :ivar declined: needs that the mission goes without, since no model may be had; `why_not` is the reason for the last of them.
     """
 
     needs: Needs = _NONE
@@ -71,7 +70,7 @@ class Provision:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Provision:
-        """What a record in the journal says; nothing where it is not ready."""
+        """Return the provision in a record of the journal; an empty one if it is not ready."""
         declined = Needs.parse(record.get("declined", ()))
         without: dict[str, Any] = {"declined": declined, "why_not": str(record.get("why_not", record.get("why", ""))) if declined else ""}
         if record.get("state") != READY:
@@ -83,7 +82,7 @@ class Provision:
         return bool(self.needs)
 
     def facts(self) -> dict[str, Any]:
-        """What a mission's result tells of it."""
+        """Return the facts for a mission's result."""
         told = {"needs": self.needs.words(), "model": self.model or None, "num_ctx": self.options.get("num_ctx"), "why": self.why}
         return {**told, **({"change": self.change} if self.change is not None else {})}
 
@@ -92,10 +91,10 @@ class Provider(Protocol):
     """Provides missions with models."""
 
     async def met(self, needs: Needs) -> bool:
-        """Whether what thinks here anyway meets needs."""
+        """Return True if the usual models meet the needs."""
 
     async def stands(self, provision: Provision) -> bool:
-        """Whether what a mission was provided with is there still; what can be made anew of it is."""
+        """Return True if a mission's provision is still installed. Parts that can be rebuilt are rebuilt."""
 
     async def provide(self, attempt: Any, needs: Needs, *, may_do_without: bool) -> Provision:
         """Find what meets the needs of a mission, and bring it about; it is in the mission's journal then. May be repeated after a kill at
@@ -111,12 +110,12 @@ class Provider(Protocol):
 
 
 def needs_named(mission: Mapping[str, Any]) -> Needs:
-    """What a mission needs of its model, as its record (`ledger.describe`) names it."""
+    """Return the needs that a mission's record (`ledger.describe`) names."""
     return Needs.parse(mission["needs"] or ())
 
 
 def names_needs_itself(mission: Mapping[str, Any]) -> bool:
-    """Whether a mission's plan may name needs."""
+    """Return True if a mission's plan may name needs."""
     return AUTO_NEEDS in (mission["needs"] or ())
 
 
@@ -138,12 +137,12 @@ Shown = tuple[tuple[str, ...], ...]
 
 
 class Sight(NamedTuple):
-    """What is known of the models here.
+    """Knowledge about models that see.
 
-    :ivar model_of: from a persona's name to the model that speaks for it now.
-    :ivar sees: whether a model sees, after a look at it where that is not known; None where nobody can say.
-    :ivar known: the same from memory, at once.
-    :ivar seeing: the names of models here that see and could think.
+    :ivar model_of: returns the current model of a persona, by name.
+    :ivar sees: returns True if a model sees, after a probe if that is unknown; None if nobody can tell.
+    :ivar known: returns the same from memory, at once.
+    :ivar seeing: returns the names of installed models that see and could think.
     """
 
     model_of: Callable[[str], str] = str

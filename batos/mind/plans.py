@@ -1,4 +1,4 @@
-"""What the states say to a model and make of its answer: plans, woven answers, and which facet said what."""
+"""Plans: the formats between the states and a model, for plans, woven answers, and the facets that contributed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _sound(text: str) -> str:
 
 
 def read_verdict(text: str) -> tuple[bool, str]:
-    """Whether a critic finds an answer fit, and why; what is no verdict finds nothing against it."""
+    """Return True if a critic finds an answer fit, and the reason. A text that is not a verdict counts as fit."""
     try:
         verdict = json.loads(text)
         return (verdict["fit"] is not False), str(verdict["reason"]).strip()[:QUERY_LENGTH]

@@ -1,15 +1,12 @@
-"""What a state of the PSM asks a model, put together: what all prompts of a mission share first, then the state's own words.
+"""Prompts of the PSM's states: the part that all prompts of a mission share, then the state's own words. Pure functions.
 
-Pure: who thinks a mission through builds its prompts here, and who learns from it later builds them again.
+The mission builds its prompts here, and the learner builds them again later. A mission may follow another one, and then sees the
+conversation so far.
 
-Conversations: a mission may follow another one, and then sees what was asked and answered before.
-
-Fit what a mission tells a model to the model's context.
-
-Only the model knows how many tokens a text is, and Ollama does not tell before it is asked: it refuses a prompt that is too long
-(`truncate: false`), which costs nothing. So a mission begins with all that the settings let it tell; each refusal takes three tenths away,
-until it fits. The oldest of the conversation goes first, then passages from memory, the last first, then the middle of the brief. That is
-recorded, so that a mission that is taken up again asks what it has paid for.
+Prompts are fitted to the model's context. Only the model knows how many tokens a text is, and Ollama does not tell before it is asked: it
+refuses a prompt that is too long (`truncate: false`), which costs nothing. So a mission begins with all that the settings allow; each
+refusal takes three tenths away, until the prompt fits. The oldest part of the conversation goes first, then passages from memory, the
+last first, then the middle of the brief. The limit is recorded, so that a resumed mission asks what it has paid for.
 """
 
 from __future__ import annotations
@@ -30,10 +27,10 @@ _NONE = "(none)"
 
 
 def conversation_text(root: Any, mission: Any, *, missions: int, chars: int) -> str:
-    """What was said before a mission, oldest first, as a text for its prompts; "" if it follows none.
+    """Return the conversation before a mission, oldest first, as a text for its prompts; "" if it follows none.
 
-    :param missions: how far back at most.
-    :param chars: how many characters at most; the newest go first, and the last that fits in part is cut.
+    :param missions: maximum number of earlier missions.
+    :param chars: maximum characters; the newest go first, and the last that fits in part is cut.
     """
     said: list[str] = []
     left = chars
@@ -47,10 +44,10 @@ def conversation_text(root: Any, mission: Any, *, missions: int, chars: int) -> 
 
 
 def conversation_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[tuple[str, str], ...]:
-    """What was said before a mission, as a model is told of a conversation: briefs with their answers, the oldest first.
+    """Return the conversation before a mission as turns of a chat: briefs with their answers, oldest first.
 
-    The same bounds as for `told`, but each turn is whole, the newest in any case: so a follow-up's prompt begins with that of the turn
-    before it, which the model has read already.
+    The bounds are those of `conversation_text`, but each turn is whole, and the newest is always included. So a follow-up's prompt
+    begins with that of the turn before it, which the model has read already.
     """
     return tuple((earlier.brief, answer) for earlier, answer in _turns(root, mission, missions, chars))
 
@@ -74,7 +71,7 @@ def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any
 
 
 def is_deep_before(root: Any, mission: Any) -> bool:
-    """Whether the mission that this one follows was thought about in several ways; of one without a result, whether its brief asks so."""
+    """Return True if the mission that this one follows was thought about in several ways; without a result, if its brief asks for that."""
     earlier = next(_before(root, mission, 1), None)
     if earlier is None:
         return False
@@ -154,17 +151,17 @@ _HEAD_WINDOW = 0.5  # of what is left of a brief is its beginning: what is asked
 
 
 def narrower(told: int, room: int | None) -> int | None:
-    """How many characters a mission may tell from now on; None where less would be too little.
+    """Return the new limit of characters for a mission; None if it would be too small.
 
-    :param told: how many it told, too many.
-    :param room: how many it was allowed to tell; None: any number.
+    :param told: characters used, too many.
+    :param room: previous limit; None: no limit.
     """
     less = int(_LESS * (told if room is None else min(told, room)))
     return less if less >= LEAST else None
 
 
 class Told(NamedTuple):
-    """What prompts of a cycle tell a model beside the state's own words."""
+    """Parts of a cycle's prompts beside the state's own words."""
 
     brief: str
     before: str
@@ -179,9 +176,9 @@ class Told(NamedTuple):
 def fitted_to_window(
     brief: str, before: str, turns: Sequence[tuple[str, str]], passages: Sequence[RecalledPassage], room: int | None
 ) -> Told:
-    """What there is room for.
+    """Return the parts that fit.
 
-    :param room: characters; None: any number.
+    :param room: limit in characters; None: no limit.
     """
     if room is None:
         return Told(brief, before, tuple(turns), tuple(passages), ())
@@ -200,7 +197,7 @@ def fitted_to_window(
 
 
 def voices_within(voices: Sequence[tuple[str, str]], room: int | None) -> tuple[tuple[str, str], ...]:
-    """What several said, each cut to its share of the room."""
+    """Return the texts of several personas, each cut to its share of the room."""
     if room is None or not voices:
         return tuple(voices)
     share = max(LEAST // 2, room // len(voices))
@@ -216,13 +213,13 @@ def _without_middle(brief: str, room: int) -> str:
 
 
 def _first(passages: Sequence[RecalledPassage], room: int) -> int:
-    """How many of the passages have room, from the first on."""
+    """Return how many passages fit, from the first on."""
     lengths = itertools.accumulate(len(one.text) for one in passages)
     return sum(1 for _ in itertools.takewhile(lambda length: length <= room, lengths))
 
 
 def _last(turns: Sequence[tuple[str, str]], room: int) -> int:
-    """How many turns have room, from the last back."""
+    """Return how many turns fit, from the last back."""
     lengths = itertools.accumulate(len(said) + len(answered) for said, answered in reversed(turns))
     return sum(1 for _ in itertools.takewhile(lambda length: length <= room, lengths))
 

@@ -1,11 +1,8 @@
 """The Prototypal State Machine: a cycle is an object whose `state*` parent is the current state.
 
-The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both
-can be changed there; a transition is a change of the pointer.
-
-What each state of the PSM does: host primitives, reached through the state objects' `behaviour` slots.
-
-A behaviour takes the cycle and answers the name of the next state, or None where the cycle ends.
+The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both can be changed
+there; a transition changes the parent pointer. The behaviours are host primitives: each takes the cycle and returns the name of the next
+state, or None at the end of the cycle.
 """
 
 from __future__ import annotations
@@ -170,7 +167,7 @@ async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
 
 
 async def _other(persona: UvmObject, part: str) -> str:
-    """What another persona answers to its part of the brief: a cycle inside this one."""
+    """Return another persona's answer to its part of the brief: a cycle inside this one."""
     answer = str(await send(persona, "synthesize_response_for_", part))
     return evidence.unmarked(answer) if await current().evidence.about(part, gated=current().gated) else answer
 
@@ -234,7 +231,7 @@ async def synthesize(cycle: UvmObject) -> str:
 
 
 def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
-    """What tells whether an answer keeps to memory; None where it need not: nothing there fits the brief, or it asks for no fact.
+    """Return the test that an answer keeps to memory; None if it need not: no passage fits the brief, or the brief asks for no fact.
 
     A persona that is `grounded` keeps to it closely, any other is free in its words.
     """
@@ -306,18 +303,18 @@ async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
 
 
 def _own_words(cycle: UvmObject) -> str:
-    """What this state tells a model beside the brief, passages and notes."""
+    """Return the words of this state's prompt, without the brief, passages and notes."""
     words = " ".join((cycle.meta_prompt, cycle.evidence_prompt))
     return re.sub(r"\$\w+", " ", words)
 
 
 def _has_critic(cycle: UvmObject) -> bool:
-    """Whether every answer of this cycle has to pass a critic."""
+    """Return True if every answer of this cycle must pass a critic."""
     return current().settings.critic == "on" and depth_of(cycle) == 1
 
 
 async def _objection(cycle: UvmObject, text: str) -> str | None:
-    """What the critic has against an answer, where there is one; who says nothing that can be read has nothing against it."""
+    """Return the critic's objection to an answer; None without a critic, without an objection, or if the verdict is unreadable."""
     if not _has_critic(cycle):
         return None
     critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
@@ -342,7 +339,7 @@ async def failed(cycle: UvmObject) -> None:
 
 
 def depth_of(cycle: UvmObject) -> int:
-    """How deep a cycle is inside others: 1 for the mission's own."""
+    """Return the nesting depth of a cycle: 1 for the mission's own."""
     return str(cycle.number).count(".") + 1
 
 
@@ -364,7 +361,7 @@ async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
 
 
 async def _within(cycle: UvmObject) -> prompts.Told:
-    """What there is room for of the brief, of what was said before and of what memory has to say."""
+    """Return the parts of the brief, the conversation and the passages from memory that fit."""
     attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
     found = await attempt.evidence.about(brief, gated=attempt.gated)
     before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
@@ -372,7 +369,7 @@ async def _within(cycle: UvmObject) -> prompts.Told:
 
 
 async def _evidence(cycle: UvmObject) -> tuple[evidence.RecalledPassage, ...]:
-    """What memory has to say to the brief."""
+    """Return the passages from memory for the brief."""
     return (await _within(cycle)).passages
 
 
@@ -381,9 +378,9 @@ def _recalled(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> 
 
 
 def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str]:
-    """Who speaks: the role of the model, and the system message.
+    """Return the speaker: the role of the model, and the system message.
 
-    :param plainer: without the persona's inspirations, whatever the flavour.
+    :param plainer: leave out the persona's inspirations, whatever the flavour.
     """
     speaker, attempt = persona or cycle.persona, current()
     flavour: Flavour = "light" if plainer and cycle.flavour == "full" and not attempt.earlier else cycle.flavour
@@ -391,7 +388,10 @@ def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool 
 
 
 def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """What all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
+    """Return the arguments common to all inferences of a cycle.
+
+    The brief's pictures are among them: they come first, as all shared parts do.
+    """
     return {"by": by(cycle), "turns": turns, "narrows": True, "pictured": True}
 
 

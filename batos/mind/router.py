@@ -1,18 +1,12 @@
-"""Which persona thinks a mission through, and why. On the CPU: signs in the brief, and likeness to exemplars.
+"""Router: choose the persona that thinks a mission through, and say why, by trigger words in the brief and similarity to exemplars.
 
-The fractal: a brief that needs several personas is shared out, and becomes a cycle of cycles.
-
-By rule, and cautiously: only a brief of several sentences, of which two or more speak plainly for different personas, is
-shared out. A brief of one sentence is one thought.
-
-Which persona is likely to be asked next by a user: a table of who came after whom, in which the past fades.
-
-It is not stored: the ledger names the personas of the last missions, and the table is made from those at each start.
-
-How alike a brief and the personas' exemplars are: cosines of embeddings, if there is an embedder, in time.
-
-The vectors of the exemplars are computed once per text and embedder, and kept in memory and in the image. An embedder
-that is away or slow costs a mission `limit_s`, and the missions of the next `pause_s` nothing.
+* Similarity is the cosine of embeddings, if an embedder answers in time. The vectors of the exemplars are computed once for each text and
+  embedder, and kept in memory and in the image. An embedder that is unavailable or slow costs a mission `limit_s`, and the missions of
+  the next `pause_s` nothing.
+* The fractal: a brief that needs several personas is shared out, and becomes a cycle of cycles. By rule, and cautiously: only a brief of
+  several sentences, of which two or more clearly match different personas. A brief of one sentence is one thought.
+* Prediction: a table of which persona followed which in a user's missions, in which the past fades. It is not stored: each start computes
+  it from the personas of the last missions in the ledger.
 """
 
 from __future__ import annotations
@@ -127,7 +121,7 @@ Texts = Mapping[str, tuple[str, ...]]
 
 
 class Alike(NamedTuple):
-    """How alike a brief is to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
+    """Similarity of a brief to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
 
     mean: float
     nearest: str
@@ -172,9 +166,9 @@ class Likeness:
         self._one_build = asyncio.Lock()
 
     async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
-        """How alike `text` is to each persona's exemplars; None if that cannot be told now.
+        """Return the similarity of `text` to each persona's exemplars; None if it cannot be computed now.
 
-        :param nearest: how many of a persona's exemplars count, the most alike first.
+        :param nearest: number of a persona's exemplars that count, the most similar first.
         """
 
         async def compared() -> dict[str, Alike]:
@@ -196,7 +190,7 @@ class Likeness:
         return await self._in_time(compared())
 
     async def _in_time(self, comparing: Coroutine[Any, Any, _T]) -> _T | None:
-        """What a comparison finds; None where the embedder is away, or does not answer in time."""
+        """Return the result of a comparison; None if the embedder is unavailable, or does not answer in time."""
         if self._now() < self._away_until:
             comparing.close()
             return None
@@ -323,7 +317,7 @@ class Route:
 
     @property
     def speaks(self) -> bool:
-        """Whether the brief speaks for the persona: somebody chose it, a sign names it, or it is like what the persona is for."""
+        """Return True if the choice is well founded: explicit, by a trigger word, or by similarity to what the persona is for."""
         if self.by != LIKENESS:
             return self.by != FALLBACK
         score = self.scores.get(self.persona, {})
@@ -348,7 +342,7 @@ class Compares(Protocol):
     """`likeness.Likeness`, as the router needs it."""
 
     async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
-        """How alike the text is to each persona's exemplars; None if that cannot be told."""
+        """Return the similarity of the text to each persona's exemplars; None if it cannot be computed."""
         ...
 
 
@@ -380,7 +374,7 @@ class Router:
 
     @property
     def personas(self) -> tuple[str, ...]:
-        """Who may be chosen."""
+        """Return the names of the personas that may be chosen."""
         return tuple(self._examples())
 
     def known(self, name: str) -> str:
@@ -394,12 +388,12 @@ class Router:
         return persona
 
     def window(self, brief: str) -> str:
-        """What of a brief is looked at."""
+        """Return the part of a brief that is analysed."""
         half = self._chars // 2
         return brief if len(brief) <= self._chars else f"{brief[:half]}\n{brief[-half:]}"
 
     def weights(self, text: str) -> dict[str, float]:
-        """What the triggers of each persona of the codex weigh in a text: nothing else is asked."""
+        """Return the weights of the triggers of each persona of the codex in a text; nothing else is considered."""
         return {name: sum(weight for weight, _ in found) for name, found in self._signs(text).items()}
 
     def guess(self, record: Mapping[str, Any]) -> str:
