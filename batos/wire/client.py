@@ -5,12 +5,11 @@
         async for event in batos.watch(accepted.id):
             print(event)
 
-Every request carries a `ref`, so many can be open at once. A request without an answer is sent again: a mission has its
-id from here, and an id accepted twice is one mission, so that neither a lost message nor a restarted daemon makes two of it.
+Every request carries a `ref`, so many can be open at once. A request without an answer is sent again. The client gives a mission its id,
+and an id accepted twice is one mission, so that neither a lost message nor a restarted daemon makes two of it.
 
-What a client asks about the whole: the daemon itself, its metrics, the methods of its image.
-
-Files of images that a client brings: what is read of them, and what is said of those that cannot be.
+`Operating` holds the requests about the daemon itself: its facts, its metrics, the methods of its image. `image_bytes` reads the image
+files that a client attaches.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ class Operating(Connection):
     """The part of `batos.wire.client.Client` for whoever looks after a daemon."""
 
     async def info(self) -> dict[str, Any]:
-        """What the daemon says of itself."""
+        """Return the daemon's facts about itself."""
         return await self._ask("info")
 
     async def metrics(self) -> dict[str, Any]:
-        """What Prometheus would read, as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
+        """Return the Prometheus metrics as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
         return await self._ask("metrics")
 
     async def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
-        """What an object holds under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
+        """Return the method of an object under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
 
         :param at: the moment, as of `show`.
-        :raises InvalidInput: if there is nothing.
+        :raises InvalidInput: if there is nothing under that selector.
         """
         return await self._ask("method", target=target, selector=selector, at=at)
 
@@ -93,9 +92,9 @@ LIMIT = 128 * MIB  # the most that any daemon takes: what is larger is not read
 
 
 def image_bytes(image: ImageFile) -> tuple[bytes, str]:
-    """What is in an image's file, and its name.
+    """Return the content of an image file, and its name.
 
-    :raises Unreadable: for one that is not there, cannot be read, is empty or larger than any daemon takes.
+    :raises Unreadable: if the file is missing, unreadable, empty or larger than any daemon accepts.
     """
     if isinstance(image, bytes):
         data, name, what = image, "", "the image"
@@ -207,7 +206,7 @@ class Client(Operating):
 
     @property
     def _part_bytes(self) -> int:
-        """How much of an image goes into one message: base64 makes four bytes of three."""
+        """Return the number of bytes of an image that fit into one message: base64 makes four bytes of three."""
         return max(3, (self._message_bytes - _BESIDE_DATA) * 3 // 4)
 
     async def send(
@@ -277,9 +276,9 @@ class Client(Operating):
         return await self._accept("grant", id=mission, target=target, selector=selector, message=message, revoke=revoke or None)
 
     async def status(self, id: str) -> dict[str, Any]:
-        """Where the mission stands.
+        """Return the state of a mission.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if there is no mission with that id.
         """
         return await self._ask("status", id=id)
 
@@ -358,7 +357,7 @@ class Client(Operating):
         return await self._ask("show", target=target, at=at)
 
     async def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """What the object `target` holds (left out: the lobby): name, kind, oid and a few words of each slot."""
+        """Return the slots of the object `target` (default: the lobby): name, kind, oid and a short text of each."""
         return await self._ask("ls", target=target, at=at)
 
     async def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
@@ -451,10 +450,10 @@ class Client(Operating):
         return await self._ask("models", hold_s=timeout_s, use=name)
 
     async def fit_models(self, names: Sequence[str] = (), *, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """What there is to think with: `fit` lists the models of Ollama, what each can do and what it takes; `budget` are the bytes
-        that it may take.
+        """Return the models to think with: `fit` lists Ollama's models, with capabilities and memory; `budget` is the memory limit in
+        bytes.
 
-        :param names: models that are tried first.
+        :param names: models to try first.
         """
         return await self._ask("models", hold_s=timeout_s, fit=True, names=list(names) or None)
 
@@ -501,12 +500,14 @@ class Client(Operating):
                     return
 
     async def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
-        """What the memory holds.
+        """Return the content of the memory.
 
-        :param documents: so many documents, the newest first.
-        :param change: `archives`, so many of them; or first, one of: `forget`, the source of a document; `unfollow`, a folder; `restore`,
-            the number of an archive or the source of a document; `pin` and `unpin`, the source of a document that stays, or a folder.
-        :raises UnknownSource: if nothing is from there.
+        :param documents: number of documents to list, newest first.
+        :param change: `archives`, the number of archives to list; or one change to make first: `forget`, the source of a document;
+            `unfollow`, a
+            folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of a document to keep, or
+            a folder.
+        :raises UnknownSource: if the memory holds nothing from that source.
         """
         return await self._ask("memory", hold_s=LONG_S if change else 0.0, documents=documents, **change)
 

@@ -1,6 +1,6 @@
-"""A connection to a daemon: requests with a `ref`, the replies that carry it, and what is done when none comes.
+"""Connection to a daemon: send requests with a `ref`, match the replies, and retry if none comes.
 
-What becomes of a client's handshakes: libzmq goes on silently where a daemon will never let it in, so its events are heard.
+`Handshakes` follows libzmq's events, because libzmq silently retries a handshake that a daemon will never accept.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Handshakes:
         return self._made if self._there else self._made + 1
 
     def stands(self, way: int) -> bool:
-        """Whether a connection stands: on one that does not, no answer comes any more."""
+        """Return True if a connection is established: a reply cannot come on any other."""
         return self._there and way == self._made
 
     def check(self) -> None:
@@ -128,13 +128,13 @@ _PING_MS, _SILENCE_MS = 15_000, 60_000  # as the daemon's own: nothing else tell
 
 
 class Connection:
-    """What `batos.wire.client.Client` asks through: an async context manager.
+    """Connection that `batos.wire.client.Client` uses: an async context manager.
 
-    :param endpoint: of the daemon; left out, the first one of the setting `listen`, by `BATOS_LISTEN` and `batos.toml` as for the command
-        line: a local socket of this user's, unless they say otherwise. Then its keys, too, are those that the settings name.
-    :param timeout_s: time for an answer that is not waited for on purpose.
+    :param endpoint: endpoint of the daemon; default: the first one of the setting `listen`, from `BATOS_LISTEN` and `batos.toml` as for the
+        command line: a local socket of this user, unless they say otherwise. The default keys then come from the settings, too.
+    :param timeout_s: seconds to wait for an answer that is not delayed on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
-    :param keys: to come in with, where the daemon asks for keys (`ClientKeys.load`).
+    :param keys: keys to authenticate with, if the daemon requires keys (`ClientKeys.load`).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where the daemon may listen: loopback TCP and local sockets, and with keys anywhere. Anything else is refused, with the remedy."""
+"""Endpoints that the daemon may listen at: loopback TCP and local sockets, and with keys any address. Others are refused, with a remedy."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def prepare(endpoint: str) -> None:
 
 
 def to_connect(endpoint: str) -> str:
-    """Where a client of this machine finds a daemon that listens at `endpoint`: every address of it is loopback, too.
+    """Return the endpoint at which a client of this machine reaches a daemon that listens at `endpoint`; wildcards become loopback.
 
-    Who has no daemon of his own is led to that of the machine, where there is one: a socket that a killed daemon left is none.
+    A user without a daemon of his own is led to the machine's, if there is one. A socket that a killed daemon left does not count as one.
     """
     if endpoint == local_endpoint() and _is_there(MACHINE) and not _answers(endpoint.removeprefix(_IPC)):
         return MACHINE

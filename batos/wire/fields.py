@@ -1,7 +1,4 @@
-"""The kinds of values that requests are made of: names, moments, limits; each with what it may be.
-
-What all requests have in common, and the roles in which clients ask.
-"""
+"""Fields of requests: names, moments and limits with their allowed values; the base class of requests, and the roles of clients."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ def _day(text: str) -> str:
 
 
 def unlike(pattern: str, text: str) -> str:
-    """What is wrong with a text that a pattern of `WORDS` does not let pass."""
+    """Return the reason why a text does not match a pattern of `WORDS`."""
     fine, words = WORDS[pattern]
     bad = re.sub(fine, "", text, flags=re.ASCII)[:1]
     shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
@@ -131,7 +128,7 @@ class Request(BaseModel):
 
     @property
     def waits(self) -> bool:
-        """Whether its answer may be held back on purpose, so that many may be open at a time."""
+        """Return True if the answer may be delayed on purpose, so that many may be open at a time."""
         return False
 
     @property

@@ -1,8 +1,8 @@
-"""CURVE keys: pairs in files, the clients that a daemon lets in, and what a client needs to come in.
+"""CURVE keys: key pairs in files, the clients that a daemon admits, and the keys that a client needs.
 
-A file is of ZeroMQ's own form (`zmq.auth`): `NAME.key` holds a public key and may be read by anybody, `NAME.key_secret` holds both
-and must be the owner's alone. What a client may do is its `role`, among the metadata of its public key in the daemon's folder. Keys are
-of Curve25519 in Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
+A file has ZeroMQ's own form (`zmq.auth`): `NAME.key` holds a public key and may be read by anyone, `NAME.key_secret` holds both and must be
+readable by its owner only. The `role` of a client is in the metadata of its public key in the daemon's folder. Keys are of Curve25519 in
+Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KeyPair(NamedTuple):
 
 
 class ClientKeys(NamedTuple):
-    """What a client comes in with: a pair of its own, and the public key of the daemon that it will talk to and no other."""
+    """Keys of a client: its own pair, and the public key of the only daemon that it will talk to."""
 
     own: KeyPair
     server: bytes
@@ -166,15 +166,15 @@ class Clients:
         self._readable = True
 
     def __contains__(self, key: object) -> bool:
-        """Whether the client with this public key was let in at the last look."""
+        """Return True if the client with this public key was admitted at the last look into the folder."""
         return key in self._known
 
     def role(self, key: bytes) -> Role:
-        """What the client with this public key may do, by the last look; of one that is not known, the least."""
+        """Return the role of the client with this public key, by the last look; the least role for an unknown key."""
         return self._known[key].role if key in self._known else ROLES[0]
 
     async def callback(self, domain: str, key: bytes) -> bool:
-        """Whether the client with this public key may come in: what `zmq.auth` asks. Never raises: that would end the asking."""
+        """Return True if the client with this public key is admitted; `zmq.auth` calls this. Never raises: that would end its loop."""
         await self.look()
         if key not in self:
             log.warning("client_refused", key=key.decode(), hint=f"put its public key into {self.folder}")
@@ -222,7 +222,7 @@ class Clients:
 
 
 class KeyGate:
-    """What a daemon with keys asks of those who knock."""
+    """Authentication of clients for a daemon with keys."""
 
     def __init__(self, settings: Settings) -> None:
         """
