@@ -1,17 +1,16 @@
 """UvmObject: the one class of object. State and behaviour are slots; inheritance is delegation to parents.
 
-The slots *are* the instance's `__dict__`: reads and writes run at the speed of C with `persistent`'s own tracking of
-changes, and only a name that the object lacks reaches Python code (measured: docs/decisions.md). There is no
-`__setattr__`; what may be stored is checked when the object is stored.
+The slots *are* the instance's `__dict__`: reads and writes run at the speed of C with `persistent`'s own tracking of changes, and only
+a name that the object lacks reaches Python code (measured: docs/decisions.md). There is no `__setattr__`; values are checked when the
+object is stored.
 
-Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside a `__getattr__` the interpreter has a
-quick way for that one only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of
-a slot misses and `__getattr__` loads the object; the class's own methods look for a slot first (`_Replaceable`).
+Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside a `__getattr__` the interpreter has a fast path for that one
+only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of a slot misses and `__getattr__` loads the
+object; the class's own methods look for a slot first (`_Replaceable`).
 
-Delegation: where a message that an object does not answer itself is looked for.
-
-Own slots first, then the parents, depth first, left to right, each object once (Self: Ungar and Smith, OOPSLA 1987).
-Cycles and diamonds are harmless. A ghost's `__dict__` is empty, so an empty one is activated before it is believed.
+Delegation looks up a message that an object does not answer itself: own slots first, then the parents, depth first, left to right, each
+object once (Self: Ungar and Smith, OOPSLA 1987). Cycles and diamonds are harmless. A ghost's `__dict__` is empty, so an object with an
+empty one is activated before the lookup.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def find(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:
 
 
 def understands(obj: UvmObject, name: str) -> bool:
-    """Whether `obj` or a parent has slot `name`. Runs no code of any object."""
+    """Return True if `obj` or a parent has slot `name`. Runs no code of any object."""
     return find(obj, name) is not None
 
 
@@ -308,7 +307,7 @@ def _stored_name(name: str) -> tuple[bytes | None, bool]:
 
 
 def is_new(obj: UvmObject) -> bool:
-    """Whether no transaction has stored an object yet. One that is not loaded has been stored: it learns its serial with its state."""
+    """Return True if no transaction has stored an object yet. A ghost has been stored: it learns its serial with its state."""
     return obj._p_jar is None or (obj._p_changed is not None and obj._p_serial == _NEVER)
 
 
