@@ -1,7 +1,4 @@
-"""The models of a scripted Ollama: names, what they are made of, and blobs. No weights.
-
-What is in the memory of a scripted Ollama: one runner for each file of weights, as Ollama keeps them.
-"""
+"""Models of a scripted Ollama: names, sources, blobs, and the memory with one runner for each file of weights. No weights."""
 
 from __future__ import annotations
 
@@ -104,9 +101,9 @@ def base(name: str) -> Model:
 
 
 def build(arguments: dict[str, Any], models: dict[str, Model], blobs: dict[str, bytes]) -> Model:
-    """What /api/create makes of its arguments.
+    """Return the model that /api/create makes of its arguments.
 
-    :raises LookupError: for a base that is not there, or a file whose blob was never uploaded.
+    :raises LookupError: if the base is missing, or the blob of a file was never uploaded.
     """
     for digest in [*(arguments.get("files") or {}).values(), *(arguments.get("adapters") or {}).values()]:
         if digest not in blobs:

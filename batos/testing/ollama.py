@@ -1,11 +1,9 @@
-"""The HTTP side of a scripted Ollama: Ollama's paths and shapes, chunked NDJSON, and the faults.
+"""ScriptedOllama: an Ollama server without models. Real HTTP on a loopback socket, Ollama's wire format, answers and faults by script.
 
-ScriptedOllama: an Ollama server without models. Real HTTP on a loopback socket, Ollama's wire shapes, answers by script.
-
-with ScriptedOllama() as server:
-    server.say("four", when="two and two")
-    server.fail("cut", times=1)
-    inference = OllamaInference(server.host)
+    with ScriptedOllama() as server:
+        server.say("four", when="two and two")
+        server.fail("cut", times=1)
+        inference = OllamaInference(server.host)
 """
 
 from __future__ import annotations
@@ -343,8 +341,11 @@ def _parted(model: str, text: str, thinks: bool) -> list[dict[str, Any]]:
 
 
 def _unseen(request: dict[str, Any], *, sees: bool) -> tuple[int, dict[str, Any]] | None:
-    """How images are refused: those that are no base64 by whoever reads the request, those that cannot be decoded by a model that sees. One
-    that does not see is given `[img-0]` in their place, and says nothing of it."""
+    """Return the refusal of a request's images; None if they are accepted.
+
+    The reader of the request refuses images that are not base64; a model that sees refuses those that cannot be decoded. A model that
+    does not see is given `[img-0]` in their place, and reports nothing.
+    """
     for message in request["messages"]:
         for number, image in enumerate(message.get("images") or ()):
             try:
@@ -412,7 +413,7 @@ class ScriptedOllama:
 
     @property
     def running(self) -> bool:
-        """Whether it listens."""
+        """Return True if the server listens."""
         return self._server is not None
 
     @property
@@ -493,7 +494,7 @@ class ScriptedOllama:
 
     @property
     def uploads(self) -> int:
-        """How many files were uploaded."""
+        """Return the number of uploaded files."""
         with self._came:
             return sum(r.method == "POST" and r.path.startswith("/api/blobs/") for r in self.requests)
 

@@ -1,6 +1,6 @@
-"""The script of a scripted Ollama: which answer or fault meets a request, and who is kept waiting.
+"""Script of a scripted Ollama: the answer or fault for each request, and the requests that are held back.
 
-What a scripted Ollama says when nobody told it: deterministic, sane, and of the form that was asked for.
+Without a scripted answer it gives a default: deterministic, sane, and in the requested format.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class _Rule:
     fault: Fault | None = None
 
     def take(self, path: str, request: dict[str, Any]) -> bool:
-        """Whether the rule is for this request; counts it if so."""
+        """Return True if the rule matches this request, and count the match."""
         if path != self.path or self.left == 0 or not _fits(self.when, request):
             return False
         if self.left is not None:
