@@ -1,7 +1,4 @@
-"""Expressions rewritten: loads, calls and sends, comprehensions.
-
-What the rewriter knows about the names of a method: modules, members of modules, its own helpers.
-"""
+"""Rewriting of expressions: loads, calls and sends, comprehensions; and the names known in a method: modules, their members, helpers."""
 
 from __future__ import annotations
 
@@ -143,7 +140,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_native(name: str, args: list[Any], keywords: list[ast.keyword]) -> bool:
-    """Whether the interpreter has this method of a builtin type, called so."""
+    """Return True if the interpreter has this method of a builtin type, called with these arguments."""
     if name in _OF_ONE:
         return len(args) == 1 and not isinstance(args[0], ast.Starred)
     unicode = not args or (isinstance(args[0], ast.Constant) and args[0].value in ("utf-8", "ascii"))

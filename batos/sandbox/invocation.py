@@ -1,14 +1,13 @@
-"""One run of one method: the worker is driven by hand, on the loop's thread, in the mission's own transaction.
+"""Invocation: one run of one method. The loop's thread drives the worker by hand, in the mission's own transaction.
 
-The worker computes until it needs something: a slot, a send, the clock. It stands still while the host finds the answer, which
-may take an inference; then it goes on. Signals, cancellation, conflicts of the database and limits never go back into the
-worker: they end the run, and everything it wrote is undone.
+The worker computes until it needs something: a slot, a send, the clock. It stops while the host finds the answer, which may take an
+inference; then it resumes. Signals, cancellation, conflicts of the database and limits never go back into the worker: they end the run,
+and everything it wrote is undone.
 
-The turns of one run: each on the loop's own thread while they are short, else on a helper thread, which the loop awaits.
-
-A turn that was taken to be short and is not is cut off: its worker is killed, and another does the run again up to there, off the
-loop, with the answers that the first one got. A run follows from its program, its arguments and these answers alone, so nothing is
-asked or done twice.
+A turn of a run is one such computation. It runs on the loop's own thread if it is expected to be short, else on a helper thread, which the
+loop awaits. A turn that exceeds the expectation is cut off: its worker is killed, and another one repeats the run up to there, off the
+loop, with the answers that the first one got. A run depends only on its program, its arguments and these answers, so nothing is asked or
+done twice.
 """
 
 from __future__ import annotations
@@ -194,8 +193,10 @@ class Invocation:
         return value
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What the worker is given by name, in the order in which `_b_run` takes it. Each container that crosses costs microseconds, so
-        what is empty at the end stays away."""
+        """Return the worker's inputs by name, in the order in which `_b_run` takes them.
+
+        Each container that crosses costs microseconds, so empty ones at the end are left out.
+        """
         try:
             given: dict[str, Any] = {"_b_o": self.handles.give(self.obj), "_b_a": self.membrane.inward(tuple(args)) if args else ()}
             named = self.membrane.inward(dict(kwargs)) if kwargs else None
@@ -268,7 +269,7 @@ class Invocation:
         return plain
 
     def _refreshed(self) -> list[list[Any]]:
-        """What this run was given and is not so any more: `[object, slot, value]`, or `[object, slot]` for one that is gone."""
+        """Return the slots given to this run that have changed since: `[object, slot, value]`, or `[object, slot]` for a removed one."""
         changed: list[list[Any]] = []
         for key, (obj, name, plain, _) in list(self._given.items()):
             held = find(obj, name)
@@ -305,7 +306,7 @@ class Invocation:
     # --- what the worker asks for
 
     async def _step(self, snapshot: Any) -> Answer:
-        """What resumes the worker, once its question has an answer."""
+        """Answer the worker's question. Return the value that resumes it."""
         monty = client()
         if isinstance(snapshot, monty.NameLookupSnapshot):
             return await self._lookup(snapshot)

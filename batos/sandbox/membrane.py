@@ -1,10 +1,11 @@
-"""Values on their way between image and sandbox. An object goes in as a handle; only a handle that went in comes back as an object.
+"""The membrane: conversion of values between image and sandbox.
 
-Everything that comes out is checked: bounded in nodes and bytes (forty nested pairs of one list are 2**40 nodes), of plain types,
-without cycles. Nothing is ever taken from the attributes of what comes back: the sandbox can forge those.
+An object goes in as a handle; only a handle that went in comes back as an object. Every value that comes out is checked: bounded in nodes
+and bytes (forty nested pairs of one list are 2**40 nodes), of plain types, without cycles. Nothing is ever taken from the attributes of a
+returned value: the sandbox can forge those.
 
-Slots written by methods: containers changed in place, so that their records stay who they are, and everything undone when
-a method raises.
+Slots written by methods change containers in place, so that their records keep their identity; if a method raises, all its writes are
+undone.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class TooLarge(ValueError):
 
 
 class Handle:
-    """What a handle in the sandbox stands for. With a receiver it is a parent that a method named as its own receiver's:
-    messages to it are resends, the receiver stays."""
+    """Object behind a handle in the sandbox. With a receiver it is a parent that a method named as its own receiver's: messages to it are
+    resends, and the receiver stays.
+    """
 
     __slots__ = ("obj", "receiver")
 
@@ -59,8 +61,9 @@ Handle.__name__ = "UvmObject"  # as messages of the interpreter call it
 
 
 class HandleName(uuid.UUID):
-    """How a handle is called in the sandbox. What the client asks of one at each crossing is worked out once: those of a mission serve
-    all its runs."""
+    """Name of a handle in the sandbox. The attributes that the client asks for at each crossing are computed once: the names of a mission
+    serve all its runs.
+    """
 
     __slots__ = ("attributes", "bytes", "hex")
     attributes: dict[str, str]
@@ -94,7 +97,7 @@ class Handles:
         return ref
 
     def get(self, value: object) -> Handle:
-        """What a handle stands for: `value` is what the client made of it, or its id.
+        """Return the handle for `value`, which is the client's form of it, or its id.
 
         :raises PermissionError: for anything that was not granted.
         """
@@ -258,13 +261,13 @@ CONTAINER = 8
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of the sandbox needs no check: a small number, a truth value or None."""
+    """Return True if a value of the sandbox needs no check: a small number, a truth value or None."""
     kind = type(value)
     return kind in _FREE or (kind is int and -_SMALL < value < _SMALL)
 
 
 def is_number_in_slot(change: Any) -> bool:
-    """Whether a change is a short name and a number, which need no budget."""
+    """Return True if a change is a short name and a number, which need no budget."""
     return type(change) is list and len(change) == 2 and type(change[0]) is str and len(change[0]) <= _SHORT and is_number(change[1])
 
 
@@ -292,7 +295,7 @@ class _Budget:
 
 
 def unchanged(stored: Any, given: Any) -> bool:
-    """Whether a value of the image still is what `inward` made of it, to the types and the order of keys."""
+    """Return True if a value of the image is still what `inward` made of it, to the types and the order of keys."""
     kind = type(given)
     if kind in _SCALARS:
         if type(stored) is kind:
@@ -331,7 +334,7 @@ def check_slot_name(name: object) -> str:
 
 
 class SlotJournal:
-    """What was written by one run of a method and by the methods it sent to, so that it can be taken back."""
+    """Undo log of the writes by one run of a method and by the methods it sent to."""
 
     __slots__ = ("_done",)
 
@@ -395,7 +398,7 @@ class SlotJournal:
             held._p_changed = True
 
     def _value(self, held: Any, new: Any) -> Any:
-        """What stands for `new` where `held` stood."""
+        """Return the value to store for `new` in the place of `held`."""
         if isinstance(held, _CONTAINERS) and type(new) is _PLAIN[type(held)]:
             self._merge(held, new)
             return held

@@ -1,4 +1,4 @@
-"""A method made ready to run: rewritten, compiled by the sandbox's interpreter, checked by its type checker, kept as an image."""
+"""Program cache: methods rewritten, compiled by the sandbox's interpreter, checked by its type checker, and kept as worker images."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Programs:
             await session.leave()
 
     async def type_check(self, source: str) -> list[tuple[int, int, str]]:
-        """What the type checker is certain about: line, column and text, of the source as it was written."""
+        """Return the certain findings of the type checker: line, column and text, in the source as it was written."""
         from pydantic_monty import MontyCrashedError, MontyError, MontyTypingError
 
         session = await self._workers.session(type_check=True, type_check_stubs=STUB, type_check_format="concise")

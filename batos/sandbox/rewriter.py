@@ -1,18 +1,13 @@
-"""Statements rewritten: stores, deletions, functions and what they yield.
+"""Rewriter: from a method's source to the text that runs in the sandbox.
 
-Ways of writing that are put more plainly before anything else looks at a method.
+The interpreter routes reads and calls on host objects, but not stores, and lacks some of Python. So loads, stores, deletions and calls on a
+possible object go through small helpers made for each name (`_b_h1(o)` for `o.title`, `_b_h2(o, a)` for `o.append(a)`): one call, each part
+evaluated once and in order, no text in quotes inside f-strings. `await e` is `e`, since the host awaits. A construct that cannot be
+rewritten is refused with a hint that a model can use.
 
-Order and truth of fractions: the interpreter asks no class for either.
-
-Where a method imports fractions, its comparisons, conditions and sorts go through functions that know them. Without that, a
-comparison would raise, and a fraction of 0 would count as true.
-
-From a method's source to the text that runs in the sandbox.
-
-The interpreter routes reads and calls on host objects, but not stores, and lacks some of Python. So loads, stores, deletions
-and calls on what may be an object go through small helpers made for each name (`_b_h1(o)` for `o.title`, `_b_h2(o, a)` for
-`o.append(a)`): one call, each part evaluated once and in order, no text in quotes inside f-strings. `await e` is `e`, since
-the host awaits. What has no way is refused with a hint that a model can use.
+Before anything else, some constructs are put in a plainer form. Where a method imports fractions, its comparisons, conditions and sorts go
+through functions that know them, because the interpreter asks no class for order or truth: without that, a comparison would raise, and a
+fraction of 0 would count as true.
 """
 
 from __future__ import annotations
@@ -100,7 +95,7 @@ _ORDER = {"<", "<=", ">", ">="}
 
 
 def imports_fractions(tree: ast.Module) -> bool:
-    """Whether a method can make fractions."""
+    """Return True if a method can make fractions."""
     return any(
         (isinstance(node, ast.Import) and any(alias.name == "fractions" for alias in node.names))
         or (isinstance(node, ast.ImportFrom) and node.module == "fractions")
@@ -189,7 +184,7 @@ _ITERABLES = {"range", "map", "filter", "zip", "reversed", "enumerate", "tuple",
 
 
 def _is_iterable(node: ast.expr) -> bool:
-    """Whether an expression is certainly no list, and may well be added to one in place."""
+    """Return True if an expression is certainly not a list, but may be added to one in place."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in _ITERABLES
     return isinstance(node, ast.Tuple | ast.GeneratorExp | ast.Set)
@@ -352,8 +347,9 @@ BUILTINS = frozenset(dir(builtins))
 
 @dataclass(frozen=True)
 class Program:
-    """What runs: `text` (helpers and method), its `selector` and what the `function` is called there, the slots worth sending along,
-    and original lines by line of `text`."""
+    """Text to run (`text`: helpers and method), its `selector`, the name of its `function`, the slots to send along, and the original line
+    of each line of `text`.
+    """
 
     selector: str
     function: str

@@ -1,4 +1,4 @@
-"""The sandbox: where generated methods run."""
+"""The sandbox: runs generated methods."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Sandbox:
         await self.close()
 
     async def compile(self, source: str) -> None:
-        """Whether a source can run at all: rewriting, the interpreter's compiler, its type checker.
+        """Check that a source can run: rewriting, the interpreter's compiler, its type checker.
 
         :raises MethodUnsupported: with the first finding by line, and a hint that a model can use.
         """

@@ -1,6 +1,6 @@
-"""What a method may not hold, because the sandbox's interpreter has no way to run it: each with a hint that a model can use.
+"""Syntax checks before a method is rewritten: each construct that the interpreter cannot run is refused with a hint that a model can use.
 
-Looking at a method's tree before it is rewritten. Nothing here recurses: a tree may be deeper than the stack.
+Nothing here recurses: a tree may be deeper than the stack.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_generator(function: ast.AST) -> bool:
 
 
 def is_built_in(value: ast.AST) -> bool:
-    """Whether an expression is certainly a value of a builtin type, so that a message to it is no send."""
+    """Return True if an expression is certainly a value of a builtin type, so that a message to it is not a send."""
     if isinstance(value, ast.Call):
         return isinstance(value.func, ast.Name) and value.func.id in _SAFE_CALLS
     return isinstance(value, _SAFE_VALUES)

@@ -1,11 +1,8 @@
-"""The pool of jailed workers, and the few of them that wait with a method loaded.
+"""The pool of jailed workers, with a few idle ones that have a method loaded.
 
-A run gets a worker whose memory is as the program's image left it: nothing of an earlier run is there. Loading takes two round
-trips, so it is done for the next run right after the last one.
-
-Room for so many at a time. Who finds a place takes it without a detour; who does not waits, first come, first served.
-
-Which walls stand around a worker, and the launcher that puts them up.
+A run gets a worker whose memory is as the program's image left it: nothing of an earlier run is in it. Loading takes two round trips, so it
+is done for the next run right after the last one. A FIFO semaphore with an uncontended fast path limits the number of workers. The
+launcher puts up the walls around a worker.
 """
 
 from __future__ import annotations
@@ -334,7 +331,7 @@ class Workers:
             await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(_TURN_S))
 
     def _greeting(self) -> dict[str, Any]:
-        """What looks like the arguments of a run, and stands for nothing that a run may name."""
+        """Return placeholder arguments of a run, which refer to nothing that a run may name."""
         return {"_b_o": Handles(_nobody).give(UvmObject()), "_b_a": (0,), "_b_known": {"": [0]}, "_b_kw": {}}
 
     async def _loaded(
