@@ -86,7 +86,7 @@ def _walk(subject: AuditSubject, method: ast.AST) -> bool:
 
 
 def _named(subject: AuditSubject) -> set[str]:
-    """What the method can send by a name that stands in it: attributes, and texts such as that of a `getattr`."""
+    """Return the selectors that the method can send by a name in its text: attributes, and strings such as that of a `getattr`."""
     nodes = () if subject.method is None else tuple(ast.walk(subject.method))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return texts | {node.attr for node in nodes if isinstance(node, ast.Attribute)}

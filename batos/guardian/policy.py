@@ -1,7 +1,4 @@
-"""Policies: what a method may import, and which capabilities it was granted.
-
-The limits of an audit, from the settings.
-"""
+"""Policies of an audit: allowed imports, granted capabilities, and the limits from the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from batos.guardian.allowlist import CAPABILITIES
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the rules allow beyond what they always allow. `DEFAULT.granting("files")` makes one with a capability."""
+    """Permissions beyond those that every method has. `DEFAULT.granting("files")` makes a policy with a capability."""
 
     name: str
     imports: bool = True
@@ -53,7 +50,7 @@ def policy_named(name: str) -> Policy:
 
 
 class AuditLimits(NamedTuple):
-    """How large a source may be; see the settings of the same names."""
+    """Limits on the size of a source; see the settings of the same names."""
 
     bytes: int
     nodes: int

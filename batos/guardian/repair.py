@@ -1,7 +1,7 @@
-"""Repairs that need no model: the mistakes of form that models make, mended where that is safe.
+"""Repairs that need no model: fix mistakes of form that models make, where that is safe.
 
-A repair changes how a source is written down, and adds what the analysis says is exactly missing; it never changes what a method
-computes. Each one that was made is named, and doing it again changes nothing.
+A repair changes the notation of a source, and adds what the analysis reports as missing; it never changes the result of a method. Each
+repair is reported, and repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _make_plain(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 
 def _expand_tabs(source: str, selector: str, limits: AuditLimits) -> str | None:
-    """Where tabs and blanks are mixed: if there is one width of a tab that makes sense."""
+    """Expand tabs that are mixed with blanks, if one tab width makes sense."""
     if "\t" not in source or _parsed(textwrap.dedent(source)):
         return None
     wide = {"\n".join(_untabbed(line, width) for line in source.split("\n")) for width in (4, 8)}
@@ -157,7 +157,7 @@ def _rename(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 
 def _sends_itself(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it calls itself by its own name: under another it would send to a message that is none, or is another one."""
+    """Return True if a method calls itself by its own name: after a renaming it would send an unknown message, or another one."""
     return any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

@@ -1,4 +1,4 @@
-"""What an audit answers: findings, an effect contract, and whether the source may be installed."""
+"""Verdict of an audit: findings, an effect contract, and whether the source may be installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Severity = Literal["error", "warning"]
 
 
 class Contract(TypedDict):
-    """What a method does to the image, by name; each tuple is sorted. Stored with the Method."""
+    """Effects of a method on the image, by name; each tuple is sorted. Stored with the Method."""
 
     reads: tuple[str, ...]
     """slots of self that it reads"""
@@ -71,7 +71,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        """Whether the source may be installed, as far as can be told without running it."""
+        """Return True if the source may be installed, as far as can be told without running it."""
         return not self.errors
 
     def check(self) -> Verdict:

@@ -1,13 +1,8 @@
-"""What all parts of the analysis share: the subject, the heap, the state that is current.
+"""Abstract state of the analysis: the heap of abstract objects, the state at a point of a method, and the constructs around that point.
 
-Abstract objects: what a name may stand for, and what may be inside it.
-
-A set of objects is an `int`, one bit an object. There is one object for self, one for all that belongs to other objects, one a
-slot, and one for each place in the source where a value comes into being. What is inside an object only grows.
-
-What holds at a point of a method, on any of the paths that lead to it.
-
-What surrounds a point of a method: loops, finally clauses, functions, handlers.
+A set of abstract objects is an `int`, one bit an object. There is one object for self, one for everything that belongs to other
+objects, one a slot, and one for each place in the source where a value is created. The content of an object only grows. A state holds
+on any of the paths that lead to its point; around it are loops, finally clauses, functions and handlers.
 """
 
 from __future__ import annotations
@@ -75,7 +70,7 @@ class Heap:
         return [name for bit, name in self._slot_names.items() if bit & objects]
 
     def inside(self, objects: int) -> int:
-        """What may be directly inside some objects."""
+        """Return the objects that may be directly inside some objects."""
         found = 0
         contents = self.contents
         while objects:
@@ -152,7 +147,7 @@ class State:
             env[name] = env.get(name, 0) | objects
 
     def says_no_more_than(self, other: State) -> bool:
-        """Whether all facts here hold there already."""
+        """Return True if all facts of this state hold in the other."""
         if self.covenant & ~other.covenant or self.owned & ~other.owned or (other.sent_itself and not self.sent_itself):
             return False
         env = other.env
@@ -160,7 +155,7 @@ class State:
 
 
 def joined(one: State | None, other: State | None) -> State | None:
-    """What holds where two paths meet; None is a path that nothing comes along."""
+    """Return the state where two paths meet; None is a path that is never taken."""
     if one is None or other is None:
         return one or other
     one = one.copy()
@@ -356,7 +351,7 @@ class AnalysisBase(ABC):
             self.own(value)
 
     def own(self, objects: int) -> None:
-        """What is stored into self is state of self from here on."""
+        """Mark objects that are stored into self as state of self from here on."""
         self.state.owned |= self.heap.reach(objects) & ~(SELF | FOREIGN)
 
     def flag(self) -> None:

@@ -1,4 +1,4 @@
-"""Effects of expressions, calls apart."""
+"""Effects of expressions, except calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Expressions(AnalysisBase):
         return self.attribute_of(base, node.attr, node)
 
     def attribute_of(self, base: int, name: str, node: ast.AST) -> int:
-        """What reading an attribute answers."""
+        """Return the objects that reading an attribute may give."""
         found = 0
         if base & SELF:
             self.subject.reads.add(name)

@@ -1,4 +1,4 @@
-"""Effects of statements, along every path; and what they come to at each way out."""
+"""Effects of statements along every path, and their sum at each exit."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ class Statements(Assignments):
 
 
 def truth(node: ast.expr) -> bool | None:
-    """Whether a condition always holds, or never; None where that depends."""
+    """Return True if a condition always holds, False if it never does; None if that depends."""
     match node:
         case ast.Constant(value=value):
             return bool(value)

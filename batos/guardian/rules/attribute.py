@@ -61,7 +61,7 @@ def _is_type_name(subject: AuditSubject, node: ast.Attribute) -> bool:
 
 
 def _is_named_tuples(subject: AuditSubject, node: ast.Attribute) -> bool:
-    """What named tuples call by an underscore to keep it apart from their fields."""
+    """Return True for a method of named tuples that begins with an underscore to keep it apart from their fields."""
     has = subject.modules.values(), subject.members.values()
     known = "collections" in has[0] or ("collections", "namedtuple") in has[1]
     itself = isinstance(node.value, ast.Name) and node.value.id == "self"

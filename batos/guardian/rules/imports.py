@@ -57,7 +57,7 @@ def check_from(subject: AuditSubject, node: ast.ImportFrom) -> None:
 
 
 def check_attribute(subject: AuditSubject, node: ast.Attribute) -> None:
-    """What is read from a name. Whether that is a module is known when all imports were seen."""
+    """Record a read from a name. It is only known after all imports whether the name is a module."""
     if isinstance(node.value, ast.Name):
         subject.cleared.add(id(node.value))
         if isinstance(node.ctx, ast.Load):
@@ -71,7 +71,7 @@ def check_name(subject: AuditSubject, node: ast.Name) -> None:
 
 
 def check_members(subject: AuditSubject) -> None:
-    """What is read from an imported module: `json.dumps`, and not `json.codecs`."""
+    """Check reads from imported modules: `json.dumps`, and not `json.codecs`."""
     for node in subject.dotted:
         assert isinstance(node.value, ast.Name)
         module = subject.modules.get(node.value.id)

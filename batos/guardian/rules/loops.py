@@ -65,7 +65,7 @@ def check_call(subject: AuditSubject, node: ast.Call) -> None:
 
 
 def is_endless(subject: AuditSubject, node: ast.expr) -> bool:
-    """Whether an expression is an iterator that never ends: count(), cycle(items), repeat(x), also enumerated."""
+    """Return True if an expression is an endless iterator: count(), cycle(items), repeat(x), also enumerated."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Name) and node.func.id == "iter" and len(node.args) == 2:
@@ -97,7 +97,7 @@ def _own(body: list[ast.stmt], *, loops: bool) -> Iterator[ast.AST]:
 
 
 def raises_its_way_out(node: ast.While) -> bool:
-    """Whether the body may raise what ends a loop by an error: next(), pop(), an item, a send."""
+    """Return True if the body may raise an error that ends the loop: next(), pop(), an item, a send."""
     return any(
         isinstance(part, ast.Subscript)
         or (isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "next")
