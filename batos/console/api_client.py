@@ -1,5 +1,6 @@
-"""How the console asks: it is a client of the desk, in this process. Its requests go through the schemas and limits of the wire, so
-that it can do nothing that a client on the socket could not."""
+"""Client of the dispatcher for the console, in this process. Its requests pass the schemas and limits of the wire, so that it can do
+nothing that a client on the socket could not.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Reply = dict[str, Any]
 
 
 class DaemonHandler(Protocol):
-    """Who answers requests: the desk."""
+    """Handler of requests: the dispatcher."""
 
     async def handle(self, request: Request, client: Recipient) -> None:
         """Answer `request` through `client`, now or later; raises BatosError for one that cannot be served."""
@@ -44,7 +45,7 @@ class Heard:
 
     @property
     def full(self) -> bool:
-        """Whether an event would be dropped now."""
+        """Return True if an event would be dropped now."""
         return self._replies.qsize() >= self._limit
 
     def send(self, reply: Reply, *, event: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The console's pages put together: routes, errors, and the guard before them."""
+"""The console's application: its routes, errors, and the guard before them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Places of connections, those of browsers that are signed in apart from all others: who has no session cannot take the place of who has.
+"""Connections of the console: a bounded number of places, and a time limit for each request (slow-loris protection).
 
-Whoever connects stands first. A request with a session seats its connection; one without has it stand again. Where too many stand, the one
-that came, or made its last request, before all others is cut off: half a request, or a slow one, holds no place against who comes and asks.
-
-A connection of the console's: how long it waits for what a browser wants, and the place that it has meanwhile.
+Browsers that are signed in have places of their own, which others cannot take. A new connection stands; a request with a session seats its
+connection, one without makes it stand again. If too many stand, the one whose arrival or last request is oldest is closed: half a request,
+or a slow one, cannot keep a place from others.
 """
 
 from __future__ import annotations

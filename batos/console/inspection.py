@@ -1,8 +1,7 @@
-"""The object browser: an object with its slots, what it delegates to, its revisions; and a method with its versions.
+"""Pages for inspection: objects, methods, memory and models.
 
-The memory page: what it holds, and what answers a question, with the reasons.
-
-The models page: what is there, what is in memory, who speaks with what.
+The object browser shows an object with its slots, its parents and its revisions, and a method with its versions. The memory page shows
+figures, and the passages that answer a question, with the reasons. The models page shows the models, those in memory, and their personas.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ async def browse(seat: PageContext, request: Request) -> Response:
 
 
 async def method(seat: PageContext, request: Request) -> Response:
-    """What an object holds under a selector: source, versions, where each came from."""
+    """Show the method of an object under a selector: source, versions, and their origins."""
     target, selector = needed(request.query_params, "target"), needed(request.query_params, "selector")
     at = request.query_params.get("at") or None
     told = await seat.asker.ask("method", target=target, selector=selector, at=at)
@@ -83,7 +82,7 @@ async def _author(seat: PageContext, mission: str) -> str:
 
 
 async def _changes(seat: PageContext, oid: str, revisions: list[Reply], place: int | None) -> list[Reply]:
-    """What the revision that is looked at changed."""
+    """Return the changes of the selected revision."""
     if not place:  # the first that is known has nothing before it to be held against
         return []
     told = await seat.asker.ask("diff", target=oid, a=revisions[place - 1]["tid"], b=revisions[place]["tid"])
@@ -101,7 +100,7 @@ def _parents(slots: dict[str, Any]) -> list[Reply]:
 
 
 async def _brought(seat: PageContext, parents: list[Reply], known: set[str], at: str | None) -> list[Reply]:
-    """What an object can do by its ancestors: of each the behaviour that nothing nearer overrides, depth first as lookup goes."""
+    """Return the behaviour that an object inherits, by ancestor: messages that nothing nearer overrides, depth first as in lookup."""
     found: list[Reply] = []
     seen: set[str] = set()
     waiting = [one["oid"] for one in parents]
@@ -120,7 +119,7 @@ async def _brought(seat: PageContext, parents: list[Reply], known: set[str], at:
 
 
 def _name(shown: Reply, target: str) -> str:
-    """What to call an object: its own name or title, else how it was asked for."""
+    """Return the heading of an object: its own name or title, else the name that was asked for."""
     for slot in ("name", "title", "brief"):
         if isinstance(found := shown["slots"].get(slot), str) and found:
             return found[:80]

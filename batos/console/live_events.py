@@ -1,4 +1,4 @@
-"""What moves on a page, as server-sent events: the rows of the missions page, and the events of one mission."""
+"""Live events of a page, as server-sent events: the rows of the missions page, and the events of one mission."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Feed:
             self.shut(page)
 
     async def messages(self, page: Heard) -> AsyncGenerator[bytes]:
-        """What a page hears, and something in between where it hears nothing, so that one that is gone is noticed."""
+        """Yield the messages of a page, and a ping when there are none, so that a closed page is noticed."""
         while True:
             try:
                 async with asyncio.timeout(self._settings.ping_s):

@@ -1,7 +1,4 @@
-"""What stands before the console's pages: the checks of `Access`, sessions, places, and the headers that every answer carries.
-
-In and out: the page that asks for the token, and what ends a session.
-"""
+"""Login and guard of the console: the checks of `Access`, sessions, places, the headers of every answer, and the login and logout pages."""
 
 from __future__ import annotations
 

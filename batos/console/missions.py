@@ -1,8 +1,7 @@
-"""The missions page, and the page of one mission: its thought, what it recalled, what it cost.
+"""Pages of missions: the list, one mission, and a conversation.
 
-What can be done to missions: give one, cancel it, let it rest, answer what it asks, say what you think of it.
-
-The page of a conversation: missions that follow one another, and a box to go on.
+The page of a mission shows its thought, its recalled passages and its cost, with forms to cancel, pause, answer and rate it. A conversation
+shows missions that follow one another, and a box for the next.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ async def mission(seat: PageContext, request: Request) -> Response:
 
 
 def answer_of(result: Reply) -> tuple[str, Any]:
-    """What to show of a result: its text, and its value where that says more than the text."""
+    """Return the text of a result, and its value if that says more than the text."""
     text, value = str(result.get("text") or ""), result.get("value")
     if not isinstance(value, dict | list):
         return text, None
@@ -233,7 +232,7 @@ async def _path(seat: PageContext, id: str) -> list[Reply]:
 
 
 def _turn(status: Reply, followers: dict[str, list[Reply]], path: list[Reply]) -> dict[str, Any]:
-    """What the page shows of a mission. `others` have followed it, too, and are not on the page."""
+    """Return the data of a mission for its page. `others` follow it, too, and are not on the page."""
     result = status.get("result") or {}
     text, value = answer_of(result)
     shown = {one["id"] for one in path}

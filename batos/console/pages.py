@@ -1,8 +1,6 @@
-"""How pages are made: templates that escape everything, and the few filters they use.
+"""Basics of pages: templates that escape everything, their filters, form fields, and the context that every page gets.
 
-What a browser sends: the fields of a form and of an address, read strictly and within limits.
-
-What every page is given: somebody to ask, the settings, the templates, the feed.
+Fields of forms and addresses are read strictly and within limits. The context holds the client, the settings, the templates and the feed.
 """
 
 from __future__ import annotations
@@ -127,11 +125,11 @@ class Views:
         return HTMLResponse(await self.text(template, **context), status)
 
     async def text(self, template: str, **context: Any) -> str:
-        """What a template makes of its context."""
+        """Return a template, filled with its context."""
         return await asyncio.to_thread(lambda: self._environment.get_template(template).render(context))
 
     async def each(self, template: str, macro: str, items: Sequence[Any]) -> list[str]:
-        """What a template's macro makes of each of these."""
+        """Return the output of a template's macro for each of these items."""
 
         def made() -> list[str]:
             draw = getattr(self._environment.get_template(template).module, macro)
@@ -147,7 +145,7 @@ def url(path: str, **query: Any) -> str:
 
 
 def step_of(state: str) -> int:
-    """How far a mission of that state is, counted from 1; 0 where it is not being thought through."""
+    """Return the step of a mission in that state, counted from 1; 0 if it is not being thought through."""
     return _STEPS.index(state) + 1 if state in _STEPS else 0
 
 
@@ -162,7 +160,7 @@ def moment(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago a time (seconds since the epoch) was: `now`, `12 s ago`, `3 min ago`."""
+    """Return the age of a time (seconds since the epoch): `now`, `12 s ago`, `3 min ago`."""
     passed = max(0.0, time.time() - seconds)
     return "now" if passed < 1 else f"{span(passed)} ago"
 
