@@ -1,7 +1,4 @@
-"""The verb `keys`: make CURVE keys, say which there are, and what each may do.
-
-The verb `console`: the link to the web console of this data folder, and the end of its sessions.
-"""
+"""The verbs `keys` and `console`: CURVE keys with their roles, and the link to the web console of this data folder with its sessions."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
-"""The typer application: its verbs, the options they share, and the way from an error to an exit code.
+"""The typer application: verbs, shared options, and exit codes for errors.
 
-The verbs in groups, as `batos --help` lists them, each with the module that has it.
+Verbs are grouped as `batos --help` lists them, each with its module. A command imports the module of its own verb and no other, so that it
+does not pay for the others. Negative numbers such as `-5` are arguments and not options.
 
-A verb that is run needs its own module and no other, so that a command costs what it does and not what all of them could.
-
-Arguments that are negative numbers: `-5` is no option.
-
-Which data folder is meant, where none is named: the user's own, unless an earlier version of `make run` kept the image in the checkout.
-
-`make run`, `batos run`, `doctor` and `service` mean one folder. Whoever has an image in another one is asked, on a terminal, or told.
+The default data folder is the user's own, unless an earlier version of `make run` kept the image in the checkout. `make run`, `batos run`,
+`doctor` and `service` use the same folder. A user with an image in another one is asked, on a terminal, or told.
 """
 
 from __future__ import annotations
@@ -163,7 +159,7 @@ def settings_from(
 
 
 def endpoint(connect: str | None) -> str:
-    """Where a client verb finds the daemon."""
+    """Return the endpoint of the daemon for a client verb."""
     from batos.wire.endpoints import to_connect  # late: not every verb asks one
 
     if connect == "":  # of a shell variable that is not set, say: another daemon than was meant would be asked

@@ -1,4 +1,4 @@
-"""The verb changes: what the system proposed and changed of its own accord, why, and what became of it; and its undo."""
+"""The verb `changes`: the changes that the system proposed and made itself, their reasons and outcomes, and their undo."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _table(listed: list[dict[str, Any]], limit: int, output: Output) -> None:
 
 
 def _told(change: dict[str, Any]) -> str:
-    """What says most of a change in one line: what became of it, else the evidence."""
+    """Return the most telling line of a change: its outcome, else the evidence."""
     return str(change["reason"] or change["evidence"].get("words") or change["why"])
 
 

@@ -1,6 +1,6 @@
-"""Looking without changing: moments as people write them, and the verbs that only read, on an image file where no daemon runs.
+"""Client side of the verbs: connect to the daemon, show that it works, and hint at similar names when one is unknown.
 
-Asking the daemon, what a terminal shows until the answer comes, and what to say when a name is not there.
+Verbs that only read also work on an image file when no daemon runs. Moments are parsed as people write them.
 """
 
 from __future__ import annotations

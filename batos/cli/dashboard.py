@@ -1,10 +1,7 @@
-"""`batos` alone: what the daemon does, live on a terminal; where there is none, once and plainly.
+"""The dashboard of `batos` without a verb, live on a terminal; and the verbs `info` and `metrics`.
 
-How the dashboard looks: tables beside each other on a wide terminal, below each other on a narrow one.
-
-The verb `info`: what the daemon says of itself, a line a fact.
-
-The verb `metrics`: what the daemon counts, for people and scripts; Prometheus reads the same from the port of the setting `metrics`.
+If there is no terminal, it prints once and plainly. Tables stand side by side on a wide terminal, below each other on a narrow one. `info`
+prints the daemon's facts, a line a fact. `metrics` prints its counters; Prometheus reads the same from the port of the setting `metrics`.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ _UNDER_WAY = ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")
 
 
 class Panels:
-    """What was seen last, laid out for the terminal as wide as it is now."""
+    """Panels with the latest data, laid out for the current width of the terminal."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -95,7 +92,7 @@ class Panels:
         yield Text(f"arrows select, Enter reads, q leaves{more}", style="dim", end="")
 
     def _reader(self, mission: dict[str, Any], console: Console, width: int, height: int) -> Panel:
-        """What a mission asked and came to, from the line on that it was scrolled to."""
+        """Return the panel with a mission's brief and answer, from the line scrolled to."""
         self._page = max(1, height - 2)
         lines = [line for text in told_of(mission) for line in text.wrap(console, max(10, width - 4))]
         self._line = min(self._line, max(0, len(lines) - self._page))
@@ -135,7 +132,7 @@ class Panels:
 
 
 def told_of(mission: dict[str, Any]) -> list[Text]:
-    """What there is to read of a mission: its brief, where it stands, its question, its answer or why there is none."""
+    """Return the text of a mission: its brief, its state, its question, its answer or the reason why there is none."""
     state, result, error = str(mission["state"]), mission.get("result") or {}, mission.get("error")
     facts = [state, str(mission.get("persona") or "").upper(), f"{ago(mission.get('accepted'))} ago" if mission.get("accepted") else ""]
     told = [
@@ -289,7 +286,7 @@ async def _once(address: str) -> dict[str, Any]:
 
 
 async def look(client: Client) -> dict[str, Any]:
-    """What there is to show: `info`, and `missions`, those under way first and with their personas; the system's own are left out."""
+    """Return the data to show: `info`, and `missions`, those under way first and with their personas; without system missions."""
     info = await client.info()
     under_way = info.get("missions", {}).get("under_way", ())[:SHOWN_MISSIONS]
     live = [status for id in under_way if (status := await client.status(id)).get("origin") != "system"]
@@ -336,7 +333,7 @@ async def _heeded(pressed: asyncio.Queue[str], panels: Panels, redraw: Callable[
 
 
 def keys_of(read: bytes) -> list[str]:
-    """What was pressed, by the bytes that a terminal sends: `up`, `down`, `enter`, `back`, `q` ...; others are left out."""
+    """Return the keys pressed, from the bytes that a terminal sends: `up`, `down`, `enter`, `back`, `q` ...; others are left out."""
     found, text = [], read.decode("ascii", "ignore")
     while text:
         known = next((sent for sent in _SENT if text.startswith(sent)), text[0])

@@ -1,9 +1,4 @@
-"""Verbs about the memory: ingest, memory.
-
-What `batos memory` says of the curator: archives, what was put away, brought back or pinned.
-
-The verb `search`: passages of the memory that answer a question.
-"""
+"""Verbs about the memory: ingest, memory with the curator's archives, and search."""
 
 from __future__ import annotations
 
@@ -55,7 +50,7 @@ def archived(told: dict[str, Any], output: Output) -> None:
 
 
 def changed(what: str, reply: dict[str, Any], output: Output) -> None:
-    """What was brought back or pinned."""
+    """Print what was restored or pinned."""
     if what == "restore":
         told = reply["restored"]
         back = f"{told['chunks']} chunks are back, from {len(told['archives'])} archives"
@@ -131,7 +126,7 @@ def ingest(
 
 
 def left_out(told: dict[str, Any]) -> str:
-    """What folders have that is not read, in words."""
+    """Return in words the content of folders that is not read."""
     kinds = ", ".join(f"{count} {one_line(suffix, 20) or 'without a suffix'}" for suffix, count in told["kinds"].items())
     said = [f"{told['files']} files that are not read ({kinds})"] if told["files"] else []
     said += [f"{told['ignored']} by patterns (.gitignore, --exclude)"] if told["ignored"] else []

@@ -1,6 +1,6 @@
-"""Verbs about generated methods: show the versions, bring one back, teach by examples, grant what they may send.
+"""Verbs about generated methods: show the versions, restore one, teach by examples, grant messages, and audit a file.
 
-The verb `audit`: the guardian's verdict on a file, without a daemon.
+`audit` prints the guardian's verdict on a file, without a daemon.
 """
 
 from __future__ import annotations
@@ -201,9 +201,10 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 
 
 def written(came: dict[str, Any]) -> str:
-    """How a method came to be, and what speaks against it: candidates that differed, examples that tell little or leave something open, or
-    that many were refused before one passed the only example (docs/training.md has how many of those are wrong). `amended`: it is one
-    edit away from a draft.
+    """Return how a method was written, and the doubts about it. `amended`: it is one edit away from a draft.
+
+    Doubts are: candidates that differed, examples that prove little or leave something open, or many refused candidates before one
+    passed the only example (docs/training.md has the share of those that are wrong).
 
     :param came: its provenance.
     """
@@ -236,7 +237,7 @@ def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
 
 
 def _ask(target: str, selector: str, asked: list[dict[str, Any]], output: Output) -> None:
-    """What the examples leave open: what is to be taught if the method is right in it, and if another one is that passes them, too."""
+    """Print the case that the examples leave open, with the examples to teach for either answer."""
     output.say("open: which of these is right; teach it that one", "yellow")
     for one, which in zip(asked, ("what it answers now", "what another would that keeps its examples, too"), strict=False):
         output.say(f"  # {which}", "dim")
@@ -251,7 +252,7 @@ def _as_example(one: dict[str, Any]) -> str:
 
 
 def _instead(reply: dict[str, Any]) -> str:
-    """What there is where there is no method, and how one comes back that was reverted."""
+    """Return in words the content of a slot without a method, and the way to restore a reverted method."""
     kind = str(reply["kind"])
     held = {"intent": "an intent", "primitive": "a primitive"}.get(kind, kind)
     back = "; if a mission reverted it, `batos undo` with that mission's id brings its versions back"
@@ -259,9 +260,9 @@ def _instead(reply: dict[str, Any]) -> str:
 
 
 def _diff(reply: dict[str, Any], numbers: tuple[int, int]) -> list[str]:
-    """What changed from one version to another, as lines of a unified diff.
+    """Return the changes from one version to another, as lines of a unified diff.
 
-    :raises typer.BadParameter: for a version that is not there.
+    :raises typer.BadParameter: for a version that does not exist.
     """
     sources = {version["version"]: version["source"].splitlines() for version in reply["versions"]}
     for number in numbers:

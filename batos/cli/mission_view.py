@@ -1,8 +1,7 @@
-"""A mission as it is thought through: its states, the persona and why, the answer as it comes, the result and its cost.
+"""View of a mission: its states, its persona and the reason, the answer as it streams, the result and its cost.
 
-Answering a mission's question at the terminal on which it is watched.
-
-The record of a mission as a page to read: what was thought, by whom, from what, at what cost.
+A mission's question can be answered on the terminal on which it is watched. The record of a mission is shown as a page: each thought, its
+persona, its evidence and its cost.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Answering:
 
     @staticmethod
     def possible(output: Output) -> bool:
-        """Whether somebody can be asked here: a terminal that this process may read from."""
+        """Return True if a user can be asked here: on a terminal that this process may read from."""
         if output.as_json or sys.stdin is None or not (sys.stdin.isatty() and output.console.is_terminal):
             return False
         try:
@@ -228,7 +227,7 @@ class MissionWatcher:
                 self._output.say(" " * 10 + line, "dim")
 
     def _choice(self, facts: dict[str, Any]) -> str:
-        """Who thinks and why, when that is news."""
+        """Return the persona and the reason, if they are new."""
         persona, why = facts.get("persona"), facts.get("why")
         if not persona or not why or (persona, why) == self._chosen:
             return ""
@@ -253,12 +252,12 @@ class MissionWatcher:
 
 
 def inside(event: dict[str, Any]) -> bool:
-    """Whether an event is of a cycle inside the mission's own."""
+    """Return True if an event is of a cycle inside the mission's own."""
     return "." in str(event.get("cycle", ""))
 
 
 def of_answer(event: dict[str, Any]) -> bool:
-    """Whether the text of a `token` is a piece of the mission's own answer."""
+    """Return True if the text of a `token` is a piece of the mission's own answer."""
     return not event.get("facet") and not inside(event) and event.get("state", "SYNTHESIZING") == "SYNTHESIZING"
 
 
@@ -273,7 +272,7 @@ def sources(result: dict[str, Any]) -> list[str]:
 
 
 def source(one: dict[str, Any]) -> str:
-    """Where a passage that is cited is from, on one line."""
+    """Return the source of a cited passage, in one line."""
     if one.get("origin") == "user":
         told = f"you said so{' on ' + one['day'] if one.get('day') else ''} ({one['source']})"
     elif one.get("origin") == "self":
@@ -292,8 +291,10 @@ def called(result: dict[str, Any]) -> list[str]:
 
 
 def doubts(result: dict[str, Any]) -> list[str]:
-    """What may be wrong with it, a line each: that it is the best of answers that were all refused; what the model was not told; methods
-    that were written for it, with the command that says what to teach.
+    """Return the doubts about a result, a line each.
+
+    They are: it is the best of answers that were all refused; parts that did not fit into the prompt; methods that were written for it,
+    with the command that says what to teach.
     """
     unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
     if left := result.get("left_out"):
@@ -316,7 +317,7 @@ def provision(result: dict[str, Any]) -> str:
 
 
 def cost(result: dict[str, Any]) -> str:
-    """What a result says of its making, on one line."""
+    """Return the cost of a result, in one line."""
     usage = result.get("usage") or {}
     said = [str(result["persona"])] if result.get("persona") else []
     if "inferences" in usage:
@@ -395,12 +396,12 @@ def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
 
 
 def rated(rating: dict[str, Any]) -> str:
-    """What a user thought of a mission, and why."""
+    """Return the user's rating of a mission, and the reason."""
     return f"{rating['rating']:+d}" + (f": {one_line(rating['why'], _WIDTH)}" if rating["why"] else "")
 
 
 def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
-    """Who thinks a mission through, and why, as a `status` or a record tells it: names and values."""
+    """Return the persona of a mission and the reason, from a `status` or a record: names and values."""
     routing = told.get("routing")
     if not routing:
         return {}
@@ -415,7 +416,7 @@ def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
 
 
 def provided_pairs(told: dict[str, Any]) -> dict[str, str]:
-    """What a mission is provided with because no model here could do what it needs, as a `status` tells it: names and values."""
+    """Return the provision of a mission that no model here could serve, from a `status`: names and values."""
     provided = told.get("provided")
     if not provided or "why" not in provided:
         return {}

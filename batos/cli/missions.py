@@ -1,8 +1,6 @@
-"""Verbs about missions: give one, look at them, take one back.
+"""Verbs about missions: submit, inspect, steer, rate and undo them.
 
-Verbs that steer a mission: let it rest, let it go on, answer what it asks; and say what you think of it in the end.
-
-The verb undo: what a mission did to the image, taken back or done again.
+Steering is: pause, resume, cancel, and answer a question. `undo` reverts a mission's changes to the image, or applies them again.
 """
 
 from __future__ import annotations
@@ -424,9 +422,9 @@ def _print_accepted(accepted: Accepted, output: Output) -> None:
 
 
 def steered(reply: dict[str, Any], what: str, output: Output) -> None:
-    """Where a mission stands after it was steered, and that it was not where it had ended before.
+    """Print the state of a mission after it was steered, or that it had ended before.
 
-    :param what: what was asked for: cancelled, paused, resumed.
+    :param what: requested action: cancelled, paused, resumed.
     """
     print_status(reply, output)
     cancelled = (reply.get("error") or {}).get("code") == MissionCancelled.code
@@ -438,7 +436,7 @@ def steered(reply: dict[str, Any], what: str, output: Output) -> None:
 
 
 def print_status(reply: dict[str, Any], output: Output) -> None:
-    """Where a mission stands."""
+    """Print the state of a mission."""
     if output.as_json:
         output.document(reply)
         return
@@ -547,7 +545,7 @@ def _agreed(shown: dict[str, Any], output: Output) -> None:
 
 
 def print_undo(reply: dict[str, Any], output: Output) -> None:
-    """What was undone or done again, or would be."""
+    """Print the changes that were undone or done again, or would be."""
     done = "done again" if reply["redo"] else "undone"
     if reply.get("already"):
         output.say(f"{reply['id']} is {'not undone' if reply['redo'] else 'undone'} already")

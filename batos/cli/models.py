@@ -1,9 +1,7 @@
-"""The verb `models`: how it stands with each, what there is to think with, who thinks from now on; while models are pulled or made, how
-far every layer is.
+"""Verbs about models: `models`, `experts` and `train`.
 
-The verb about LoRA experts: experts.
-
-The verb about training: train.
+`models` shows the state of each model, the models to think with, and the choice of one; while models are pulled or built, the progress of
+every layer. `experts` is about LoRA experts.
 """
 
 from __future__ import annotations
@@ -306,7 +304,7 @@ def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _waits(facts: dict[str, Any]) -> str:
-    """What an expert waits for that does its work only once it is chosen."""
+    """Return in words what an expert waits for that works only once it is chosen."""
     if not facts.get("on_choice") or facts["speaks"]:
         return ""
     if facts.get("role") == "methods":  # no voice: who writes, the loop decides

@@ -1,7 +1,4 @@
-"""Verbs about what is in the image and in the daemon: show, ls, history, diff, personas.
-
-The verb `at`: a look at the whole image as of a time.
-"""
+"""Verbs about objects of the image: show, ls, history, diff, personas; and `at`, a view of the whole image in the past."""
 
 from __future__ import annotations
 
@@ -199,7 +196,7 @@ def personas(
 
 
 def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
-    """What there is to say of a persona, as names and values."""
+    """Return the facts about a persona, as names and values."""
     shown: list[tuple[str, object]] = []
     if "model" in persona:  # else it is not in the image
         shown = [("mission", persona["core_mission"]), ("model", persona["model"])]

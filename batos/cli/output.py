@@ -1,11 +1,10 @@
-"""What the command line prints: text for people, JSON for programs (`--json`).
+"""Output of the command line: text for people, JSON for programs (`--json`).
 
-Texts come from missions, models and other clients. They are printed without markup and without control characters, so
-that no answer can move the cursor, retitle the terminal or hide a line.
+Texts come from missions, models and other clients. They are printed without markup and without control characters, so that no answer can
+move the cursor, retitle the terminal or hide a line.
 
-The standard streams of a command: closed ones, full ones, and characters that they cannot show.
-
-A result that nobody gets is an error of its own (`OutputFailed`), whoever prints it; a line beside it, on standard error, is lost.
+Standard streams may be closed or full, or lack characters. A result that cannot be written is an error of its own (`OutputFailed`); a
+message beside it, on standard error, is lost.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def one_line(text: object, width: int = 72) -> str:
 
 
 def ago(moment: float | None) -> str:
-    """How long ago a moment (seconds since the epoch) was, in one unit: `12 s`, `5 min`, `3 h`, `2 d`."""
+    """Return the age of a moment (seconds since the epoch) in one unit: `12 s`, `5 min`, `3 h`, `2 d`."""
     if moment is None:
         return ""
     seconds = max(0.0, time.time() - moment)
@@ -69,7 +68,7 @@ def size(count: float) -> str:
 
 
 class Output:
-    """Where a command prints to, and in which form."""
+    """Destination and form of a command's output."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json

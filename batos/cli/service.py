@@ -1,10 +1,8 @@
 """The verb `service`: a systemd unit that keeps a daemon running, for this user or for the machine.
 
-The units that systemd runs a daemon by: one of a user, one of the machine.
-
 The hardening leaves what BAT OS itself needs: landlock and seccomp, by which a worker for generated methods gives up its rights
-(systemd 252 knows no group of them); memory may be made executable, since models are computed by code that is made at run time;
-devices are seen, since a GPU is one; and only the main process may speak to the manager, so that no child can.
+(systemd 252 knows no group of them); executable memory, since models run code that is made at run time; devices, since a GPU is one.
+Only the main process may notify the manager, so that no child can.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where the lines of a chat come from: a keyboard, with history and lines that go on; or a pipe, one line a turn.
+r"""Input of a chat: a keyboard, with history and multi-line input, or a pipe, one line a turn.
 
-In both a `\\` at the end of a line goes on in the next one.
+In both, a `\` at the end of a line continues in the next one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Interrupted(Exception):
 
 
 class LineSource(Protocol):
-    """Where lines come from."""
+    """Source of lines."""
 
     async def line(self, prompt: str, *, kept: bool = True) -> str:
         """The next line.

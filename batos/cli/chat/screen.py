@@ -1,4 +1,4 @@
-"""What a chat shows: the answer as it comes, what goes on meanwhile as one quiet line, and how a turn ended."""
+"""Output of a chat: the answer as it streams, progress in one quiet line, and the outcome of a turn."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Screen:
 
     @property
     def streaming(self) -> bool:
-        """Whether a part of the answer is there."""
+        """Return True if a part of the answer is shown."""
         return bool(self._heard)
 
     def hear(self, event: dict[str, Any]) -> None:

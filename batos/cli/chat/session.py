@@ -1,7 +1,4 @@
-"""A chat from its first line to its last, and Ctrl-C in it.
-
-The commands of a chat: lines that begin with `/` and a word.
-"""
+"""Session: a chat from its first line to its last, with Ctrl-C, and its commands: lines that begin with `/` and a word."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ HELP = {
 
 
 def names(personas: list[str]) -> Names:
-    """What can be completed: the commands, and the words that they take."""
+    """Return the words for completion: the commands, and their arguments."""
     words = {"/persona": [*personas, _NOBODY], "/depth": DEPTHS, "/flavour": FLAVOURS}
     return {command: words.get(command, ()) for command in HELP}
 
@@ -75,7 +72,7 @@ class Commands:
         }
 
     def means(self, line: str) -> bool:
-        """Whether a line is a command. One that begins with a space never is."""
+        """Return True if a line is a command. One that begins with a space never is."""
         return _COMMAND.fullmatch(line) is not None
 
     async def do(self, line: str) -> None:
