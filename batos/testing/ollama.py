@@ -1,9 +1,11 @@
-"""ScriptedOllama: an Ollama server without models. Real HTTP on a loopback socket, Ollama's wire format, answers and faults by script.
+"""ScriptedOllama: an Ollama server without models.
 
     with ScriptedOllama() as server:
         server.say("four", when="two and two")
         server.fail("cut", times=1)
         inference = OllamaInference(server.host)
+
+It speaks real HTTP on a loopback socket, in Ollama's wire format; answers and faults follow a script.
 """
 
 from __future__ import annotations
