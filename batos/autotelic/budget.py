@@ -1,8 +1,8 @@
-"""What the loop may spend in a day, and what it has spent: tokens, minutes of model time, bytes of the image, changes, pulls, trainings.
+"""Daily budget of the loop and its spending: tokens, minutes of model time, bytes of the image, changes, pulls, trainings.
 
-Nothing is counted that could be lost: what its missions cost is in their journals, what they wrote is in the transactions that name
-them, and changes have their records. Only what is paid for outside of missions, in rehearsals, has rows of its own in the image, one
-an hour, which also keep how far the transactions have been looked through.
+Nothing is counted in a place that could be lost: the cost of missions is in their journals, their writes are in the transactions that name
+them, and changes have their records. Only rehearsals, which are paid for outside of missions, have rows of their own in the image, one
+an hour. These rows also keep how far the transactions have been counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST_WAIT_S = 1.0  # between two looks whether there is room again
 
 
 class DaySpending(NamedTuple):
-    """What was spent, or may be."""
+    """Spending, or a limit on it."""
 
     tokens: float
     minutes: float
@@ -87,7 +87,7 @@ class Budget:
         self.deferred = ""
 
     async def spent(self) -> DaySpending:
-        """What was spent in the last 24 hours."""
+        """Return the spending of the last 24 hours."""
         async with self._counting:
             since = self._now() - DAY_S
             await self._count_bytes(since)
@@ -148,7 +148,7 @@ class Budget:
         self._image.later(_note, Row(self._hour(), tokens, round(inference.total_ms / 1000, 3), 0))
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: what was spent in 24 hours when it was last counted, of how much, and why the loop waits."""
+        """Return the facts for `info`: spending in 24 hours at the last count, the limits, and the reason why the loop waits."""
         pairs = zip(DaySpending._fields, self._last, self._limits, strict=True)
         return {"spent": {name: {"spent": spent, "limit": limit} for name, spent, limit in pairs}, "deferred": self.deferred or None}
 
@@ -208,9 +208,9 @@ def _rows(root: Any, since: float, until: float) -> list[Row]:
 
 
 def _written(root: Any, since: float, looked_at: str) -> tuple[str, int, str]:
-    """How far transactions were counted, what those after that wrote in the loop's name, and how far that is.
+    """Return the transaction counted so far, the bytes that later ones wrote for the loop, and the transaction reached now.
 
-    :param looked_at: up to which one nothing is to be found beyond what was counted.
+    :param looked_at: transaction up to which there is nothing beyond the counted ones.
     """
     db = root._p_jar.db()
     counted = schema.part_of(root, "budget").until

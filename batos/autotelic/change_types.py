@@ -1,12 +1,11 @@
-"""The kinds of changes that the loop may make of itself: what each is for, whether a proposal of it makes sense, and how it is done.
+"""Types of changes that the loop may make to itself: the purpose of each, the check of a proposal, and its application.
 
-A change is done in the caller's transaction, by changes of slots and of trees in slots: so its history names it, and an undo can take
-it back.
+A change is applied in the caller's transaction, by changes of slots and of trees in slots: so its history names it, and an undo can revert
+it.
 
-The voice of a persona as a change that is rehearsed before it is made: an expert that is built, or the plain model again.
-
-A voice that was trained here (`batos train persona`) speaks only once it is chosen: by its user (`batos experts --voice`), or by a change
-that a user asks to be tried (`try_voice_`), which recorded missions are thought through again with.
+One type changes the voice of a persona: an expert that was trained here (`batos train persona`), or the plain model again. An expert speaks
+only once it is chosen: by its user (`batos experts --voice`), or by a change that a user asks to be tried (`try_voice_`), which is
+rehearsed first on recorded missions.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def apply_voice(root: Any, proposal: Proposal, ground: object, name: str) -> Non
 
 
 def standing_voice(root: Any, proposal: Proposal) -> Any:
-    """Who speaks now, and who decides about it."""
+    """Return the current voice, and who decides about it."""
     return model_registry.voices(root).get(proposal.target.lower())
 
 
@@ -89,7 +88,7 @@ STANDING = "standing"
 
 
 class Ground(NamedTuple):
-    """What a proposal is held against besides the image."""
+    """Context of a check, besides the image."""
 
     settings: Settings
     audit: Callable[[str, str], Verdict]
@@ -310,7 +309,7 @@ def _check_curate(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def _nothing(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
-    """What is done outside the transaction: see `batos.autotelic.improver`."""
+    """Apply nothing: the change takes place outside the transaction, see `batos.autotelic.improver`."""
 
 
 def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
@@ -379,7 +378,7 @@ def _text(proposal: Proposal, least: int) -> str:
 
 
 def _slot(root: Any, proposal: Proposal) -> Any:
-    """What stands under an object's selector, in words."""
+    """Return in words the value under an object's selector."""
     try:
         holder, selector = _parted(root, proposal.target)
     except BatosError:

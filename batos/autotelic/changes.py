@@ -1,16 +1,15 @@
-"""The changes that the loop proposes and makes, in the image: numbered from 1, each with its evidence and what became of it.
+"""Changes that the loop proposes and makes, in the image: numbered from 1, each with its evidence and its outcome.
 
-proposed ─ refused                     what its rehearsal said
+proposed ─ refused                     by its rehearsal
          └ promoted ─ kept             nothing got worse while it was watched
-                    ├ undone           by itself, or by its user
+                    ├ undone           automatically, or by its user
                     └ disabled         the daemon died again and again
 
 All functions are parts of a transaction, or reads. A promotion is a unit of work of its own, annotated with `name_of` and a note that
-begins with `NOTE`, which writes what the change is about and calls `promote`: so it can be undone like a mission.
+begins with `NOTE`; it applies the change and calls `promote`: so it can be undone like a mission.
 
-Proposals: one change each of what the system is, as plain values, and the form in which a model is asked for one.
-
-What there is to be changed, when a proposal of it makes sense, and how it is done is `batos.autotelic.change_types`.
+A proposal is one change of the system, as plain values; a model is asked for it in the form `Proposed`. `batos.autotelic.change_types` has
+the possible targets, the checks, and the application.
 """
 
 from __future__ import annotations
@@ -54,10 +53,14 @@ class Proposal(NamedTuple):
         return cls(*(told[name] for name in cls._fields))
 
 
-class Proposed(BaseModel):
-    """What a model says when it is asked for a proposal: its JSON schema goes along."""
+_SCHEMA_DESCRIPTION = "What a model says when it is asked for a proposal: its JSON schema goes along."
 
-    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
+
+class Proposed(BaseModel):
+    """Answer of a model that is asked for a proposal: its JSON schema goes along."""
+
+    # The schema's description is sent to the model, and so is a part of keys in journals: it does not follow the docstring.
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False, "description": _SCHEMA_DESCRIPTION})
 
     kind: str = Field(min_length=1, max_length=32)
     target: str = Field(min_length=1, max_length=TARGET_CHARS)
@@ -94,27 +97,27 @@ _JSON = ("content", "evidence", "comparison", "effect")
 
 
 class ChangeContent(Protocol):
-    """What a proposal says: see `batos.autotelic.changes`."""
+    """Content of a proposal: see `batos.autotelic.changes`."""
 
     @property
     def kind(self) -> str:
-        """What sort of change it is."""
+        """Type of the change."""
 
     @property
     def target(self) -> str:
-        """What it is about: a path or id of the image, or a name."""
+        """Target: a path or id of the image, or a name."""
 
     @property
     def content(self) -> Any:
-        """What is to be there: a JSON value."""
+        """New content: a JSON value."""
 
     @property
     def why(self) -> str:
-        """What it is expected to do."""
+        """Expected effect."""
 
 
 def name_of(number: int) -> str:
-    """What a change's promotion is annotated with."""
+    """Return the annotation of a change's promotion."""
     return f"change:{number}"
 
 
@@ -332,11 +335,11 @@ def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
 
 
 def digest_of(proposal: ChangeContent) -> str:
-    """What makes two proposals the same: kind, target and content."""
+    """Return the digest that equal proposals share: of kind, target and content."""
     return hashlib.sha256(_COMPACT.encode([proposal.kind, proposal.target, proposal.content]).encode()).hexdigest()[:32]
 
 
 def is_record(root: Any, obj: UvmObject) -> bool:
-    """Whether an object is a change's record, or what holds them: no part of what a change did."""
+    """Return True if an object is a change's record, or the container of the records: not part of the effects of a change."""
     held = schema.part_of(root, "changes")
     return obj is held or obj._slots.get("parent*") is held

@@ -1,15 +1,12 @@
 """The Composite Entropy Metric: four numbers from 0 to 1 and their weighted sum. Pure functions of plain values.
 
-Formulas, where they are from, and what they cannot see: docs/entropy.md. No numpy: a mission is compared with a few dozen others,
-which takes a millisecond or two.
+Formulas, their sources, and their blind spots: docs/entropy.md. No numpy: a mission is compared with a few dozen others, which takes a
+millisecond or two. The window holds the last thoughts, with the similarity of their answers. A thought is measured against the window,
+then joins it.
 
-The window: the last thoughts, and how alike their answers are. A thought is measured against those before it, then joins them.
-
-Entropic decay: whether the metric has fallen for good. Page's cumulative sum (1954).
-
-Each value is held against what was usual when the baseline was learned. What it lacks, in standard deviations and beyond a
-slack, adds up; what it does not lack takes away again. One value counts `CLIP` at most, and the alarm needs more than four
-of those: it takes a change that lasts.
+Entropic decay is a lasting fall of the metric, found by Page's cumulative sum (1954). Each value is compared with the baseline. Its
+deficit, in standard deviations and beyond a slack, adds up; the absence of one subtracts. One value counts `CLIP` at most, and the
+alarm needs more than four of those: it takes a change that lasts.
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ class Text(NamedTuple):
 
 
 class Thought(NamedTuple):
-    """What of a mission the metric looks at."""
+    """Data of a mission that the metric uses."""
 
     personas: tuple[str, ...]
     """Those whose cycles took part."""
@@ -68,7 +65,7 @@ class Thought(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """How many personas and facets there are to choose from."""
+    """Numbers of personas and facets to choose from."""
 
     personas: int
     facets: int
@@ -183,7 +180,7 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """Whether values are comparable: while it fills, everything is new and even."""
+        """Return True if values are comparable: while the window fills, everything is new and even."""
         return len(self._members) == self._length
 
     def take(self, thought: Thought, kinds: Kinds) -> tuple[Parts, str]:

@@ -1,12 +1,8 @@
-"""What weighs how much in the entropy metric, and how it learns that from what becomes of missions.
+"""Records of the entropy metric in the image: input from missions, assessments by the mission's number, and learned weights.
 
-A part that was above its usual value where something went well gains weight, one that was below it loses some, and the other way
-round where it went badly: exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most `weights_step`, within bounds.
-Each step is logged with what it was before, and can be taken back.
-
-What the entropy metric reads of a mission in the image, as plain values.
-
-What the entropy metric said of each of the last missions, in the image: by the mission's number.
+The weights learn from the outcomes of missions. A part that was above its usual value when something went well gains weight, and one below
+it loses some; the other way round when it went badly. The rule is exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most
+`weights_step`, within bounds. Each step is logged with the weights before it, and can be undone.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ class MissionMaterial(NamedTuple):
 
 
 def material_of(root: Any, mission: UvmObject) -> MissionMaterial | None:
-    """What there is to measure of a mission; None for one that did not complete, is a message, or the system's own."""
+    """Return the data of a mission to measure; None if it did not complete, is a message, or is a system mission."""
     told = ledger.describe(mission)
     cycle = mission.thought
     if told["state"] != ledger.COMPLETE or told["origin"] == "system" or told["message"] or cycle is None or told["result"] is None:
@@ -79,7 +75,7 @@ def recent_material(root: Any, count: int, looked_at: int) -> list[MissionMateri
 
 
 def persona_kinds(root: Any) -> Kinds:
-    """How many personas there are to choose from, and how many facets they have."""
+    """Return the number of personas to choose from, and of their facets."""
     lobby = root["lobby"]
     personas = [found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)]
     return Kinds(len(personas), sum(1 for persona in personas for _ in facets(persona)))
@@ -142,7 +138,7 @@ def keep_assessments(root: Any, new: Sequence[Assessment], state: dict[str, Any]
 
 
 def assessment_of(root: Any, number: int) -> Assessment | None:
-    """What was said of the mission of that number."""
+    """Return the assessment of the mission with that number."""
     found = schema.part_of(root, "entropy").missions.get(number)
     return None if found is None else Assessment(*found)
 

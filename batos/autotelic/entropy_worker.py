@@ -1,8 +1,8 @@
-"""The assessor: measures each mission's entropy after its end, one at a time, and with pauses between.
+"""The assessor: measures each mission's entropy after its end, one at a time, with pauses between.
 
-Off the missions' way: it hears that one has ended, reads it in a helper thread, has its brief and answer embedded if somebody
-can, and compares them with the last ones there. What it finds is written in batches. A kill loses a batch at most, and the next
-start measures what is missing; if more missions end than it gets to, the oldest of them are left out.
+It never delays missions: it hears that one has ended, reads it in a helper thread, has its brief and answer embedded if there is an
+embedder, and compares them with the last ones. Results are written in batches. A kill loses a batch at most, and the next start
+measures the missing ones; if missions end faster than it works, the oldest of them are skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOOKED_AT = 8  # times the window: how far back missions that count are looked f
 
 
 class AssessorLimits(NamedTuple):
-    """What bounds an assessor: settings of the same names, with `cem_` before them."""
+    """Limits of an assessor: settings of the same names, with `cem_` before them."""
 
     window: int
     baseline: int
@@ -93,12 +93,12 @@ class Assessor:
             self._image.later(_keep, new, self._watch._asdict(), self._limits, outcomes)
 
     def of(self, root: Any, number: int) -> Assessment | None:
-        """What was said of the mission of that number, also where it is not written yet."""
+        """Return the assessment of the mission with that number, also if it is not written yet."""
         return self._pending.get(number) or entropy_records.assessment_of(root, number)
 
     @property
     def watch(self) -> entropy.CusumState:
-        """How it stands with decay."""
+        """Return the state of the test for decay."""
         return self._watch
 
     @property
@@ -117,7 +117,7 @@ class Assessor:
         return self._watch.mean if self._watch.learned >= self._limits.baseline else None
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it."""
+        """Return the facts for `info`."""
         rolling, usual = self.rolling, self.usual
         return {
             "rolling": None if rolling is None else round(rolling, 4),
@@ -130,7 +130,7 @@ class Assessor:
         }
 
     def told(self) -> str:
-        """How it stands, in words for a brief; empty where nothing was measured."""
+        """Return the state in words for a brief; empty if nothing was measured."""
         if self.last is None or self.rolling is None:
             return ""
         parts = ", ".join(f"{name} {value:.2f}" for name, value in self.last.parts._asdict().items())
@@ -207,7 +207,7 @@ def _recent(root: Any, count: int) -> list[MissionMaterial]:
 
 
 def _material(root: Any, id: str) -> MissionMaterial | None:
-    """What there is to measure of a mission; None where it cannot be read."""
+    """Return the data of a mission to measure; None if it cannot be read."""
     try:
         return entropy_records.material_of(root, ledger.mission_of(root, id))
     except BatosError as e:
@@ -216,7 +216,7 @@ def _material(root: Any, id: str) -> MissionMaterial | None:
 
 
 def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
-    """What the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
+    """Return the facts in the image: the mission's assessment, the kinds, the weights, and outcomes of missions."""
     outcomes = [(row.number, entropy_records.RATED_UP if row.rating > 0 else entropy_records.RATED_DOWN)] if row.rating else []
     if row.undone:
         outcomes.append((row.number, entropy_records.UNDONE))
@@ -236,5 +236,5 @@ def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: A
 
 
 def _is_redone(root: Any, number: int) -> bool:
-    """Whether a mission that was undone is not undone any more."""
+    """Return True if a mission that was undone has been redone."""
     return not any(mission.undone for mission in ledger.numbered(root, number - 1, 1))

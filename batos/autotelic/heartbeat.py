@@ -1,13 +1,11 @@
-"""The heartbeat: self_audit missions at intervals, when nobody else needs the system, and only where there is news.
+"""The heartbeat: self_audit missions at intervals, when the system is idle, and only if there is news.
 
-At each beat the system is measured, and damage is looked for. Where nothing has happened since the last audit (`batos.autotelic.heartbeat`)
-none is enqueued, and the pause doubles, up to a day; news cuts it short.
+At each beat the system is measured, and damage is searched for. If nothing has happened since the last audit, none is enqueued, and the
+pause doubles, up to a day; news shortens it. The test for news only reads the image.
 
-The schedule is in the image: a restart goes on with it, and what fell due while the daemon was away is made up for once.
-A busy system defers itself: a beat that falls due while missions are under way waits for the first quiet moment. One
-audit is never enqueued while another one has not ended, not even one that rests.
-
-Tell what has happened since the last audit: without news, none is due. Reads the image; asks nobody.
+The schedule is in the image: a restart continues it, and a beat that was missed while the daemon was away is made up for once. A busy
+system defers: a beat that falls due while missions are under way waits for the first quiet moment. No audit is enqueued before the
+previous one has ended, not even if that one is paused.
 """
 
 from __future__ import annotations
@@ -133,8 +131,9 @@ class Heartbeat:
                 await self._sleep(self._interval)
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: when the next beat is due (seconds since the epoch), which mission was the last, how many there were,
-        and how many beats in a row brought nothing new."""
+        """Return the facts for `info`: the time of the next beat (seconds since the epoch), the last mission, the number of missions, and
+        the number of beats in a row without news.
+        """
         return self._image.read(_facts)  # type: ignore[no-any-return]
 
     async def _due(self) -> float:

@@ -1,9 +1,9 @@
-"""The improver: what proposals come to. Each is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
+"""The improver: takes each proposal to its outcome. It is rehearsed once, then made or refused, one at a time, when the system is idle.
 
 mission COMPLETE with a proposal ─ recorded ─ prepared ─ rehearsed ─ promoted, in one annotated transaction
                                                                   └ refused, with the reason and the figures
 
-All that it goes by is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with what
+All its state is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins again with the inferences
 it has paid for, and a promotion is one commit.
 """
 
@@ -170,7 +170,7 @@ class Improver:
         return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
     async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
-        """What there has to be before the change can be tried, for its record."""
+        """Create the prerequisites of a trial of the change. Return them for its record."""
         if (preparation := self._preparations.get(proposal.kind)) is None:
             return {}
 
@@ -180,9 +180,9 @@ class Improver:
         return {PREPARED: await preparation.prepare(number, proposal, self._image.read(_held, number), keep)}
 
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
-        """What stands at the target, and the last change made.
+        """Return the current value of the target, and the last change made.
 
-        :raises BatosError: where the proposal makes no sense any more.
+        :raises BatosError: if the proposal makes no sense any more.
         """
         change_types.check(root, proposal, self._ground)
         return change_types.standing(root, proposal), _made(root)
@@ -293,7 +293,7 @@ def _made(root: Any) -> str:
 
 
 def _held(root: Any, number: int) -> dict[str, Any]:
-    """What was brought about for a change."""
+    """Return the prerequisites created for a change."""
     return dict(changes.of(root, number)["comparison"].get(PREPARED, {}))
 
 

@@ -1,13 +1,13 @@
-"""Trainings of the expert for methods: by a child of the daemon that computes when nobody else wants to.
+"""Prerequisites of a trial: a model to pull, or an expert for methods to train. If the change is refused, they are removed again.
 
-counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or done away with
+They are recorded in the change's record before any work begins, so that a kill leaves nothing untracked behind.
 
-What it makes is an expert that writes only once it is chosen, of a version and in a folder of its own: the one that writes now is not
-touched. Killed anywhere, the next daemon finds the folder, or trains anew; the child ends with its daemon.
+A training runs in a child of the daemon that computes only when no other process wants to:
 
-What must be there before a change can be tried: a model that is to be pulled. Where the change is refused, it goes again.
+counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or removed
 
-What is brought about is noted in the change's record before anything is done, so that a kill leaves nothing behind that nobody knows of.
+The expert writes only once it is chosen; it has a version and a folder of its own, so that the current one is not touched. After a kill at
+any point, the next daemon finds the folder, or trains again; the child ends with its daemon.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Preparation(Protocol):
     """Brings about what changes of one kind need to be tried."""
 
     async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
-        """What was brought about for a change, as facts of its record.
+        """Create the prerequisites of a change. Return them as facts for its record.
 
-        :param number: of the change.
-        :param held: those that were kept before, by an attempt that a restart interrupted.
+        :param number: number of the change.
+        :param held: facts kept by an earlier attempt that a restart interrupted.
         :param keep: makes facts durable.
-        :raises NotYet: where it may be had later.
-        :raises BatosError: where it cannot be had; the change is refused then.
+        :raises NotYet: if they may be available later.
+        :raises BatosError: if they are not available; the change is then refused.
         """
 
     def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
@@ -98,7 +98,7 @@ class Store(Protocol):
     """`bridge.models.Models`, as a pull needs it."""
 
     async def has(self, name: str) -> bool:
-        """Whether a model is there."""
+        """Return True if a model is installed."""
 
     async def fetch(self, name: str, most: int, whole: Callable[[int], object]) -> tuple[ModelStatus, int]:
         """Pull a model of at most so many bytes; how it stands with it then, and how many bytes came.
@@ -160,7 +160,7 @@ class ModelPreparation:
 
 
 def _is_spoken(root: Any, model: str) -> bool:
-    """Whether a persona speaks with a model."""
+    """Return True if a persona speaks with a model."""
     lobby = root["lobby"]
     return any(isinstance(one := lobby._slots.get(name), UvmObject) and one.model == model for name in lobby.personas)
 
@@ -192,7 +192,7 @@ class ExpertFactory(Protocol):
         """Delete the model of an expert whose folder was taken away."""
 
     def report(self) -> dict[str, Any]:
-        """How it stands with experts and folders."""
+        """Return the state of experts and folders."""
 
 
 TrainingCommand = Callable[[Settings, str, Path, float], Sequence[str]]

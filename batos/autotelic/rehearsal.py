@@ -1,8 +1,8 @@
-"""Rehearsals: recorded missions thought through again in two mirrors of the image, one of them with a change.
+"""Rehearsals: recorded missions are thought through again in two mirrors of the image, one of them with a change.
 
-Both sides take every inference from the missions' journals; what is not there, because the change asks something else, is paid
-for within an allowance (`batos.autotelic.rehearsal_budget`), and beyond it the mission's outcome is unknown and does not count.
-Nothing that is thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
+Both sides take every inference from the missions' journals. An inference that is not there, because the change asks something else, is paid
+for within an allowance (`batos.autotelic.rehearsal_budget`); beyond it the mission's outcome is unknown and does not count. Nothing
+thought in a mirror reaches the image: neither records, nor journals, nor the cost of missions.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Rehearsing(Replaying):
             raise Unknown(e.message) from None
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None = None) -> journal.InferenceRecord:
-        """What the journal does not have.
+        """Return an inference that the journal does not have.
 
-        :raises Unknown: where it cannot be had.
+        :raises Unknown: if it cannot be had.
         """
         return await self._purse.pay(self.id, await self.with_pictures(request), place, label)
 
@@ -144,11 +144,11 @@ class Rehearsals:
         self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
 
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
-        """What a change does to recorded missions, and to the trials of the method that it is about.
+        """Return the effect of a change on recorded missions, and on the trials of its method.
 
-        :param mission: the mission that proposed it: its id is the one of trials.
-        :param key: what the trigger was measured on, for the choice of missions; empty for none.
-        :raises BatosError: where the change cannot be made even there.
+        :param mission: the mission that proposed it: its id names the trials.
+        :param key: key of the trigger's measurement, for the choice of missions; empty for none.
+        :raises BatosError: if the change cannot be made even there.
         """
         settings, names = self._settings, _Names(self._inference)
         async with self._stages(names) as (without, changed):
@@ -205,7 +205,7 @@ class Rehearsals:
         return seen[0]
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
-        """What one side is like besides its missions; and how many trials were made."""
+        """Return the facts of one side besides its missions, and the number of trials."""
         found = stage.image.read(entropy_records.persona_kinds)
         if proposal.kind not in ("method", "retire"):
             return Side(found), 0
@@ -228,7 +228,7 @@ class Rehearsals:
         return Side(found, failed, size), made
 
     def _is_used(self, root: Any, target: str) -> bool:
-        """Whether a method was of use since the days after which it may go (`trigger_unused_days`)."""
+        """Return True if a method was used within the days after which it may go (`trigger_unused_days`)."""
         holder, selector, _ = change_types.method_at(root, target)
         last = telemetry.last_use_of(root, f"{history.oid_of(holder)} {selector}")
         return last is None or time.time() - last < self._settings.trigger_unused_days * DAY_S
@@ -266,9 +266,9 @@ class Rehearsals:
         return before, after, made
 
     async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Rehearsing, methods: MethodRuntime) -> bool:
-        """Whether a trial fails.
+        """Return True if a trial fails.
 
-        :raises BatosError: where that cannot be found out.
+        :raises BatosError: if its outcome cannot be found.
         """
         try:
             return bool((await trials.run(case, pupil, method, attempt, methods, attempt.making.new_activity())).reason)
@@ -290,7 +290,7 @@ def _source_of(root: Any, target: str) -> str:
 
 
 def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | None, attempt: Rehearsing) -> Run:
-    """What there is to compare of a mission that came to a good end."""
+    """Return the data to compare of a mission that completed."""
     usage = attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
     seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000

@@ -1,8 +1,7 @@
-"""What one rehearsal may spend on inferences, and what it has paid for: kept in the image, so that nothing is paid twice.
+"""Budget of one rehearsal, and the inferences it has paid for: kept in the image, so that nothing is paid twice.
 
-It is a journal of its own, beside those of the missions: what a rehearsal costs is no mission's cost.
-
-The time for a piece of work that waits for others now and then: its own time is limited, and so is its waiting, each by itself.
+It is a journal of its own, beside those of the missions: the cost of a rehearsal is no mission's cost. The time limit of a piece of
+work that waits for others has two parts: its own time is limited, and so is its waiting, each by itself.
 """
 
 from __future__ import annotations
@@ -117,12 +116,12 @@ class Purse:
 
     @property
     def inferences(self) -> int:
-        """How many were paid for, restarts counted."""
+        """Return the number of paid inferences, over restarts."""
         return len(self._paid)
 
     @property
     def tokens(self) -> int:
-        """What they cost, in tokens read and written."""
+        """Return their cost, in tokens read and written."""
         return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
 
     async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:

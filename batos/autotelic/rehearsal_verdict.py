@@ -1,7 +1,7 @@
-"""What a rehearsal found, with a change and without it, and what follows from that. Pure functions of plain values.
+"""Verdict of a rehearsal: comparison of the outcomes with a change and without it. Pure functions of plain values.
 
-Only pairs count of which both sides are known. A change is good if nothing gets worse and something gets better.
-What users rated: an answer that was liked has to stay alike, and one that was not liked, and stays, speaks for no change.
+Only pairs with two known sides count. A change is good if nothing gets worse and something gets better. Ratings count: an answer that
+was liked must stay similar; one that was disliked, and stays, does not speak for the change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHEAPER = 0.05
 
 
 class Run(NamedTuple):
-    """How one recorded mission went when it was thought through again."""
+    """Outcome of one recorded mission in a rehearsal."""
 
     known: bool
     """Whether it came to an end: not where an answer was missing that could not be paid for."""
@@ -56,11 +56,11 @@ class RunPair(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether both came to a good end."""
+        """Return True if both sides completed."""
         return self.known and not (self.without.failed or self.changed.failed)
 
     def stays(self, alike: float) -> bool:
-        """Whether its user did not like the answer, and it is that one still."""
+        """Return True if the user disliked the answer, and the change leaves it the same."""
         return self.complete and self.rating < 0 and self.changed.like >= alike
 
     def uncredited(self) -> RunPair:
@@ -114,7 +114,7 @@ class Figures(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What a rehearsal comes to."""
+    """Outcome of a rehearsal."""
 
     missions: int
     """Those that could be compared, and tell something."""
@@ -197,7 +197,7 @@ def _cem(thoughts: Sequence[Thought], kinds: Kinds, weights: Parts) -> float:
 
 
 def _given(run: Run, alike: float) -> bool:
-    """Whether a mission is answered as it was when it was rated."""
+    """Return True if a mission is answered as it was when it was rated."""
     return not run.failed and run.like >= alike
 
 

@@ -1,4 +1,4 @@
-"""Which recorded missions a change is tried on: those that it concerns first, of these what users rated, then the newest."""
+"""Selection of recorded missions for a rehearsal: those that the change concerns first, of these the rated ones, then the newest."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _can_be_tried(mission: UvmObject) -> bool:
 
 
 def was_not_taken(root: Any, mission: UvmObject) -> bool:
-    """Whether a mission FAILED because it sent a method what that does not take: that speaks against nobody but the sender."""
+    """Return True if the mission failed because the caller passed invalid arguments: that is not the method's fault."""
     failed = bool(mission.error and mission.message) and json.loads(mission.error)["code"] in FAULTS
     return failed and not is_taken(root, json.loads(mission.message))
 
 
 def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
-    """Whether a message is one that the method takes which answers it now; also where no method does."""
+    """Return True if the method that answers a message accepts its arguments, or no method answers it."""
     try:
         target = history.resolve(root, message["target"])
     except BatosError:  # it is gone
@@ -68,7 +68,7 @@ def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
 
 
 def _concern(mission: UvmObject, proposal: Proposal, key: str) -> int:
-    """How much a mission has to do with a change."""
+    """Return how much a change concerns a mission."""
     if proposal.kind == writer_evaluation.KIND:  # those for which the expert could write no method
         return 1 if mission.message and mission.error and json.loads(mission.error)["code"] in REFUSED else -1
     if mission.message:

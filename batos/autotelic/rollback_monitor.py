@@ -1,17 +1,16 @@
-"""The leash: each change that the loop makes of itself is watched, and undone by itself where it does harm.
+"""The leash: watches each change that the loop makes to itself, and undoes it if it does harm.
 
 look ─ the watch is over, nothing got worse ──────── kept
      ├ worse, and worse still at a later look ────── undone, one transaction with its record
      └ neither ───────────────────────────────────── the next look
 start ─ the daemon died too often under its watch ── disabled, before any mission goes on
 
-Nothing but the record says how far it has come: killed at any moment, the next start goes on with the watch.
+Only the record tells the progress: after a kill at any moment, the next start continues the watch.
 
-The effect of a change: the missions after it beside those before it, by failures, time and entropy.
-
-Like is compared with like: missions of users and of the system, briefs and messages, each with its own. A difference counts
-where it is large enough to matter and would hardly come by chance: Fisher's exact test for shares, the rank sum of Mann and Whitney
-(1947) for times and entropy. Both know nothing of the order of missions, so that a slow drift may look like an effect; a watch is short.
+The effect of a change compares the missions after it with those before it, by failures, time and entropy. Like is compared with like:
+missions of users and of the system, briefs and messages, each with its own. A difference counts if it is large enough to matter and
+unlikely to be chance: Fisher's exact test for shares, the rank sum of Mann and Whitney (1947) for times and entropy. Both ignore the
+order of missions, so that a slow drift may look like an effect; a watch is short.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class EffectLimits(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What one mission says."""
+    """Measurements of one mission."""
 
     kind: str
     """`client` or `system`, and `brief` or `message`."""
@@ -61,7 +60,7 @@ class Sample(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What is to be seen of a change so far."""
+    """Visible effect of a change so far."""
 
     samples: int
     """Missions after it, of the kind of which there are most."""
@@ -74,15 +73,15 @@ class Effect(NamedTuple):
 
 
 def effect_of(root: Any, change: Mapping[str, Any], limits: EffectLimits) -> Effect:
-    """What is to be seen of a change that was made.
+    """Return the visible effect of a change.
 
-    :param change: as `changes.of` has it.
+    :param change: record from `changes.of`.
     """
     return effect_between(*effect_samples(root, change, limits.missions), limits)
 
 
 def effect_samples(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sample], list[Sample]]:
-    """What missions say that ended before a change was made, and what those say that were accepted after it."""
+    """Return the samples of missions that ended before a change was made, and of missions accepted after it."""
     before: list[Sample] = []
     after: list[Sample] = []
     for mission in ledger.newest_first(root):
@@ -270,11 +269,11 @@ class Leash:
         return now - self._set_back[1], True
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: what is watched until when, deaths under the watch, and what became of the last change that ended."""
+        """Return the facts for `info`: changes under watch and until when, deaths under the watch, and the outcome of the last watch."""
         return self._image.read(_facts, self._period)  # type: ignore[no-any-return]
 
     def _is_confirmed(self, change: WatchedChange, found: Effect) -> bool:
-        """Whether it looked worse before, and missions since then say so, too."""
+        """Return True if the effect looked worse before, and later missions confirm it."""
         return self._suspect is not None and self._suspect[0] == change["number"] and found.harmed > self._suspect[1]
 
     async def _take_back(self, change: WatchedChange, why: str, state: str, figures: WatchedChange) -> str | None:

@@ -1,11 +1,9 @@
-"""Remedies: proposals that follow from the measurements themselves, so that the loop does useful work with any model, or with none.
+"""Proposals by rule: remedies that follow from the measurements, so that the loop works with any model, or with none.
 
-Of each trigger those that may help, the likeliest first. They are guesses by rule; the rehearsal says what they are worth.
+For each trigger it lists possible remedies, the likeliest first. They are guesses by rule; the rehearsal decides on their worth.
 
-What the guardian refuses again and again of the same message: the rule's own words become part of what the message is for.
-
-A model that writes anything is told why earlier tries failed; an expert, which is asked in few words, is not, and what it is told
-of a purpose is all that a mission can change.
+If the guardian refuses methods for the same message again and again, the rule's own words become part of the message's intent. A model is
+told why earlier tries failed; an expert, whose prompt is short, is not: its intent is all that a mission can change.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ class _Refused(NamedTuple):
 
 
 def refusal_intents(root: Any) -> Iterator[Proposal]:
-    """What may help: an Intent that says what the guardian said, for the message that was refused most often first."""
+    """Yield Intents with the guardian's reason, for the message that was refused most often first."""
     counted: Counter[_Refused] = Counter()
     said: dict[_Refused, str] = {}
     for row in ledger.failures(root, limit=REFUSALS_LOOKED_AT):
@@ -114,9 +112,9 @@ _KEYS = 1000
 
 
 def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Proposal]:
-    """What may help against what a trigger measured, the likeliest first; nothing where no rule knows anything.
+    """Yield possible remedies for a trigger, the likeliest first; none if no rule applies.
 
-    :param key: what it was measured on, as `triggers.Measurement` has it.
+    :param key: key of the measurement, as in `triggers.Measurement`.
     """
     if trigger in RULES:
         yield from RULES[trigger](root, key)
@@ -140,7 +138,7 @@ def _failing(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
-    """Whether the method that failed takes any of the messages that last failed so; also where none is known any more."""
+    """Return True if the failing method accepts any of the messages that last failed so, or if none is known any more."""
     sent = []
     for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
         message = ledger.message_of(root, row["mission"]) if row["final"] else ""
@@ -236,7 +234,7 @@ def _woven(root: Any) -> dict[str, Counter[str]]:
 
 
 def may_be_trained(trigger: str, key: str) -> bool:
-    """Whether an expert that has learned more may help."""
+    """Return True if an expert with more training may help."""
     return trigger in ("guardian_refuses", "expert_behind") or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED)
 
 
@@ -293,7 +291,7 @@ def _failed(root: Any, code: str) -> Counter[str]:
 
 
 def _rut(root: Any, key: str) -> Iterator[Proposal]:
-    """Where one persona thinks nearly all of it: another way of thinking for it, or other briefs for the others."""
+    """Yield remedies if one persona thinks nearly all missions: another way of thinking for it, or other briefs for the others."""
     chosen = _chosen(root)
     total = sum(chosen.values())
     if not total or chosen.most_common(1)[0][1] < RUT * total:
@@ -312,7 +310,7 @@ def _rut(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _chosen(root: Any) -> Counter[str]:
-    """How many of the missions that the senses remember each persona thought."""
+    """Return the number of recent missions that each persona thought, from the telemetry."""
     noted: Tallies = telemetry.summed_buckets(telemetry.read_buckets(root), _KEYS)
     there = (name for name in root["lobby"].personas if isinstance(root["lobby"]._slots.get(name), UvmObject))
     return Counter({name: noted.of("personas", name).times for name in there})

@@ -1,16 +1,11 @@
-"""The senses: what happens, gathered in memory, and written into the image's ring once an interval.
+"""Telemetry: events are counted in memory, and written into a ring of buckets in the image, one for each interval.
 
-Nothing here is on a mission's way: what is counted is counted in microseconds from the events of missions and by those who
-pay, audit and run; what must be read of a mission is read when the interval ends, in a helper thread. A kill costs what the
-interval under way had counted.
+It never delays a mission: counters take microseconds, from the events of missions and from inferences, audits and runs; missions are
+read when the interval ends, in a helper thread. A kill loses the counts of the current interval.
 
-Tallies: how often, how much in all, how much at most; by table and key, within bounds.
-
-The rolling record in the image: one small object an interval, in a ring of fixed length that is written round and round.
-
-An interval in which nothing happened leaves nothing, so a quiet system remembers further back than a busy one.
-
-When each generated method was last of use: what the senses noted of runs, kept for longer than their ring.
+Tallies count times, sums and maxima, by table and key, within bounds. The ring has a fixed length and is overwritten; an interval in which
+nothing happened leaves nothing, so a quiet system remembers further back than a busy one. The last use of each generated method is kept
+for longer than the ring.
 """
 
 from __future__ import annotations
@@ -131,7 +126,7 @@ def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
 
 
 def summed_buckets(buckets: Iterable[Bucket], keys: int) -> Tallies:
-    """What buckets say together."""
+    """Return the sum of the tallies of buckets."""
     tallies = Tallies(keys)
     for bucket in buckets:
         tallies.merge(bucket["tallies"])
@@ -168,7 +163,7 @@ def note_method_use(root: Any, bucket: Bucket) -> None:
 
 
 def concerns_methods(bucket: Bucket) -> bool:
-    """Whether a bucket says anything of methods."""
+    """Return True if a bucket has counts about methods."""
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 
@@ -218,7 +213,7 @@ TABLES = {
 
 
 class Levels(NamedTuple):
-    """What the daemon counts itself since its start, and what is a state and no count."""
+    """Counters of the daemon since its start, and current levels."""
 
     counters: dict[str, dict[str, int]]
     """By table and key; a bucket notes by how much they grew."""
@@ -341,7 +336,7 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
 
 
 def failure_key(row: Mapping[str, Any]) -> str:
-    """What makes two failures the same: code, cause, and of a message its target and selector."""
+    """Return the key that equal failures share: code, cause, and for a message its target and selector."""
     error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
     words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
     return " ".join(str(word) for word in words if word)

@@ -1,8 +1,8 @@
 """The alarms: triggers that fired, in the image. Each becomes one system mission, and is quiet until its measurement has recovered.
 
-That it fired is durable before its mission is accepted; a mission that is not in the ledger then, because of a kill or a full
-queue, is enqueued at the next look. So each is enqueued once, whatever comes between. One at a time: while one of their missions
-has not ended, nothing fires.
+The firing is durable before the mission is accepted. A mission that is then missing from the ledger, after a kill or because of a full
+queue, is enqueued at the next look. So each is enqueued exactly once, whatever happens between. One at a time: while one of these
+missions has not ended, nothing fires.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Alarms:
         return new
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of them: those that fired and have not recovered, and how many ever fired."""
+        """Return the facts for `info`: alarms that fired and have not recovered, and the number ever fired."""
         return {"fired": [one._asdict() for one in self._image.read(_fired)], "ever": self._image.read(_ever)}
 
     async def _enqueue(self, fired: Fired) -> None:
@@ -138,7 +138,7 @@ def _fired(root: Any) -> list[Fired]:
 
 
 def _is_under_way(root: Any) -> bool:
-    """Whether the mission of the trigger that fired last has not ended."""
+    """Return True if the mission of the trigger that fired last has not ended."""
     return schema.is_pending_mission(root, schema.part_of(root, "triggers").last)
 
 

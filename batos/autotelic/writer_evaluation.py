@@ -1,7 +1,8 @@
-"""An expert for methods beside another: both write what the image has accepted, and tasks that neither was trained on.
+"""Evaluation of an expert for methods beside another: both write methods that the image has accepted, and tasks that neither was trained
+on.
 
-Each is asked once for each, without chance (temperature 0), as a message that nobody understands would ask it; what it writes has to pass
-the guardian, the compiler and all trials. Pure of any judgement: `batos.autotelic.rehearsal_verdict` says what is better.
+Each is asked once for each method, at temperature 0, in the form that a message without a method would use. The source must pass the
+guardian, the compiler and all trials. No judgement here: `batos.autotelic.rehearsal_verdict` decides which is better.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class WritingTask(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """How many an expert did not write right."""
+    """Number of methods that an expert did not write correctly."""
 
     own: int = 0
     tasks: int = 0
@@ -151,7 +152,7 @@ async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> 
 
 
 async def is_right(one: Synthesis, source: str, root: Any, attempt: Thinking, methods: MethodRuntime) -> bool:
-    """Whether a source does what the accepted method does, as far as is known."""
+    """Return True if a source does what the accepted method does, as far as is known."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:
         return False
