@@ -1,9 +1,8 @@
-"""What coroutines share: work that is done once for all who ask for it, turns at what serves one at a time, shares of time.
+"""Concurrency tools for coroutines: shared work done once, turns at a resource, shares of time, and helper threads.
 
-Python code that goes on for long: in a thread of its own, and so that the loop has its turn.
-
-Otherwise each read of the loop waits out the interpreter's switch interval (5 ms), some ten times a mission. Questions that somebody waits
-for have threads of their own, and what goes on in the background gives way to them: else they would wait behind a pack for a thread.
+Python code that runs for long gets a thread of its own and yields to the loop. Otherwise each read of the loop waits out the
+interpreter's switch interval (5 ms), some ten times a mission. Urgent work has threads of its own, and background work gives way to it:
+otherwise it would wait behind a pack for a thread.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The child's side of `batos.isolation`: does what it is asked, behind walls. Run by path.
+"""The child's side of `batos.isolation`: answers requests, behind walls. Run by path.
 
     python -I -S confinement.py PARENT_PID MODULE MEMORY_BYTES IDLE_S PATH ...
 
 It imports MODULE from the PATHs, locks itself up (`batos/sandbox/jail.py`), and answers requests on its standard input until that ends,
 until none came for IDLE_S seconds, or until it has grown. Linux kills it when its parent dies, however that dies.
 
-A request is a head (JSON: `request`, `bytes`, `seconds`) and so many bytes. It is answered by what `MODULE.serve(request, data)` yields,
-each as JSON, then by a mark that says how it ended. Each frame is its length (four bytes, big-endian), a tag of one byte, and its content.
+A request is a head (JSON: `request`, `bytes`, `seconds`) and that many bytes. The answer is the values that `MODULE.serve(request,
+data)` yields, each as JSON, then a mark that says how it ended. Each frame is its length (four bytes, big-endian), a tag of one byte,
+and its content.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _answer(out: int, serve: Callable[[Any, bytes], Iterable[Any]], request: Any
 
 
 def _asked(idle_s: float) -> bool:
-    """Whether there is a request within so many seconds."""
+    """Return True if a request comes within some seconds."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     ready = poll.poll(idle_s * 1000)

@@ -1,8 +1,8 @@
-"""The daemon as a process: it starts, hears signals, tells the service manager how it stands, and ends in good order or at once.
+"""The daemon as a process: start, signals, status for the service manager, and an end in good order or at once.
 
-SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
-was started from a terminal, SIGHUP says that this is gone, and ends it too. Where its loop stands, none of them is heard any more, and
-the watchdog ends it.
+SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
+again; if it was started from a terminal, SIGHUP means that the terminal is gone, and ends it too. If its loop stalls, no signal is
+handled any more, and the watchdog ends it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
 
 
 async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
-    """What a daemon does that has started, and its end."""
+    """Run a daemon that has started, until its end."""
     supervisor.ready(_status(kernel))
     beating = asyncio.create_task(_beat(kernel, supervisor), name="beats to the service manager")
     try:

@@ -32,12 +32,12 @@ class _Tolerant:
 
 
 def _untold(record: logging.LogRecord) -> bool:
-    """Whether a line of ZODB's says what nobody else says: damage is told by whoever met it, without a traceback."""
+    """Return True if a line of ZODB's log reports something new: damage is reported by the code that meets it, without a traceback."""
     return not (record.exc_info and isinstance(record.exc_info[1], BatosError))
 
 
 def _in_our_words(record: logging.LogRecord) -> bool:
-    """Whether a line of ZODB's is to stay as it is; that an index is ignored, as it is after a kill, is told anew."""
+    """Return True if a line of ZODB's log stays as it is; the line about an ignored index, as after a kill, is rewritten."""
     begin, image = "Ignoring index for ", record.getMessage()
     if not image.startswith(begin):
         return True

@@ -1,10 +1,10 @@
-"""Metrics in the format of Prometheus, on a loopback port when the setting `metrics` names one.
+"""Metrics in the format of Prometheus, on a loopback port that the setting `metrics` names.
 
-What happens is counted as it happens, from the events of missions and from the inferences; what is a state (the image's
-size, the models in memory) is asked for when somebody reads. Names and units follow Prometheus' own practice
-(prometheus.io/docs/practices/naming): seconds, bytes, `_total` for what only grows.
+Events are counted as they happen, from the events of missions and from the inferences; states (the image's size, the models in memory)
+are read on request. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
+counters.
 
-Metrics over HTTP, for Prometheus on this machine: where they are served, who may read them, how many at a time, and for how long.
+The HTTP side limits the readers to this machine, their number, and their time.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ class _Counted:
 
 
 class _Facts:
-    """What is a state and not a count, asked for on the loop's thread when somebody reads."""
+    """States, as opposed to counts; read on the loop's thread on request."""
 
     def __init__(self, facts: Callable[[], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
         self._facts, self._loop = facts, loop

@@ -1,14 +1,14 @@
-"""Private files: what this process keeps on the disk, so that no other user reads it, or has it written somewhere else.
+"""Private files: files of this process that no other user can read, or redirect to another place.
 
-A file is made under a name that was free (O_EXCL), through no link (O_NOFOLLOW), for its owner alone (0600). A folder is fit to be
-written into if nobody but this user, and root, may change what is in it, or put another in its place:
+A file is created under a free name (O_EXCL), through no link (O_NOFOLLOW), for its owner alone (0600). A folder is fit to write into if
+only this user and root can change its content or replace it:
 
-* it is this user's, or root's, and neither group nor others may write into it;
-* so are the folders above it. One of root's with the sticky bit (/tmp) is fit to be above: there nobody moves what is another's;
-* a link on the way is this user's, or root's.
+* it belongs to this user, or to root, and neither group nor others may write into it;
+* so do the folders above it. A folder of root's with the sticky bit (/tmp) may be above: there no user can move another's files;
+* a link on the path belongs to this user, or to root.
 
-Once that was seen of a folder, it stays so: whoever could change it is this user or root. So its path is looked at from the root
-downwards, each part when those above it are known to be fit, and what is done by the path after that is done in that very folder.
+A folder that passed once stays fit: only this user or root could change that. So its path is checked from the root downwards, each part
+after those above it have passed, and later operations by that path reach that very folder.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def check_links(path: Path) -> None:
 
 
 def taken(path: Path) -> bool:
-    """Whether there is anything of that name, be it a link to nothing."""
+    """Return True if there is anything with that name, even a dangling link."""
     return os.path.lexists(path)
 
 
@@ -183,7 +183,7 @@ def write(path: Path, data: str | bytes, mode: int = FILE_MODE) -> None:
 
 
 def is_open(path: Path) -> str:
-    """What others may do to a file or folder of that name, or whose it is, in words; "" if it is closed, a link, or not there."""
+    """Return in words what others may do to a file or folder, or whose it is; "" if it is closed, a link, or missing."""
     try:
         about = os.lstat(path)
     except OSError:
@@ -273,7 +273,10 @@ def _ours(uid: int) -> bool:
 
 
 def _others_write(about: os.stat_result) -> bool:
-    """Whether anybody else may write there. The group of a user who is alone in it is that user: where each has one, a umask is 002."""
+    """Return True if another user may write there.
+
+    A group whose only member is this user is ignored: where each user has such a group, a umask is 002.
+    """
     return bool(about.st_mode & stat.S_IWOTH) or bool(about.st_mode & stat.S_IWGRP and not _alone_in(about.st_gid, os.geteuid()))
 
 

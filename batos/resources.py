@@ -1,12 +1,11 @@
-"""Processor time, by on whose behalf it is spent.
+"""Resources of this process: processor time by account, and the C library's allocator.
 
-A thread computes for one account at a time, or for none. Whoever waits costs nothing: while a piece of work gives the loop away, the
-loop's thread computes for others, and what is worked on in another thread is measured there.
+A thread computes for one account at a time, or for none. Waiting costs nothing: while a piece of work yields the loop, the loop's thread
+computes for others, and work in another thread is measured there.
 
-The C library's allocator, told how this process lives: many threads that take turns.
-
-glibc gives each thread that allocates while another does an arena of its own, and what one has let go of serves no other: helper threads
-that each once held much would keep all of it for good. Python's threads hardly ever allocate at the same moment.
+glibc gives each thread that allocates while another does an arena of its own, and memory freed in one arena serves no other: helper
+threads that each once held much would keep all of it for good. Python's threads hardly ever allocate at the same moment, so one arena is
+enough.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def charge(account: ProcessorAccount | None) -> ProcessorAccount | None:
 
 
 def computes_for(account: ProcessorAccount) -> bool:
-    """Whether this thread computes for `account` now."""
+    """Return True if this thread computes for `account` now."""
     return _thread.account is account
 
 
