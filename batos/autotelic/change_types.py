@@ -105,7 +105,7 @@ class Ground(NamedTuple):
         return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
 
 
-class Kind(NamedTuple):
+class ChangeKind(NamedTuple):
     """One kind of change."""
 
     says: str
@@ -387,43 +387,43 @@ def _slot(root: Any, proposal: Proposal) -> Any:
     return held.text if isinstance(held, Intent) else held.source if isinstance(held, Method) else held and str(held)
 
 
-KINDS: dict[str, Kind] = {
-    "facet": Kind(
+KINDS: dict[str, ChangeKind] = {
+    "facet": ChangeKind(
         "a new or changed way of thinking of a persona; target: PERSONA.NAME_facet_, content: the guidance in one or two sentences",
         _check_facet, _apply_facet, _slot,
     ),
-    "meta_prompt": Kind(
+    "meta_prompt": ChangeKind(
         "another meta-prompt of a state of thought; target: psm.STATE, content: the whole prompt with the same $names",
         _check_meta_prompt, _apply_meta_prompt, lambda root, proposal: _state(root, proposal.target)[0].meta_prompt,
     ),
-    "exemplar": Kind(
+    "exemplar": ChangeKind(
         "briefs that shall go to a persona; target: PERSONA, content: one brief in each line",
         _check_exemplar, _apply_exemplar, _known_exemplars,
     ),
-    "method": Kind(
+    "method": ChangeKind(
         "a generated method rewritten; target: OBJECT.SELECTOR, content: the whole Python source",
         _check_method, _apply_method, _slot,
     ),
-    "intent": Kind(
+    "intent": ChangeKind(
         "what a message is for that nobody could write a method for; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
         _check_intent, _apply_intent, _slot,
     ),
-    "retire": Kind(
+    "retire": ChangeKind(
         "a generated method or a facet taken away; target: OBJECT.SELECTOR, content: empty",
         _check_retire, _apply_retire, _slot,
     ),
-    "curate": Kind("a run of the memory's curator; target: memory, content: empty", _check_curate, _nothing, lambda *_: None, False),
-    "model": Kind(
+    "curate": ChangeKind("a run of the memory's curator; target: memory, content: empty", _check_curate, _nothing, lambda *_: None, False),
+    "model": ChangeKind(
         "another model for a persona, one that is there or may be pulled; target: PERSONA, content: the model's name",
         _check_model, _apply_model, lambda root, proposal: _persona(root, proposal.target).model,
     ),
-    writer_evaluation.KIND: Kind(
+    writer_evaluation.KIND: ChangeKind(
         "a training of the expert that writes methods; target: methods, content: the minutes that it may take",
         lambda root, proposal, ground: writer_evaluation.check(root, proposal, ground.trains()),
         lambda root, proposal, ground, name: writer_evaluation.apply(root, proposal),
         lambda root, proposal: model_registry.speaks_methods(root),
     ),
-    VOICE: Kind(
+    VOICE: ChangeKind(
         "a persona's voice: an expert that is built; target: PERSONA, content: the expert's model, or plain",
         check_voice, apply_voice, standing_voice,
     ),

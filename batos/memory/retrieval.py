@@ -80,8 +80,8 @@ _SOURCES = 20  # that are named of what a summary is of
 _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
-class SearchRequest(NamedTuple):
-    """Search request: a question, the number of passages, and filters."""
+class PassageQuery(NamedTuple):
+    """Query for passages: a question, the number of passages, and filters."""
 
     question: str
     k: int = 10
@@ -128,7 +128,7 @@ class Retrieval:
         """Return the current view for searches."""
         return self._collection().view()
 
-    async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
+    async def search(self, wanted: PassageQuery, *, explain: bool = False) -> dict[str, Any]:
         """The passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
@@ -154,7 +154,7 @@ class Retrieval:
             reply["understood"] = _told(found)
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
-    def _understand(self, view: View, wanted: SearchRequest, today: date) -> tuple[Filters | None, Any]:
+    def _understand(self, view: View, wanted: PassageQuery, today: date) -> tuple[Filters | None, Any]:
         from batos.memory.search import prepare_question
         from batos.memory.store import library_of
 
@@ -211,7 +211,7 @@ class Retrieval:
         return QuestionVectors(rows[0], rows[-1]), ""
 
 
-def _filters(wanted: SearchRequest, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
+def _filters(wanted: PassageQuery, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
     from batos.memory.search import Filters
     from batos.memory.segments import speaker_key
 
@@ -222,7 +222,7 @@ def _filters(wanted: SearchRequest, documents: set[int] | None, called: Callable
     return filters if filters != Filters() else None
 
 
-def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
+def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
     """Numbers of the documents that fit; None for all.
 
     :raises InvalidInput: for a kind that no document can have.
