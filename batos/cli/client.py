@@ -14,11 +14,13 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from batos.cli.app import Connect, check_reachable, endpoint, run_async
+from batos.cli.option_groups import OptionGroup
 from batos.cli.output import size
 from batos.config import load, nearest
 from batos.errors import BatosError, UnknownTarget
@@ -122,6 +124,26 @@ FileFlag = Annotated[
     str | None,
     typer.Option("--image", metavar="FILE", help="Look into this image (a file, or a URI) instead of asking a daemon."),
 ]
+
+
+@dataclass(frozen=True)
+class QuerySource(OptionGroup):
+    """Source of a verb's answer: a daemon, or an image file."""
+
+    image: FileFlag = None
+    connect: Connect = None
+
+    @property
+    def endpoint(self) -> str:
+        """Return the endpoint of the daemon."""
+        return endpoint(self.connect)
+
+    def words(self) -> list[str]:
+        """Return the options of a command that has this source."""
+        return [*(["--image", self.image] if self.image else []), *(["--connect", self.connect] if self.connect else [])]
+
+
+DAEMON = QuerySource()
 AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
 _CACHE = 2000  # objects
 _TID = re.compile(r"[0-9a-f]{16}\Z")
@@ -178,20 +200,19 @@ def _seconds(moment: datetime.datetime) -> float:
 
 
 def look(
-    image: str | None,
-    connect: Connect,
+    source: QuerySource,
     into: Callable[[Queries], Reply],
     question: Callable[[Client], Awaitable[Reply]],
     target: str = "",
 ) -> Reply:
-    """Ask the daemon, or with `image` look into that image.
+    """Ask the daemon, or read the image file that the source names.
 
     :param into: what is asked of a file.
     :param question: the same, of a daemon.
     :param target: the path or id that it is about, for hints.
     """
     try:
-        return ask(endpoint(connect), question) if image is None else into_file(image, into)
+        return ask(source.endpoint, question) if source.image is None else into_file(source.image, into)
     except UnknownTarget as e:
         raise with_nearest(e, target) from None
 

@@ -16,8 +16,9 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, Json, SetFlag, app, check_named, endpoint, settings_from
-from batos.cli.client import AtFlag, FileFlag, look, moment, with_nearest
+from batos.cli.client import DAEMON, AtFlag, QuerySource, look, moment, with_nearest
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
+from batos.cli.option_groups import grouped
 from batos.cli.output import Output, ago, json_text
 from batos.config import shown
 from batos.errors import ConfigError, UnknownTarget
@@ -31,20 +32,19 @@ DOUBTFUL = 3
 
 
 @app.command()
+@grouped
 def method(
     target: Target,
     selector: Selector,
     diff: Annotated[tuple[int, int] | None, typer.Option("--diff", metavar="A B", help="What changed from one version to another.")] = None,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """Show a method: its source, where it came from, its contract, its earlier versions, its examples."""
     then = moment(at)
     reply = look(
-        image,
-        connect,
+        source,
         lambda looks: looks.method(target, selector, then),
         lambda client: client.method(target, selector, then),
         target,
@@ -71,18 +71,18 @@ def method(
 
 
 @app.command()
+@grouped
 def methods(
     target: Annotated[
         str | None, typer.Argument(metavar="[OBJECT]", help="Only what this object holds itself, by its path or oid.")
     ] = None,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List the generated methods of the image: who holds each, its version, the mission that wrote it, how often it ran."""
     then = moment(at)
-    reply = look(image, connect, lambda looks: looks.methods(target, then), lambda client: client.methods(target, then), target or "")
+    reply = look(source, lambda looks: looks.methods(target, then), lambda client: client.methods(target, then), target or "")
     output = Output(as_json)
     if as_json:
         output.document(reply)

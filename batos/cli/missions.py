@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from batos.cli.app import INTERRUPTED, Connect, Json, NumbersCommand, app, endpoint
-from batos.cli.client import AtFlag, FileFlag, ask, look, moment, with_nearest
+from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, look, moment, with_nearest
 from batos.cli.mission_view import (
     FOLDED,
     STATE_STYLES,
@@ -31,6 +31,7 @@ from batos.cli.mission_view import (
     sources,
     undone_pairs,
 )
+from batos.cli.option_groups import grouped
 from batos.cli.output import Output, ago, one_line
 from batos.config import nearest, shown
 from batos.errors import Busy, InvalidInput, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
@@ -150,6 +151,7 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 
 @app.command()
+@grouped
 def missions(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those whose brief has all of these words, or whose id begins so.")
@@ -159,8 +161,7 @@ def missions(
     before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only those that are older than this one.")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Also those that the system gave itself.")] = False,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List missions, the newest first, or those that one looks for; those that the system gave itself only where they are asked for."""
@@ -168,8 +169,7 @@ def missions(
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
     wanted, then, sought = state and state.upper(), moment(at), " ".join(words or ())
     reply = look(
-        image,
-        connect,
+        source,
         lambda looks: looks.missions(wanted, limit, then, before, sought, everyone),
         lambda client: client.missions(wanted, limit, then, before=before, words=sought or None, system=everyone),
     )
@@ -253,21 +253,20 @@ def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 
 @app.command()
+@grouped
 def failures(
     mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only those at this mission.")] = None,
     code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only those with this code, or this cause.")] = None,
     selector: Annotated[str | None, typer.Option("--selector", metavar="NAME", help="Only those of messages with this selector.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List failed attempts, the newest first: when, at which mission, in which state, why."""
     then = moment(at)
     reply = look(
-        image,
-        connect,
+        source,
         lambda looks: looks.failures(mission, code, selector, limit, then),
         lambda client: client.failures(mission, code=code, selector=selector, limit=limit, at=then),
     )
