@@ -59,7 +59,7 @@ def main(parent: int, name: str, memory: int, idle_s: float, paths: list[str]) -
 
 
 def _peak() -> int:
-    """The most bytes of memory that this process has had at a time."""
+    """Return the most bytes of memory that this process has had at a time."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -128,7 +128,7 @@ async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_starte
 
 
 async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
-    """A kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
+    """Return a kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
     starting = asyncio.create_task(start)
     while not (starting.done() or stop_asked.done()):
         supervisor.starting_for(_EXTENDED_S)

@@ -123,7 +123,7 @@ class IsolatedChild:
                 raise ChildStopped("fault", what, trace)
 
     async def _ended(self) -> int:
-        """The exit status of the child, which ends; from now on there is none."""
+        """Return the exit status of the child, which ends; from now on there is none."""
         process, self._process = self._process, None
         assert process is not None
         if process.stdin is not None:

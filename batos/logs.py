@@ -78,7 +78,7 @@ class _Levelled(structlog.make_filtering_bound_logger(logging.DEBUG)):  # type: 
 
 
 def _prioritised(logger: Any, method: str, line: Any) -> str:
-    """The line as the journal takes it: one line, with its priority before it."""
+    """Return the line as the journal takes it: one line, with its priority before it."""
     return f"<{_PRIORITIES.get(method, 3)}>{line}"
 
 

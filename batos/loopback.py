@@ -12,7 +12,7 @@ _HTTP = 80  # the port that browsers leave out of Host and Origin
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands in a URL."""
+    """Return a host as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
 
 

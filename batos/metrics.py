@@ -47,9 +47,8 @@ class Exporter:
     """Serves a registry from a thread of its own until `stop`."""
 
     def __init__(self, registry: CollectorRegistry, address: str) -> None:
-        """
-        :param address: host:port, on loopback; port 0 picks one.
-        :raises EndpointError: where that is no loopback address, or it is taken.
+        """:param address: host:port, on loopback; port 0 picks one.
+        :raises EndpointError: if that is no loopback address, or it is taken.
         """
         from prometheus_client import make_wsgi_app
 
@@ -71,7 +70,7 @@ class Exporter:
 
 
 def _guarded(app: App, host: str, port: int) -> App:
-    """An application that answers only to its own name, and to no page of another site."""
+    """Return an application that answers only to its own name, and to no page of another site."""
     names = names_of(host, port)
 
     def answer(environ: Environ, start: Callable[..., Any]) -> Iterable[bytes]:
@@ -158,7 +157,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 def loopback_address(address: str) -> tuple[str, int]:
     """Host and port of the setting metrics.
 
-    :raises EndpointError: where they are none, or other machines could reach them.
+    :raises EndpointError: if they are none, or other machines could reach them.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")
@@ -212,7 +211,7 @@ class Metrics:
         events.listen("result", self._ended)
 
     def counted(self, inference: Inference) -> Inference:
-        """The same inference, counted."""
+        """Return the same inference, counted."""
         return _Counted(inference, self)
 
     def verdict(self, accepted: bool) -> None:
@@ -255,7 +254,7 @@ class Metrics:
             self._failures.labels(event["error"]["code"]).inc()
 
     def told(self) -> list[dict[str, Any]]:
-        """Every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
+        """Return every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
 
         In another thread than the loop's, which is asked for what is a state.
         """
@@ -272,7 +271,7 @@ class Metrics:
     def serve(self, address: str) -> Callable[[], None]:
         """Let metrics be read at `address` (host:port, loopback only; port 0 picks one); what ends it.
 
-        :raises EndpointError: where that is no loopback address, or it is taken.
+        :raises EndpointError: if that is no loopback address, or it is taken.
         """
         exporter = Exporter(self._registry, address)
         self.address = exporter.address
@@ -280,7 +279,7 @@ class Metrics:
 
 
 def _lasting(metric: Metric) -> list[Any]:
-    """Its samples, without the moments at which its counters were made."""
+    """Return its samples, without the moments at which its counters were made."""
     return [sample for sample in metric.samples if not sample.name.endswith("_created")]
 
 

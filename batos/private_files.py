@@ -63,7 +63,7 @@ def fit(folder: Path) -> pathlib.Path:
 
 
 def folder(path: Path) -> pathlib.Path:
-    """The folder of that path, fit to be written into; made with those on the way that are missing, for this user alone.
+    """Return the folder of that path, fit to be written into; made with those on the way that are missing, for this user alone.
 
     :returns: its path without links.
     :raises Exposed: if it is not fit: somebody else may have been faster.
@@ -129,7 +129,7 @@ def taken(path: Path) -> bool:
 
 
 def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
-    """A new file, open to be written. Its name must be free.
+    """Return a new file, open to be written. Its name must be free.
 
     :param mode: another than for its owner alone is had whatever the umask is.
     :raises FileExistsError: if there is anything of that name, a link included.
@@ -142,13 +142,13 @@ def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
 
 
 def renew(path: Path) -> IO[bytes]:
-    """A new file in place of one of that name, if there is one; what a link of that name leads to is left alone."""
+    """Return a new file in place of one of that name, if there is one; what a link of that name leads to is left alone."""
     pathlib.Path(path).unlink(missing_ok=True)
     return create(path)
 
 
 def extend(path: Path) -> IO[bytes]:
-    """A file to be written on at its end; made if there is none.
+    """Return a file to be written on at its end; made if there is none.
 
     :raises OSError: if that is a link (ELOOP), or no plain file.
     """

@@ -150,7 +150,7 @@ def _tell(stood_s: float, found: str) -> None:
 
 
 def stacks() -> str:
-    """The stacks of all threads but the one that asks, each below its name."""
+    """Return the stacks of all threads but the one that asks, each below its name."""
     names, own = {thread.ident: thread.name for thread in threading.enumerate()}, threading.get_ident()
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != own}
     return "\n".join(f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames.items())
@@ -166,7 +166,7 @@ def _exit_on_signal() -> None:
 
 
 def _beside(limit_s: float) -> subprocess.Popen[bytes] | None:
-    """The process beside this one; None where none can be started. In a session of its own: Ctrl-C at a terminal is not for it."""
+    """Return the process beside this one; None if none can be started. In a session of its own: Ctrl-C at a terminal is not for it."""
     words = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watcher.py")), str(os.getpid()), str(limit_s), str(EXIT_STALLED)]
     try:
         made = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, bufsize=0)

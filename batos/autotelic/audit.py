@@ -62,14 +62,13 @@ class Audits:
     """Asks for proposals. `await ruled(...)` before a mission is thought through, `await propose(...)` at its end, inside its attempt."""
 
     def __init__(self, ground: Ground, why_unfit: Callable[[str], Awaitable[str]] = _fit) -> None:
-        """
-        :param why_unfit: why a model, by its name, is not fit to judge the system; empty where it is.
-        """
+        """:param why_unfit: why a model, by its name, is not fit to judge the system; empty if it is."""
         self._ground, self._why_unfit = ground, why_unfit
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-        """The result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows from the
-        measurements. None for other missions, and where a model is to think it through."""
+        """Return the result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows
+        from the measurements. None for other missions, and where a model is to think it through.
+        """
         if not mission.id.startswith((AUDIT, IMPROVEMENT)):
             return None
         causes, attempt, unfit = _causes(root, str(mission.id)), current(), ""
@@ -169,7 +168,7 @@ class Audits:
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
     def _fault(self, root: Any, proposal: Proposal, cause: Cause) -> str:
-        """Why a proposal is not to be made; empty where nothing speaks against it."""
+        """Why a proposal is not to be made; empty if nothing speaks against it."""
         try:
             change_types.check(root, proposal, self._ground)
         except BatosError as e:
@@ -195,7 +194,7 @@ def _measured(causes: Sequence[Cause]) -> str:
 
 
 def _causes(root: Any, mission: str) -> list[Cause]:
-    """The troubles that a mission is to do something about, but for those about which a change is under way.
+    """Return the troubles that a mission is to do something about, but for those about which a change is under way.
 
     An improvement has its trigger, unless that has recovered. An audit has those that have not, once their own missions have ended; the
     one first about which nothing was proposed for longest.
@@ -212,7 +211,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
 
 
 def unrecorded(root: Any) -> list[dict[str, Any]]:
-    """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
+    """Return the last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
     known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
     own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
     new = (one for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known)
@@ -225,7 +224,7 @@ def proposal_of(mission: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _under_way(root: Any) -> set[tuple[str, str]]:
-    """The troubles about which a change is proposed, if only by a mission that has just ended, or made and watched."""
+    """Return the troubles about which a change is proposed, if only by a mission that has just ended, or made and watched."""
     found = [one["evidence"] for one in changes.listed(root) if one["state"] in (changes.PROPOSED, changes.PROMOTED)]
     found += [proposal["evidence"] for one in unrecorded(root) if (proposal := proposal_of(one)) is not None]
     return {(evidence.get("trigger", ""), evidence.get("key", "")) for evidence in found}

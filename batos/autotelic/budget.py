@@ -101,7 +101,7 @@ class Budget:
         return self._last
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty where it may."""
+        """Why the loop may not think now, in words; empty if it may."""
         why = _told(await self.spent(), self._limits, THOUGHT)
         if why and not self.deferred:
             log.info("loop_deferred", why=why)
@@ -109,16 +109,16 @@ class Budget:
         return why
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Why the loop may not change anything now, in words; empty if it may."""
         return _told(await self.spent(), self._limits, (*THOUGHT, "changes"))
 
     async def may_pull(self) -> int:
-        """Bytes of models that may be pulled now."""
+        """Return the bytes of models that may be pulled now."""
         return max(0, int(self._limits.pull_bytes - (await self.spent()).pull_bytes))
 
     @property
     def pull_limit(self) -> int:
-        """Bytes of models that may be pulled in 24 hours."""
+        """Return the bytes of models that may be pulled in 24 hours."""
         return int(self._limits.pull_bytes)
 
     async def pulled(self, size: int) -> None:
@@ -126,7 +126,7 @@ class Budget:
         await self._image.system(_note, Row(self._hour(), 0, 0.0, 0, size))
 
     def came(self, size: int) -> None:
-        """As `pulled`, of what has come of a pull that goes on; without waiting."""
+        """Count bytes of a pull under way: like `pulled`, without waiting."""
         self._image.later(_note, Row(self._hour(), 0, 0.0, 0, size))
 
     async def may_train(self) -> float:
@@ -153,7 +153,7 @@ class Budget:
         return {"spent": {name: {"spent": spent, "limit": limit} for name, spent, limit in pairs}, "deferred": self.deferred or None}
 
     def _wait(self) -> float:
-        """Seconds until the oldest of what was counted is a day old."""
+        """Return the seconds until the oldest of what was counted is a day old."""
         begun = [one.accepted for one in self._missions.values()]
         begun += [(row.hour + 1) * HOUR_S for row in self._image.read(_rows, self._now() - DAY_S, self._now() + HOUR_S)]
         return max(LEAST_WAIT_S, min(begun) + DAY_S - self._now()) if begun else HOUR_S
@@ -180,7 +180,7 @@ def _told(spent: DaySpending, limits: DaySpending, names: Sequence[str]) -> str:
 
 
 def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: int) -> tuple[dict[str, _Mission], int]:
-    """The system's missions accepted since a time with what they cost; and the number of the last mission that was looked at."""
+    """Return the system's missions accepted since a time with what they cost; and the number of the last mission that was looked at."""
     found = {id: one for id, one in known.items() if one.accepted > since}
     open_ones = [id for id, one in found.items() if not one.final]
     newest = looked_at
@@ -242,10 +242,10 @@ def _is_own(root: Any, name: str) -> bool:
 
 
 def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> None:
-    """System transaction: add costs to the row of their hour; those of more than a day ago go.
+    """System transaction: add costs to the row of their hour, and remove rows older than a day.
 
-    :param counted: how far transactions were looked through before; if it is not so any more, somebody else has counted them.
-    :param until: how far they are now.
+    :param counted: transaction counted before; if that has changed, another process has counted these.
+    :param until: transaction counted now.
     """
     held = schema.part_of(root, "budget")
     if counted is not None:

@@ -62,7 +62,7 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
     """Have a voice rehearsed on recorded missions; it speaks if nothing gets worse and something better. A message to `autotelic.changes`.
 
     :param model: of an expert that is built.
-    :raises InvalidInput: where the loop is off, or the voice speaks already.
+    :raises InvalidInput: if the loop is off, or the voice speaks already.
     :raises ExpertRefused: for an expert that cannot speak for this persona.
     """
     attempt, root = current(), held._p_jar.root()
@@ -75,7 +75,7 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
 
 
 def install_voices(lobby: UvmObject) -> None:
-    """The step of genesis by which the record of changes understands `try_voice_`."""
+    """Let the record of changes understand `try_voice_`. A step of genesis."""
     add_missing(lobby.autotelic.changes, try_voice_=Primitive.of(try_voice_))
 
 
@@ -101,7 +101,7 @@ class Ground(NamedTuple):
     """Why no expert can be trained now, in words; empty where one can."""
 
     def known(self) -> set[str]:
-        """Names of the models that a persona may be given: those that are there, and those that may be pulled."""
+        """Return the names of the models that a persona may be given: those that are there, and those that may be pulled."""
         return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
 
 
@@ -137,14 +137,14 @@ def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     """Do what a proposal says, as part of a transaction.
 
     :param name: of the change, for provenance.
-    :raises BatosError: where it makes no sense any more; the transaction is to be aborted then.
+    :raises BatosError: if it makes no sense any more; the transaction is to be aborted then.
     """
     check(root, proposal, ground)
     KINDS[proposal.kind].apply(root, proposal, ground, name)
 
 
 def standing(root: Any, proposal: Proposal) -> str:
-    """A digest of what is there now that a proposal would change."""
+    """Return a digest of the current value that a proposal would change."""
     found = KINDS[proposal.kind].standing(root, proposal)
     return hashlib.sha256(json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -196,7 +196,7 @@ def _apply_meta_prompt(root: Any, proposal: Proposal, ground: Ground, name: str)
 
 
 def exemplars_of(proposal: Proposal) -> list[str]:
-    """The briefs of a proposal: a list, or the lines of a text."""
+    """Return the briefs of a proposal: a list, or the lines of a text."""
     lines = proposal.content.splitlines() if isinstance(proposal.content, str) else proposal.content
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise InvalidInput("exemplars are briefs: one in each line, or a list of texts")
@@ -215,7 +215,7 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
-    """Those of the briefs that the persona has already; others that it learns meanwhile are no matter."""
+    """Return those of the briefs that the persona has already; other learned exemplars do not matter."""
     known = incarnation.exemplars_of(_persona(root, proposal.target)).texts
     return [text for text in exemplars_of(proposal) if text in known]
 
@@ -230,9 +230,9 @@ def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) ->
 
 
 def method_at(root: Any, target: str) -> tuple[UvmObject, str, Method]:
-    """The object that holds a method itself, the selector, the method.
+    """Return the object that holds a method itself, the selector, the method.
 
-    :raises InvalidInput: where it holds none.
+    :raises InvalidInput: if it holds none.
     """
     holder, selector = _parted(root, target)
     held = holder._slots.get(selector)
@@ -367,7 +367,7 @@ def _state(root: Any, target: str) -> tuple[UvmObject, str]:
 
 
 def prompted() -> list[str]:
-    """The states that have a meta-prompt."""
+    """Return the states that have a meta-prompt."""
     return [name for name, slots in psm.STATES.items() if "meta_prompt" in slots]
 
 

@@ -75,20 +75,20 @@ class Kinds(NamedTuple):
 
 
 def words_of(text: str) -> Words:
-    """The words of a text with the square roots of their counts, as a vector of length 1; short ones are left out."""
+    """Return the words of a text with the square roots of their counts, as a vector of length 1; short ones are left out."""
     counts = Counter(word[:_STEM] for word in _WORD.findall(text.lower()) if len(word) > 3)
     length = math.sqrt(sum(counts.values()))
     return {word: math.sqrt(count) / length for word, count in counts.items()}
 
 
 def meaning_of(vector: Sequence[float]) -> Meaning | None:
-    """An embedding as a vector of length 1; None for one without direction."""
+    """Return an embedding as a vector of length 1; None for one without direction."""
     length = math.sqrt(sum(map(mul, vector, vector)))
     return array("d", (value / length for value in vector)) if math.isfinite(length) and length > 0 else None
 
 
 def alike(one: Text, other: Text, source: str) -> float:
-    """The cosine of two texts, not below 0. By `EMBEDDING`, both must have a meaning of the same length."""
+    """Return the cosine of two texts, not below 0. By `EMBEDDING`, both must have a meaning of the same length."""
     if source == WORDS:
         few, many = sorted((one.words, other.words), key=len)
         return _unit(sum(weight * many.get(word, 0.0) for word, weight in few.items()))
@@ -135,7 +135,7 @@ def composite(parts: Parts, weights: Parts) -> float:
 
 
 def evenness(counts: Mapping[str, int], kinds: int) -> float:
-    """Shannon entropy of choices, as a share of what it could be with so many kinds and choices; 1 where there is no choice."""
+    """Return the Shannon entropy of choices, as a share of its maximum for that many kinds and choices; 1 if there is no choice."""
     total = sum(counts.values())
     most = min(max(kinds, len(counts)), total)
     if most < 2:
@@ -156,7 +156,7 @@ def spread(similarities: Sequence[Sequence[float]]) -> float:
 
 
 def description_length(lines: Iterable[str]) -> int:
-    """Bytes that a description takes when it is compressed: what repeats costs next to nothing."""
+    """Return the bytes that a description takes when it is compressed: what repeats costs next to nothing."""
     return max(0, len(zlib.compress("\n".join(lines).encode("utf-8", "replace"), 9)) - _EMPTY)
 
 
@@ -221,7 +221,7 @@ def _row(thought: Thought, others: Sequence[_Member], source: str) -> dict[int, 
 
 
 def _triangle(members: Sequence[_Member], source: str) -> list[list[float]]:
-    """Of each member, how alike it is to those of `members` before it."""
+    """Return for each member its similarity to those of `members` before it."""
     return [[member.similar[source][other.number] for other in members[:n]] for n, member in enumerate(members)]
 
 
@@ -255,9 +255,9 @@ class CusumState(NamedTuple):
 
 
 def cusum_after(state: CusumState, value: float, source: str, baseline: int) -> CusumState:
-    """The state after one more value. Values of another source are no continuation: the baseline is learned anew.
+    """Return the state after one more value. A value from another source starts a new baseline.
 
-    :param baseline: values that make a baseline.
+    :param baseline: number of values that make a baseline.
     """
     if state.source != source:
         state = CusumState(source=source)
@@ -273,5 +273,5 @@ def cusum_after(state: CusumState, value: float, source: str, baseline: int) -> 
 
 
 def cusum_state(plain: dict[str, Any]) -> CusumState:
-    """The state as the image keeps it; one that is not there, or of other fields, begins anew."""
+    """Return the state as the image keeps it; one that is not there, or of other fields, begins anew."""
     return CusumState(**plain) if plain.keys() == set(CusumState._fields) else CusumState()

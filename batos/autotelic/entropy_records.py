@@ -69,7 +69,7 @@ def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
 
 
 def recent_material(root: Any, count: int, looked_at: int) -> list[MissionMaterial]:
-    """The material of the last `count` missions that have any, oldest first; of at most `looked_at` missions."""
+    """Return the material of the last `count` missions that have any, oldest first; of at most `looked_at` missions."""
     rows = (material_of(root, mission) for mission in itertools.islice(ledger.newest_first(root), looked_at))
     return list(itertools.islice((row for row in rows if row is not None), count))[::-1]
 
@@ -82,19 +82,19 @@ def persona_kinds(root: Any) -> Kinds:
 
 
 def _cycles(cycle: UvmObject) -> Iterator[UvmObject]:
-    """A cycle and those inside it."""
+    """Yield a cycle and those inside it."""
     yield cycle
     for inner in cycle._slots.get("cycles", ()):
         yield from _cycles(inner)
 
 
 def _spoke(cycle: UvmObject) -> list[str]:
-    """The facets of a cycle that had something to say; other personas that it was shared out to are no facets."""
+    """Return the facets of a cycle that contributed; other personas that took a part are not facets."""
     return [name for name, _ in cycle._slots.get("voices", ()) if name.endswith("_facet_")]
 
 
 def _described(cycle: UvmObject) -> Iterator[str]:
-    """The structure of a cycle in words: who, which parts, what became of them, which sentence is whose, and the methods among them."""
+    """Yield the structure of a cycle in words: personas, parts, their outcomes, the origin of each sentence, and the methods among them."""
     slots = cycle._slots
     yield f"{cycle.number} {cycle.persona.name} {slots.get('plan_source', '')}"
     silent = dict(slots.get("silent", ()))
@@ -123,7 +123,7 @@ class Assessment(NamedTuple):
         return Parts(self.relevance, self.diversity, self.novelty, self.structure)
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object of a mission's record."""
+        """Return a JSON object for a mission's record."""
         return {name: value for name, value in self._asdict().items() if name != "number"}
 
 
@@ -144,7 +144,7 @@ def assessment_of(root: Any, number: int) -> Assessment | None:
 
 
 def last_assessments(root: Any, count: int) -> list[Assessment]:
-    """The last ones by number, oldest first."""
+    """Return the last ones by number, oldest first."""
     missions = schema.part_of(root, "entropy").missions
     newest = missions.maxKey() if missions else 0
     found: list[Assessment] = []
@@ -157,12 +157,12 @@ def last_assessments(root: Any, count: int) -> list[Assessment]:
 
 
 def weights_of(root: Any) -> Parts:
-    """The weights in force."""
+    """Return the weights in force."""
     return Parts(*schema.part_of(root, "weights").weights)
 
 
 def watch_of(root: Any) -> dict[str, Any]:
-    """The state of the watch over the metric, as `keep` was given it."""
+    """Return the state of the watch over the metric, as `keep` was given it."""
     return dict(schema.part_of(root, "entropy").watch)
 
 
@@ -224,7 +224,7 @@ def _step(root: Any, number: int, outcome: str, before: Parts, after: Parts) -> 
 
 
 def stepped_weights(weights: Parts, parts: Parts, usual: Parts, reward: float, bounds: WeightBounds) -> Parts:
-    """The weights after a step; their sum stays as it is, and they stay within the bounds if they were."""
+    """Return the weights after a step. Their sum stays the same, and they stay within the bounds."""
     grown = [weight * math.exp(reward * (part - mean)) for weight, part, mean in zip(weights, parts, usual, strict=True)]
     total, before = sum(grown), sum(weights)
     moves = _free([value / total * before - weight for value, weight in zip(grown, weights, strict=True)], weights, bounds)
@@ -232,7 +232,7 @@ def stepped_weights(weights: Parts, parts: Parts, usual: Parts, reward: float, b
 
 
 def _within(weights: Parts, moves: list[float], bounds: WeightBounds) -> Parts:
-    """The weights moved so, or less far in the same direction."""
+    """Return the weights moved so, or less far in the same direction."""
     most = max(map(abs, moves))
     room = [((bounds.most if move > 0 else bounds.least) - weight) / move for move, weight in zip(moves, weights, strict=True) if move]
     scale = min(1.0, bounds.step / most if most else 1.0, *(max(0.0, share) for share in room))
@@ -240,7 +240,7 @@ def _within(weights: Parts, moves: list[float], bounds: WeightBounds) -> Parts:
 
 
 def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[float]:
-    """The moves without those that a bound stops; the others share what those leave, so that the sum stays 0."""
+    """Return the moves without those that a bound stops; the others share what those leave, so that the sum stays 0."""
     free = set(range(len(moves)))
     least, most = bounds.least + _TOLERANCE, bounds.most - _TOLERANCE
     while free:
@@ -254,7 +254,7 @@ def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[floa
 
 
 def weight_log_of(root: Any) -> list[WeightStep]:
-    """The steps that are remembered, oldest first."""
+    """Return the steps that are remembered, oldest first."""
     log = schema.part_of(root, "weights").log
     return [WeightStep(at, number, outcome, Parts(*before), Parts(*after)) for at, number, outcome, before, after in log]
 
@@ -263,7 +263,7 @@ def weight_log_of(root: Any) -> list[WeightStep]:
 async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
     """Take back the last steps of learning: the weights are what they were before them. A message to `autotelic.weights`.
 
-    :raises InvalidInput: where fewer steps are remembered.
+    :raises InvalidInput: if fewer steps are remembered.
     """
     log = weights.log
     if not (isinstance(steps, int) and 1 <= steps <= len(log)):
@@ -273,5 +273,5 @@ async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
 
 
 def install_weights(lobby: UvmObject) -> None:
-    """The step of genesis by which the weights understand `weights_back_`."""
+    """Let the weights understand `weights_back_`. A step of genesis."""
     add_missing(lobby.autotelic.weights, weights_back_=Primitive.of(weights_back_))

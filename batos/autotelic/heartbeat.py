@@ -49,10 +49,10 @@ def audit_seen(root: Any, damaged: int) -> AuditSeen:
 
 
 def news_since(root: Any, last: AuditSeen | None, damaged: int) -> str:
-    """Tell what is new since the last audit, in words; empty where nothing is.
+    """Return in words what is new since the last audit; empty if nothing is.
 
-    :param last: what that one saw; None: there was none.
-    :param damaged: records found damaged since the start of the daemon.
+    :param last: state at the last audit; None: there was none.
+    :param damaged: number of records found damaged since the start of the daemon.
     """
     if last is None:
         return "it is the first one."
@@ -147,7 +147,7 @@ class Heartbeat:
         return now
 
     def _pause(self, quiet: int) -> float:
-        """Seconds between beats, after so many in a row that brought nothing new."""
+        """Return the seconds between beats, after a number of beats without news."""
         doubled: float = self._interval * 2 ** min(quiet, 32)
         return max(self._interval, min(doubled, LONGEST_S))
 
@@ -198,7 +198,7 @@ def _standing(root: Any) -> tuple[float | None, int, bool]:
 
 
 def _look(root: Any, damaged: int) -> tuple[str, int, str, AuditSeen]:
-    """The last audit, how many beats brought nothing new, what is new by now, and what an audit sees that is enqueued now."""
+    """Return the last audit, the number of beats without news, the news now, and the state that an audit enqueued now would record."""
     heartbeat = schema.part_of(root, "heartbeat")
     return heartbeat.last, heartbeat.quiet, news_since(root, _seen(root), damaged), audit_seen(root, damaged)
 

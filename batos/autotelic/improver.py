@@ -44,10 +44,10 @@ class ImproverBudget(Protocol):
     """`budget.Budget`, as the improver needs it."""
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty where it may."""
+        """Why the loop may not think now, in words; empty if it may."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Why the loop may not change anything now, in words; empty if it may."""
 
     def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
@@ -86,7 +86,7 @@ class Improver:
         self._came.set()
 
     async def run(self) -> None:
-        """Do what is to be done, until cancelled."""
+        """Work on proposals until cancelled."""
         tidy = False
         while True:
             with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
@@ -105,7 +105,7 @@ class Improver:
     async def step(self) -> bool:
         """Take one proposal one step on; whether there was one.
 
-        :raises BatosError: where that could not be done now; it is tried again at the next look.
+        :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
         if found := await in_helper(self._image.read, self._new):
             await self._image.system(_take, found, self._settings.changes_kept)
@@ -123,7 +123,7 @@ class Improver:
         return await self._promote(change, proposal)
 
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
-        """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
+        """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
         last = unrecorded(root)
         self._failed &= {one["id"] for one in last}
         found = [(str(one["id"]), proposal) for one in last if (proposal := self._proposed(root, one))]
@@ -138,7 +138,7 @@ class Improver:
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
-        """Rehearse a change, and keep what came of it; False where it has to wait."""
+        """Rehearse a change, and keep what came of it; False if it has to wait."""
         number = change["number"]
         if await self._image.system(rehearsal_budget.begin_rehearsal, number, self._settings.rehearsal_tries) is None:
             await self._refuse(change, f"its rehearsal was begun {self._settings.rehearsal_tries} times and never ended", {})
@@ -165,7 +165,7 @@ class Improver:
         return True
 
     def _made(self, proposal: Proposal, comparison: Mapping[str, Any]) -> Proposal:
-        """The proposal with what was brought about for it."""
+        """Return the proposal with what was brought about for it."""
         preparation = self._preparations.get(proposal.kind)
         return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
@@ -273,7 +273,7 @@ def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) ->
 
 
 def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
-    """The oldest proposal with which there is something to be done.
+    """Return the oldest proposal with which there is something to be done.
 
     :param observe: what its rehearsal found good stays proposed.
     :param left: kinds that stay proposed as they are.
@@ -287,7 +287,7 @@ def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | N
 
 
 def _made(root: Any) -> str:
-    """Which change is the last that is in the image: what is tried is tried on top of it."""
+    """Return the number of the last change in the image, as a text: a trial builds on it."""
     made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in change_types.KINDS)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
@@ -305,6 +305,6 @@ def _again(root: Any, number: int) -> None:
 
 
 def _refused(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
-    """System transaction: the proposal is refused, and what was paid for it is let go of."""
+    """System transaction: refuse the proposal, and release the inferences paid for it."""
     changes.refuse(root, number, why, comparison)
     rehearsal_budget.forget_payments(root)

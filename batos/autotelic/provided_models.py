@@ -32,12 +32,13 @@ _STANDING = (*changes.STANDING, changes.PROPOSED)
 
 
 def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: int, now: float) -> int:
-    """System transaction: record that a model is about to be brought about for a mission; the number of the change. What is pulled without
-    asking counts from here on, by the size that is claimed of it: so no kill lets it go uncounted.
+    """System transaction: record that a model is about to be installed for a mission. Return the number of the change.
 
-    :param record: the mission's (`batos.mind.model_needs`): a model was chosen.
-    :param by: who let it be pulled.
-    :param limit: records of changes that are kept.
+    A model pulled without asking counts from here on, with its claimed size: so no kill leaves it uncounted.
+
+    :param record: the mission's record (`batos.mind.model_needs`): a model was chosen.
+    :param by: origin of the permission to pull it.
+    :param limit: maximum records of changes to keep.
     :param now: seconds since the epoch.
     """
     model, needs = str(record["model"]), Needs.parse(record["needs"])
@@ -99,7 +100,7 @@ def begun(root: Any, number: int) -> float:
 
 
 def standing(root: Any, model: str) -> int | None:
-    """The number of the change by which a model is provided now."""
+    """Return the number of the change by which a model is provided now."""
     held = schema.part_of(root, "provided").models.get(model)
     number = None if held is None else int(json.loads(held)["change"])
     return number if number is not None and state_of(root, number) in changes.STANDING else None
@@ -119,7 +120,7 @@ def in_use(root: Any, model: str, besides: int) -> bool:
 
 
 def under_way(root: Any) -> set[str]:
-    """The missions for which something is brought about."""
+    """Return the missions for which something is brought about."""
     return {str(one.mission) for one in _all(root) if one.state == changes.PROPOSED}
 
 

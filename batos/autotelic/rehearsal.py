@@ -63,7 +63,7 @@ class Rehearsing(Replaying):
             self.routed = None
 
     def voice_of(self, persona: UvmObject) -> str:
-        """The model that speaks for a persona."""
+        """Return the model that speaks for a persona."""
         return (getattr(persona, "voice", "") or str(persona.model)) if self._revoice else super().voice_of(persona)
 
     def ask(self, question: str) -> str:
@@ -84,7 +84,7 @@ class Rehearsing(Replaying):
 
 
 class _Names:
-    """An inference that only names digests. Where it cannot, nobody can say whether the journal has an answer."""
+    """Inference that only names digests. If it cannot, it stays unknown whether the journal has an answer."""
 
     def __init__(self, inference: Inference) -> None:
         self._inference = inference
@@ -126,7 +126,7 @@ Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_e
 
 @contextlib.asynccontextmanager
 async def no_tasks(count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
-    """None."""
+    """Yield no tasks."""
     yield ()
 
 
@@ -136,9 +136,8 @@ class Rehearsals:
     def __init__(
         self, image: LivingImage, inference: Inference, settings: Settings, staging: Staging, ground: Ground, tasks: Tasks = no_tasks
     ) -> None:
-        """
-        :param inference: asked for digests only; what is paid, a purse pays.
-        :param tasks: methods to be written that are of no image.
+        """:param inference: asked for digests only; a purse pays for inferences.
+        :param tasks: methods to write that belong to no image.
         """
         self._tasks = tasks
         self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
@@ -234,7 +233,7 @@ class Rehearsals:
         return last is None or time.time() - last < self._settings.trigger_unused_days * DAY_S
 
     async def _writers(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, Side, int]:
-        """The expert that writes methods now beside the one that was made; and how many methods both have written."""
+        """Return the expert that writes methods now beside the one that was made; and how many methods both have written."""
         settings, found = self._settings, stage.image.read(entropy_records.persona_kinds)
         experts_ = stage.image.read(model_registry.speaks_methods), str(writer_evaluation.model_of(proposal))
         attempt = stage.thinking(stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission))))
@@ -277,7 +276,7 @@ class Rehearsals:
 
 
 def _cases(root: Any, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trials.Case]]:
-    """The examples that a method was taught, each with who was: its holder, or others who have it from there."""
+    """Return the examples that a method was taught, each with who was: its holder, or others who have it from there."""
     pupils = (holder, *lessons.kin(root, holder, holder, selector))
     return [(pupil, case) for pupil in pupils for case in trials.of_examples(taught_examples.examples_of(root, pupil, selector)[0])]
 

@@ -56,7 +56,7 @@ class WorkTime:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """The block is no work, but waits for others."""
+        """Count the block as waiting and not as work."""
         self._waiting += 1
         self._turn()
         try:
@@ -80,7 +80,7 @@ AFTER_USERS = (True, 0)
 
 
 class Unknown(BatosSignal):
-    """A rehearsed mission needs what cannot be had: nobody can say how it would go on."""
+    """Signal: a rehearsed mission needs an inference that cannot be had, so that its outcome is unknown."""
 
 
 class RehearsalAllowance(NamedTuple):
@@ -125,9 +125,9 @@ class Purse:
         return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
 
     async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
-        """An answer that the mission's journal does not have; what was paid for once is not paid for again.
+        """Return an answer that the mission's journal does not have; what was paid for once is not paid for again.
 
-        :raises Unknown: where the allowance is spent, or the service fails in a way that may pass.
+        :raises Unknown: if the allowance is spent, or the service fails in a way that may pass.
         :raises InferenceFailed: as the model failed.
         """
         key = f"{self._number} {mission} {place.key.hex()} {place.occurrence}"

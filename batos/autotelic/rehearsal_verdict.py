@@ -64,7 +64,7 @@ class RunPair(NamedTuple):
         return self.complete and self.rating < 0 and self.changed.like >= alike
 
     def uncredited(self) -> RunPair:
-        """The same, but that nothing is better with the change."""
+        """Return the same, but that nothing is better with the change."""
         gate = max(self.without.gate, self.changed.gate)
         misrouted = self.without.misrouted or self.changed.misrouted
         return self._replace(changed=self.changed._replace(gate=gate, misrouted=misrouted))
@@ -131,7 +131,7 @@ class Comparison(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why the change is not to be made; empty where it is."""
+        """Why the change is not to be made; empty if it is."""
         if self.missions + self.trials < self.least:
             few = f"too little is known to judge: {self.missions} missions and {self.trials} trials of at least {self.least}"
             return f"{few}; {self.unliked} more were rated -1, and are answered as they were" if self.unliked else few
@@ -140,7 +140,7 @@ class Comparison(NamedTuple):
         return "" if self.better else "nothing gets better"
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return a JSON object."""
         told = {**self._asdict(), "without": self.without._asdict(), "changed": self.changed._asdict()}
         return {**told, "better": list(self.better), "worse": list(self.worse)}
 
@@ -148,9 +148,9 @@ class Comparison(NamedTuple):
 def compared(
     pairs: Sequence[RunPair], without: Side, changed: Side, *, trials: int, weights: Parts, limits: ComparisonLimits
 ) -> Comparison:
-    """Both sides of a rehearsal, and what is better and worse.
+    """Compare both sides of a rehearsal. Return what is better and worse.
 
-    :param weights: of the entropy metric.
+    :param weights: weights of the entropy metric.
     """
     known = [pair.uncredited() if pair.stays(limits.alike) else pair for pair in pairs if pair.known]
     telling = [pair for pair in known if not pair.stays(limits.alike)]
@@ -189,7 +189,7 @@ def _figures(
 
 
 def _cem(thoughts: Sequence[Thought], kinds: Kinds, weights: Parts) -> float:
-    """The mean of the entropy metric over thoughts, each measured against those before it; by words, so that it costs nothing."""
+    """Return the mean of the entropy metric over thoughts, each measured against those before it; by words, so that it costs nothing."""
     if not thoughts:
         return 0.0
     window = Window(len(thoughts))

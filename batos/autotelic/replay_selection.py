@@ -25,7 +25,7 @@ _NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict", "model_
 
 
 def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
-    """The ids of the missions that a change is tried on, oldest first.
+    """Return the ids of the missions that a change is tried on, oldest first.
 
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
@@ -39,7 +39,7 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
 
 
 def _can_be_tried(mission: UvmObject) -> bool:
-    """A user's mission that was thought through and has ended, of which the journal still has the texts."""
+    """Return a user's mission that was thought through and has ended, of which the journal still has the texts."""
     if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or journal.of(mission).spent:
         return False
     if mission.thought is None and mission.state == ledger.COMPLETE and not mission.message:  # an errand: nothing was thought

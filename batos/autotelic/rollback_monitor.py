@@ -98,7 +98,7 @@ def effect_samples(root: Any, change: Mapping[str, Any], enough: int) -> tuple[l
 
 
 def effect_between(before: Sequence[Sample], after: Sequence[Sample], limits: EffectLimits) -> Effect:
-    """The effect of a change, from what missions before and after it say."""
+    """Return the effect of a change, from what missions before and after it say."""
     figures: dict[str, dict[str, Any]] = {}
     worse: list[str] = []
     most = harmed = 0
@@ -135,14 +135,16 @@ def _worse(before: Sequence[Sample], after: Sequence[Sample], limits: EffectLimi
 
 
 def chance_of_failures(was_failed: int, before: int, failed: int, after: int) -> float:
-    """The chance that so many or more of the failures fall after, if it made no difference: Fisher's exact test, one-sided."""
+    """Return the chance that at least this many failures fall after, if it made no difference: Fisher's exact test, one-sided."""
     all_failed = was_failed + failed
     ways = sum(math.comb(after, k) * math.comb(before, all_failed - k) for k in range(failed, min(after, all_failed) + 1))
     return ways / math.comb(before + after, all_failed)
 
 
 def chance_of_ranks(low: Sequence[float], high: Sequence[float]) -> float:
-    """The chance that `high` ranks so high above `low`, if they were alike: Mann and Whitney's test, one-sided, by its normal limit."""
+    """Return the chance that `high` ranks so high above `low`, if they were alike: Mann and Whitney's test, one-sided, by its normal
+    limit.
+    """
     n, m = len(high), len(low)
     values = sorted([*low, *high])
     first: dict[float, int] = {}
@@ -236,7 +238,7 @@ class Leash:
             log.warning("end_not_noted", error=str(e))
 
     async def look(self) -> str | None:
-        """See how it stands with the change that is watched; what became of it, None where that is open or there is none."""
+        """Check the change under watch. Return its outcome; None if that is open or there is none."""
         change = self._image.read(changes.watched)
         if change is None:
             self._suspect = None
@@ -258,7 +260,7 @@ class Leash:
         return await self._keep(change, why, found.figures)
 
     def _age(self, change: WatchedChange) -> tuple[float, bool]:
-        """For how long a change is watched; where the clock was set back to long before it was made, as far as that is known."""
+        """Return for how long a change has been watched, as far as known if the clock was set back to long before it was made."""
         now = self._now()
         age = now - change["decided"]
         if age > -self._period:

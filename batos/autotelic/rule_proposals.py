@@ -64,7 +64,7 @@ def refusal_intents(root: Any) -> Iterator[Proposal]:
 
 
 def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
-    """The rules by which the message of a mission that failed was refused, each once, with what the guardian said."""
+    """Return the rules by which the message of a mission that failed was refused, each once, with what the guardian said."""
     context = row["context"]
     method = context.get("method")
     if not method or not row["final"] or row["error"]["code"] not in (MethodRefused.code, CovenantViolationError.code):
@@ -88,7 +88,7 @@ def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
 
 
 def _taught(root: Any, one: _Refused, words: str) -> str:
-    """The purpose with what is to be minded; empty where that would change nothing."""
+    """Return the purpose with the rule to follow; empty if that would change nothing."""
     holder = history.resolve(root, one.holder)
     held = holder._slots.get(one.selector)
     text = held.text if isinstance(held, Intent) else ""
@@ -128,7 +128,7 @@ def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Prop
 
 
 def _failing(root: Any, key: str) -> Iterator[Proposal]:
-    """Of a way to fail (`code cause target selector`)."""
+    """Yield remedies for a kind of failure (`code cause target selector`)."""
     code, where = key.split(" ")[0], key.rpartition(" ")[0].rpartition(" ")[2]
     selector = key.rpartition(" ")[2]
     if code not in FAULTS or _method(root, where, selector) is None:
@@ -148,7 +148,7 @@ def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
 
 
 def _at_fault(root: Any, key: str) -> Iterator[Proposal]:
-    """Of a method (`oid selector`)."""
+    """Yield remedies for a method (`oid selector`)."""
     target, _, selector = key.partition(" ")
     found = _method(root, target, selector)
     if found is None:
@@ -221,7 +221,7 @@ def _hardly_heard(root: Any) -> Iterator[Proposal]:
 
 
 def _woven(root: Any) -> dict[str, Counter[str]]:
-    """By persona: how many sentences of the last answers come from which facet."""
+    """Return, by persona, the number of sentences of the last answers from each facet."""
     found: dict[str, Counter[str]] = {name: Counter() for name in root["lobby"].personas}
     for mission in _missions(root):
         cycle = mission.thought
@@ -239,7 +239,7 @@ def may_be_trained(trigger: str, key: str) -> bool:
 
 
 def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
-    """A training of the expert for methods, where enough has come since it was made, or was trained in vain."""
+    """Yield a training of the expert for methods, where enough has come since it was made, or was trained in vain."""
     if ground.trains():
         return
     written, refused = learned(root)
@@ -267,7 +267,7 @@ def learned(root: Any) -> tuple[int, int]:
 
 
 def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> Iterator[Proposal]:
-    """A model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
+    """Yield a model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
     failing = _failed(root, key.split(" ")[0]) if trigger == "failure_repeats" else _chosen(root)
     persona, times = next(iter(failing.most_common(1)), ("", 0))
     for model in models if times else ():
@@ -277,7 +277,7 @@ def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> I
 
 
 def _failed(root: Any, code: str) -> Counter[str]:
-    """Of the last missions that were asked in words and FAILED with a code: how many each persona thought."""
+    """Return, by persona, the number of the last briefs that FAILED with a code."""
     found: Counter[str] = Counter()
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.error and json.loads(mission.error)["code"] == code:
@@ -317,7 +317,7 @@ def _chosen(root: Any) -> Counter[str]:
 
 
 def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
-    """The briefs of last missions that were nearest to going to a persona become its exemplars."""
+    """Yield the briefs of last missions that were nearest to going to a persona become its exemplars."""
     near: dict[str, float] = {}
     for mission in _missions(root):
         told, record = " ".join(str(mission.brief).split()), journal.route_of(root, mission.id)
@@ -334,7 +334,7 @@ def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _missions(root: Any) -> Iterator[UvmObject]:
-    """The last missions of users that were asked in words and came to a good end, the newest first."""
+    """Yield the last missions of users that were asked in words and came to a good end, the newest first."""
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
             yield mission

@@ -41,7 +41,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the home of the loop."""
+    """Create the loop's objects. A step of genesis."""
     add_missing(
         lobby,
         autotelic=lambda: lobby.genesis.derive(name="autotelic", comment="I hold what the system knows of itself, and plans for itself."),
@@ -52,7 +52,7 @@ def install(lobby: UvmObject) -> None:
 
 
 def part_of(root: Any, name: str) -> UvmObject:
-    """A part of the loop, as the image has it."""
+    """Return a part of the loop, as the image has it."""
     return root["lobby"].autotelic._slots[name]  # type: ignore[no-any-return]
 
 

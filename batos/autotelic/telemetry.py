@@ -39,7 +39,7 @@ class KeyTally(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Amount each time; 0 where there was none."""
+        """Amount each time; 0 if there was none."""
         return self.total / self.times if self.times else 0.0
 
 
@@ -58,20 +58,20 @@ class Tallies:
         self._add(table, key, KeyTally(1, amount, amount))
 
     def add(self, table: str, key: str, count: int) -> None:
-        """Count so many more; none leaves no trace."""
+        """Add to a count; zero leaves no trace."""
         if count:
             self._add(table, key, KeyTally(count, float(count), float(count)))
 
     def of(self, table: str, key: str) -> KeyTally:
-        """The tally under a key."""
+        """Return the tally under a key."""
         return self._tables.get(table, {}).get(key, NO_TALLY)
 
     def rows(self, table: str) -> Iterator[tuple[str, KeyTally]]:
-        """A table's keys and tallies, those that were noted most often first."""
+        """Yield a table's keys and tallies, those that were noted most often first."""
         yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
 
     def sum(self, table: str) -> KeyTally:
-        """All of a table."""
+        """Return all of a table."""
         rows = self._tables.get(table, {}).values()
         return KeyTally(sum(row.times for row in rows), sum(row.total for row in rows), max((row.most for row in rows), default=0.0))
 
@@ -82,7 +82,7 @@ class Tallies:
                 self._add(table, key, KeyTally(*row))
 
     def plain(self) -> dict[str, dict[str, list[float]]]:
-        """As plain values, to be stored."""
+        """Return plain values to store."""
         return {
             table: {key: [row.times, round(row.total, _DIGITS), round(row.most, _DIGITS)] for key, row in rows.items()}
             for table, rows in self._tables.items()
@@ -120,7 +120,7 @@ def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
 
 
 def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
-    """The buckets that ended after `since`, oldest first."""
+    """Return the buckets that ended after `since`, oldest first."""
     held = sorted(schema.part_of(root, "senses").ring.values(), key=lambda one: one.number)
     return [bucket for one in held if (bucket := json.loads(one.facts))["ended"] > since]
 
@@ -168,12 +168,12 @@ def concerns_methods(bucket: Bucket) -> bool:
 
 
 def used_methods(root: Any) -> list[MethodUse]:
-    """The methods that were noted and that the image still has."""
+    """Return the methods that were noted and that the image still has."""
     return [MethodUse(key, *row) for key, row in schema.part_of(root, "usage").methods.items() if _is_there(root, key)]
 
 
 def last_use_of(root: Any, key: str) -> float | None:
-    """When a method was last of use; None where nothing was noted of it."""
+    """When a method was last of use; None if nothing was noted of it."""
     found = schema.part_of(root, "usage").methods.get(key)
     return None if found is None else float(found[1])
 
@@ -247,30 +247,30 @@ class Senses:
     # --- what is heard
 
     def paid(self, inference: journal.InferenceRecord) -> None:
-        """An inference was paid for."""
+        """Count a paid inference."""
         self._tallies.note("inferences", inference.model, inference.total_ms / 1000)
         self._tallies.note("prompt_tokens", inference.model, inference.prompt_tokens)
         self._tallies.note("answer_tokens", inference.model, inference.answer_tokens)
 
     def verdict(self, accepted: bool) -> None:
-        """The guardian gave a verdict."""
+        """Count a verdict of the guardian."""
         self._tallies.note("verdicts", "accepted" if accepted else "refused")
 
     def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
-        """A generated method ran.
+        """Count a run of a generated method.
 
-        :param taken: whether the call was one that it takes: what fails of others is no fault of the method's.
+        :param taken: True if the method accepts the arguments: a failure of other calls is not its fault.
         """
         self._tallies.note("runs" if ok else "runs_failed" if taken else "runs_unfit", f"{holder or NEW_HOLDER} {selector}")
 
     def retrieved(self, hits: int) -> None:
-        """Memory was asked, and answered with so many passages."""
+        """Count an answer of the memory, with its number of passages."""
         self._tallies.note("retrievals", "found" if hits else "nothing", hits)
 
     # --- what is made of it
 
     async def flush(self) -> Bucket | None:
-        """End the interval: its bucket, which is on its way into the image; None where nothing happened."""
+        """End the interval: its bucket, which is on its way into the image; None if nothing happened."""
         await self._look()
         tallies, self._tallies = self._tallies, Tallies(self._keys)
         begun, self._begun = self._begun, self._now()
@@ -287,7 +287,7 @@ class Senses:
         return bucket
 
     async def since(self, at: float) -> list[Bucket]:
-        """The buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
+        """Return the buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
         await self._look()
         buckets: list[Bucket] = await in_helper(self._image.read, read_buckets, at)
         if self._tallies:

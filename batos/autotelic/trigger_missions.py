@@ -62,10 +62,9 @@ class Alarms:
         entropy: Callable[[], Entropy],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """
-        :param submit: accepts a system mission from an id and a brief.
-        :param since: the buckets of the senses since a time.
-        :param entropy: how it stands with the entropy metric.
+        """:param submit: accepts a system mission from an id and a brief.
+        :param since: returns the buckets of the telemetry since a time.
+        :param entropy: returns the state of the entropy metric.
         """
         self._image, self._limits, self._spans = image, limits, spans
         self._submit, self._since, self._entropy, self._now = submit, since, entropy, now
@@ -74,7 +73,7 @@ class Alarms:
     async def look(self) -> Fired | None:
         """Let go of what has recovered, and fire the most urgent trigger that is not quiet; what fired.
 
-        :raises BatosError: where its mission could not be accepted; it is enqueued at the next look.
+        :raises BatosError: if its mission could not be accepted; it is enqueued at the next look.
         """
         async with self._looking:
             return await self._look()
@@ -128,7 +127,7 @@ class Alarms:
 
 
 def _recovered(quiet: set[tuple[str, str]], found: Sequence[Measurement]) -> set[tuple[str, str]]:
-    """Those of the quiet ones whose measurement is down again, or is not there where that means the same."""
+    """Return those of the quiet ones whose measurement is down again, or is not there where that means the same."""
     there = {(one.trigger, one.key): one for one in found}
     return {one for one in quiet if (there[one].recovered if one in there else one[0] not in triggers.STAYS)}
 

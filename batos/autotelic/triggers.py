@@ -67,7 +67,7 @@ class Seen(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Of one trigger, and of what it was measured on (`key`; empty where there is only one)."""
+    """Of one trigger, and of what it was measured on (`key`; empty if there is only one)."""
 
     trigger: str
     key: str
@@ -88,7 +88,7 @@ class Measurement(NamedTuple):
 
 
 def measured(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
-    """All that can be measured now, the most urgent first."""
+    """Yield all that can be measured now, the most urgent first."""
     yield from _failures(seen, limits)
     yield from _refusals(seen, limits)
     yield from _failing_methods(seen)

@@ -78,7 +78,7 @@ def check(root: Any, proposal: Proposal, why_not: str) -> None:
 def apply(root: Any, proposal: Proposal) -> None:
     """Let the expert write that was made.
 
-    :raises ExpertRefused: where it cannot.
+    :raises ExpertRefused: if it cannot.
     """
     if (model := model_of(proposal)) is None:
         raise ExpertRefused("nothing was trained yet")
@@ -86,7 +86,7 @@ def apply(root: Any, proposal: Proposal) -> None:
 
 
 def model_of(proposal: Proposal) -> str | None:
-    """The expert that was made; None where it is not yet."""
+    """Return the expert that was made; None if it is not yet."""
     return proposal.content.get("model") if isinstance(proposal.content, Mapping) else None
 
 
@@ -126,7 +126,7 @@ def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
 
 
 def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | None:
-    """The receiver of a message, and the method that answers it, where a model wrote that."""
+    """Return the receiver of a message, and the method that answers it, where a model wrote that."""
     try:
         target = history.resolve(root, message["target"])
     except BatosError:  # it is gone
@@ -141,9 +141,9 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
 
 
 async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> str:
-    """The source that an expert writes at its first try.
+    """Return the source that an expert writes at its first try.
 
-    :raises Unknown: where that cannot be paid for.
+    :raises Unknown: if that cannot be paid for.
     """
     attempt.restart(gated=False)
     more: dict[str, Any] = {"temperature": 0.0, "seed": 1, "repeat_penalty": 1.0}

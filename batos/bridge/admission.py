@@ -37,7 +37,7 @@ class Load:
 
     @classmethod
     def of(cls, shown: Modelfile, options: Mapping[str, Any]) -> Load:
-        """The load of a model.
+        """Return the load of a model.
 
         :param shown: the Modelfile that Ollama shows of it, which names blobs.
         :param options: those of the request; they go before the model's own.
@@ -78,15 +78,15 @@ class Ticket:
 
 
 class Fairness:
-    """The bound on overtaking, in missions and in seconds.
+    """Bound on overtaking, in missions and in seconds.
 
-    Missions are counted in blocks: numbers 0 to `count - 1`, and so on. Only a mission of the same block, rank and a later
-    number may go before another, so nobody is overtaken by `count` missions or more; and nobody is overtaken any more when
-    `seconds` have passed since it first was. A bound on each mission's own count would say the same, but in a long queue all
-    those that wait reach it together, and what follows is first come first served, just when grouping is needed most.
+    Missions are counted in blocks: numbers 0 to `count - 1`, and so on. Only a mission of the same block, rank and a later number may
+    go before another, so no mission is overtaken by `count` missions or more; and none is overtaken any more once `seconds` have passed
+    since it first was. A bound on each mission's own count would say the same, but in a long queue all waiting missions reach it
+    together, and the rest is first come, first served, just when grouping is needed most.
 
-    For the same reason a block is no longer than what is served in `seconds`. Blocks are powers of two, so that a shorter one
-    is a part of a longer one and the bound holds while their length changes.
+    For the same reason a block is no longer than what is served in `seconds`. Blocks are powers of two, so that a shorter one is a part
+    of a longer one and the bound holds while their length changes.
     """
 
     def __init__(self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -133,7 +133,7 @@ _current: contextvars.ContextVar[Ticket | None] = contextvars.ContextVar("batos_
 
 @contextlib.contextmanager
 def session(ticket: Ticket) -> Iterator[None]:
-    """The inferences in this block are one mission's: between them it keeps its turn."""
+    """Mark the inferences in this block as one mission's: it keeps its turn between them."""
     token = _current.set(ticket)
     ticket.ended = False
     try:
@@ -162,11 +162,11 @@ class _Waiting:
 
 
 class AdmissionGate:
-    """Lets inferences through so that what is in use is not thrown out. On the loop's thread.
+    """Gate that admits inferences so that loads in use are not evicted. On the loop's thread.
 
-    A mission that was let through holds its load until its session ends, or it needs another load that is not to be had at
-    once. Others on the same load, and on loads that fit beside it, are let through as well. The rest waits, in order; who has
-    waited for the bound's seconds gets the next turn, from those that hold it too.
+    An admitted mission holds its load until its session ends, or it needs another load that is not available at once. Others on the
+    same load, and on loads that fit beside it, are admitted too. The rest waits, in order; a mission that has waited for the bound's
+    seconds gets the next turn, even from its holders.
     """
 
     def __init__(self, fairness: Fairness, fits: Callable[[Set[Load]], bool], on_idle: Callable[[], None] = lambda: None) -> None:
@@ -184,7 +184,7 @@ class AdmissionGate:
 
     @property
     def in_use(self) -> set[Load]:
-        """The loads that must stay in memory: inferences are under way on them, or missions hold them."""
+        """Return the loads that must stay in memory: inferences are under way on them, or missions hold them."""
         return set(self._flying).union(*self._holds.values())
 
     @property
@@ -225,7 +225,7 @@ class AdmissionGate:
                 self._on_idle()
 
     def leave(self, ticket: Ticket) -> None:
-        """The mission's session ended, or it waits: it holds nothing any more."""
+        """Release everything that a mission holds, because its session ended or it waits."""
         if self._holds.pop(ticket, None) is not None:
             self.look_again()
             if self.idle:
@@ -292,7 +292,7 @@ class AdmissionGate:
         self._waiting.sort(key=lambda entry: entry.key)
 
     def _let_through(self, entry: _Waiting, stay: list[_Waiting]) -> bool:
-        """Give an entry its turn, if it can be had beside what is in use and before those that stay."""
+        """Give an entry its turn, if it fits beside the loads in use and before the entries that stay."""
         used = self.in_use
         loaded = entry.load in used
         if used and not loaded and (any(entry.load.evicts(other) for other in used) or not self._fits(used | {entry.load})):

@@ -68,9 +68,9 @@ class Offer(NamedTuple):
 
 
 def offers(data: Path) -> list[Offer]:
-    """The models of the shipped catalogue, and of the user's own in the folder `data`, which go before those of the same name.
+    """Return the models of the shipped catalogue, and of the user's own in the folder `data`, which go before those of the same name.
 
-    :raises ConfigError: where the user's own file is not well formed.
+    :raises ConfigError: if the user's own file is not well formed.
     """
     own = data / CATALOGUE
     found = {offer.model.name: offer for offer in _read(CATALOGUE_FILE)}
@@ -120,11 +120,11 @@ class RegistryListing(NamedTuple):
 
 
 class _Unfit(Exception):
-    """A registry, or a model in it, does not say what is asked: why."""
+    """Reason why a registry, or a model in it, lacks requested data."""
 
 
 async def registry_models(host: str) -> RegistryListing:
-    """The models of the registry at `host` (host:port; plain HTTP on loopback, else HTTPS).
+    """Return the models of the registry at `host` (host:port; plain HTTP on loopback, else HTTPS).
 
     Never raises for what a registry does: it may be away, or answer nonsense.
     """
@@ -168,7 +168,7 @@ class _Registry:
             return []
 
     async def _model(self, name: str, tag: str) -> Candidate | None:
-        """A model of the registry; None for what is none, or does not say."""
+        """Return a model of the registry; None if it is not a model, or lacks data."""
         import httpx
 
         try:
@@ -197,9 +197,9 @@ class _Registry:
         return read
 
     async def _bytes(self, path: str, most: int, headers: Mapping[str, str] | None = None, *, whole: bool = False) -> bytes:
-        """The first bytes of what is at a path.
+        """Return the first bytes of the content at a path.
 
-        :param whole: whether more than that is an error.
+        :param whole: True: longer content is an error.
         """
         asked = {**(headers or {}), **({} if whole else {"Range": f"bytes=0-{most - 1}"})}
         read = bytearray()

@@ -56,7 +56,7 @@ def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda
 
 
 def failure_cause(error: BaseException, reported: str = "server_error") -> str:
-    """The cause behind what a request raised.
+    """Return the cause behind what a request raised.
 
     :param reported: of an error that Ollama reports and does not lay to the request: inside a stream it has no status (-1).
     """
@@ -122,7 +122,7 @@ class RetryPolicy:
 
     @classmethod
     def of(cls, settings: Settings) -> RetryPolicy:
-        """As the settings have it."""
+        """Return the policy in the settings."""
         return cls(settings.inference_retries, settings.inference_backoff_s, settings.breaker_failures, settings.breaker_probe_s)
 
 
@@ -152,7 +152,7 @@ class Breaker:
 
     @property
     def open_s(self) -> float:
-        """Seconds since it opened; 0 while it is closed."""
+        """Return the seconds since it opened; 0 while it is closed."""
         return time.monotonic() - self._since if self.open else 0.0
 
     def check(self, model: str) -> None:
@@ -168,13 +168,13 @@ class Breaker:
             )
 
     def failed(self, why: str) -> None:
-        """The host failed."""
+        """Count a failure of the host."""
         self._failures += 1
         if self._failures >= self._policy.breaker_failures:
             self.lost(why)
 
     def lost(self, why: str) -> None:
-        """The host does not answer, that much is known: open, if it is not."""
+        """Open the breaker, because the host is known not to answer."""
         if self.open:
             return
         self._closed.clear()
@@ -185,7 +185,7 @@ class Breaker:
         log.warning("ollama does not answer; what needs it waits", host=self._host, why=why)
 
     def answered(self) -> None:
-        """The host gave an answer, if only to say what is wrong."""
+        """Count an answer of the host, even an error."""
         self._failures = 0
         if self.open:
             log.info("ollama answers again", host=self._host, after_s=round(self.open_s, 1))

@@ -23,18 +23,17 @@ from batos.errors import InferenceFailed, InvalidInput
 class ChatRequest:
     """One inference: everything that decides its answer.
 
-    `schema` is a JSON schema that the answer must have the form of; `options` are Ollama's (`num_ctx`, `num_predict`,
-    `temperature`, `seed`, `stop` ...) as pairs sorted by name; `think` among them says whether the model thinks before it answers.
+    `schema` is a JSON schema for the answer; `options` are Ollama's (`num_ctx`, `num_predict`, `temperature`, `seed`, `stop` ...) as
+    pairs sorted by name; `think` among them makes the model think before it answers.
 
-    `begun` is the beginning of the answer, kept from an attempt that was interrupted, and `begun_tokens` what it took: the
-    model goes on from there where its template can. It is no part of what the answer is keyed by.
+    `begun` is the beginning of the answer, kept from an interrupted attempt, and `begun_tokens` its cost: the model continues it if its
+    template allows. It is not part of the answer's key.
 
-    `turns` are what was said before, as pairs of what the user said and what was answered, the oldest first.
+    `turns` are the conversation so far, as pairs of a user's message and its answer, the oldest first.
 
-    `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
-
-    `shown` names pictures by their digests, of each turn and at the end of what the user says: what the answer is keyed by. `images` are
-    the same in base64, as they are sent. `tools` are offered to the model, as Ollama's API has them; they are no part of the key yet.
+    `digest`, if given, is that of the model which must answer: it is part of the answer's key. `shown` names pictures by their digests,
+    for each turn and at the end for the user's message: they are part of the key. `images` are the same in base64, as they are sent.
+    `tools` are offered to the model, in the form of Ollama's API; they are not part of the key yet.
     """
 
     model: str
@@ -87,7 +86,7 @@ class Inference(Protocol):
         ...
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        """One vector for each text, in order.
+        """Return one vector for each text, in order.
 
         :raises InferenceFailed: with its cause.
         """
@@ -98,7 +97,7 @@ class Inference(Protocol):
         ...
 
     async def digest(self, model: str) -> str:
-        """The content digest of a model.
+        """Return the content digest of a model.
 
         :raises InferenceFailed: with cause `model_missing` where there is no such model.
         """

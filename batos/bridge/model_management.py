@@ -34,9 +34,9 @@ Fit = Callable[[Sequence[str]], Awaitable[Reply]]
 
 
 class ModelManager:
-    """The models of a profile. Without a place, where something else infers in Ollama's place, there are none.
+    """Models of a profile. There are none without a managed host, when another service does the inferences.
 
-    Where there are several places, all that is told says of which one it is: its `host`.
+    With several hosts, each reply names the `host` that it is about.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ModelManager:
         """Let a model think from now on, also after a restart.
 
         :param name: of a model, of a profile, or `robin=NAME` for one persona.
-        :raises InvalidInput: where it cannot.
+        :raises InvalidInput: if it cannot.
         """
         if self._use is None:
             raise InvalidInput("there is no Ollama here that could think with it")
@@ -74,7 +74,7 @@ class ModelManager:
         return [self._told(place, status) for place in self._places for status in place.provisioner.status()]
 
     def there(self) -> set[str]:
-        """The names of those that can be asked now."""
+        """Return the names of those that can be asked now."""
         return {status.name for place in self._places for status in place.provisioner.status() if status.ready}
 
     async def refresh(self) -> None:
@@ -95,8 +95,10 @@ class ModelManager:
         return {"profile": self._profile(), "models": models, "under_way": under_way}
 
     async def ensure(self, names: Sequence[str] = ()) -> Reply:
-        """Make or pull what is missing of these, or of all; when each is there or has failed, how it stands with them, as `describe`
-        says it. Cancelled, the work goes on."""
+        """Build or pull those of these models, or of all, that are missing. Return `describe` when each is ready or has failed.
+
+        If the call is cancelled, the work goes on.
+        """
         found = await asyncio.gather(*(place.provisioner.ensure(names) for place in self._places))
         told = [self._told(place, status) for place, statuses in zip(self._places, found, strict=True) for status in statuses]
         return {**self.describe(), "models": told}
@@ -110,7 +112,7 @@ class ModelManager:
     ) -> tuple[ModelStatus, int]:
         """See `Provisioner.fetch`; on the first Ollama.
 
-        :raises InferenceFailed: where there is none.
+        :raises InferenceFailed: if there is none.
         """
         if not self._places:
             raise InferenceFailed(f"there is no Ollama that could have the model {name}", cause="unreachable", model=name)
@@ -151,7 +153,7 @@ async def remove_own_models(settings: Settings, *, dry: bool = False) -> list[Re
     """Delete what BAT OS made in each Ollama that the settings name, or in the one at the default port.
 
     :param dry: delete nothing, and answer the same.
-    :raises OllamaUnavailable: where none of them answers.
+    :raises OllamaUnavailable: if none of them answers.
     """
     hosts = dict.fromkeys((settings.ollama_host or DEFAULT_HOST, *settings.ollama_hosts))
     answering = [host for host in hosts if await version_at(host) is not None]
@@ -179,6 +181,6 @@ async def _made_here(client: AsyncClient, name: str, digest: str, notes: list[Bu
 
 
 def _notes(settings: Settings, host: str) -> list[Path]:
-    """The notes of what was built in an Ollama: it may have been the first one of a daemon, or a further one."""
+    """Return the notes of what was built in an Ollama: it may have been the first one of a daemon, or a further one."""
     folder = settings.data / "ollama"
     return [folder / "built.json", built_models_file(folder, host)]

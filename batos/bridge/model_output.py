@@ -24,7 +24,7 @@ CHECK_EVERY = 48  # characters between two checks: each costs some microseconds
 
 
 def strip_fences(text: str) -> str:
-    """The content of the first fenced block, or the text itself where there is none, stripped at both ends.
+    """Return the content of the first fenced block, or the text itself where there is none, stripped at both ends.
 
     A fence that is never closed ends with the text: a model that ran out of tokens.
     """
@@ -45,7 +45,7 @@ class RunawayWatch:
 
     @property
     def text(self) -> str:
-        """All that was fed."""
+        """Return all that was fed."""
         return self._text
 
     def feed(self, piece: str) -> str | None:
@@ -136,7 +136,7 @@ class ThoughtSplitter:
         self._before = ""  # the mark of the thought before
 
     def feed(self, piece: str) -> tuple[str, str]:
-        """Add a piece; what is known to be answer and what is known to be thought since the last one."""
+        """Add a piece. Return the new certain parts of the answer and of the thought."""
         self._held += piece
         answers, thoughts = "", ""
         while True:
@@ -238,10 +238,9 @@ class ThoughtSplitter:
 
 
 def without_thought(text: str) -> tuple[str, str]:
-    """A whole text as answer and thought.
+    """Split a complete text into answer and thought.
 
-    A mark that closes a thought, outside of code, where none was opened, closes one that the model's template opened: what is before it
-    is thought.
+    An unopened closing mark outside of code ends a thought that the model's template opened: the text before it is thought.
     """
     splitter = ThoughtSplitter()
     fed, rest = splitter.feed(text), splitter.end()
@@ -259,7 +258,7 @@ def without_thought(text: str) -> tuple[str, str]:
 
 
 def _line_ended(text: str) -> bool:
-    """Return True where a text ends with a sentence and then a line break."""
+    """Return True if a text ends with a sentence and then a line break."""
     said = text.rstrip()
     return "\n" in text[len(said) :] and said.rstrip(_CLOSERS)[-1:] in tuple(_SENTENCE_ENDS)
 
@@ -299,7 +298,7 @@ class StreamedAnswer:
         return self._kept is None and self._kept_thoughts is None
 
     def end(self) -> None:
-        """The model is done."""
+        """Record that the model has finished."""
         self._tell(self._splitter.end()[0])
 
     def _tell(self, text: str) -> None:
@@ -312,7 +311,7 @@ class StreamedAnswer:
         return len(self._content.text) + len(self._thoughts.text)
 
     def answer(self) -> tuple[str, str]:
-        """The text and the thought, without what ran away."""
+        """Return the text and the thought, without what ran away."""
         text, inner = without_thought(self._content.text if self._kept is None else self._kept)
         outer = self._thoughts.text if self._kept_thoughts is None else self._kept_thoughts
         return text, "\n".join(part for part in (outer, inner) if part)

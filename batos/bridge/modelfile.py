@@ -28,7 +28,7 @@ _REGISTRY, _LIBRARY, _TAG = "registry.ollama.ai/", "library/", "latest"
 
 
 def tagged(name: str) -> str:
-    """The one spelling by which a model's name is compared: `Robin` is `robin:latest`. A pull goes by the name as it was given."""
+    """Return the one spelling by which a model's name is compared: `Robin` is `robin:latest`. A pull goes by the name as it was given."""
     bare = name.strip().translate(_SMALL)
     for scheme in _SCHEMES:
         bare = bare.removeprefix(scheme)
@@ -97,7 +97,7 @@ class Modelfile:
     requires: str | None = None
 
     def render(self) -> str:
-        """The text of it: `parse` reads the same value back.
+        """Return the text of it: `parse` reads the same value back.
 
         :raises ModelfileError: for a text that the syntax cannot say: a line of it, not the last, ends in three double quotes.
         """
@@ -124,10 +124,10 @@ class Modelfile:
 
 
 def read_modelfile(path: Path) -> Modelfile:
-    """Read the Modelfile at `path`: UTF-8, or UTF-16 with its mark. The system's way to end lines is no part of it.
+    """Read the Modelfile at `path`: UTF-8, or UTF-16 with its mark, with line ends of any system.
 
     :raises ModelfileError: as `parse`.
-    :raises OSError, UnicodeDecodeError: where it cannot be read.
+    :raises OSError, UnicodeDecodeError: if it cannot be read.
     """
     data = path.read_bytes()
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -171,7 +171,7 @@ def parse_modelfile(text: str) -> Modelfile:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """The lines of a text, each with what ends it."""
+    """Return the lines of a text, each with what ends it."""
     parts = _LINE_END.split(text)
     return zip(parts[::2], [*parts[1::2], ""], strict=True)
 
@@ -202,7 +202,7 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _value(rest: str, end: str, more: Iterator[tuple[str, str]]) -> str | None:
-    """The value that begins with `rest` and goes on over lines while its quotes are open; None where they stay so."""
+    """Return the value that begins with `rest` and goes on over lines while its quotes are open; None if they stay so."""
     first = rest.strip(_BLANK)
     quotes = '"""' if first.startswith('"""') else '"' if first.startswith('"') else ""
     if not quotes:
@@ -219,7 +219,7 @@ def _value(rest: str, end: str, more: Iterator[tuple[str, str]]) -> str | None:
 
 
 def _quote(instruction: str, value: str, line: int) -> str:
-    """The value in the first form that reads back as it is: as it stands, in quotes, in three."""
+    """Return the first form of a value that reads back unchanged: unquoted, in quotes, in triple quotes."""
     for quotes in ("", '"', '"""') if value else ('"',):
         lines = _lines(quotes + value + quotes)
         if _value(*next(lines), lines) == value and next(lines, None) is None:

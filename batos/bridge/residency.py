@@ -73,7 +73,7 @@ class Residency:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """End what is under way on its own account."""
+        """End the work that was started here."""
         if self.preloader is not None:
             await self.preloader.stop()
         for task in list(self._tasks):
@@ -87,15 +87,17 @@ class Residency:
         return self._known.get(tagged(model))
 
     def digest_of(self, model: str) -> str:
-        """The digest that a model was last learnt with; empty where it was not."""
+        """Return the digest that a model was last learnt with; empty if it was not."""
         return self._digests.get(tagged(model), "")
 
     def context_of(self, digest: str) -> int | None:
-        """The context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not said."""
+        """Return the context that the model of a digest is in memory with, as Ollama last said; None if it is not, or that was not
+        said.
+        """
         return self._contexts.get(digest)
 
     def size(self, load: Load) -> int:
-        """Bytes that a load takes: as measured, else the size of its files, else 0."""
+        """Return the bytes that a load takes: as measured, else the size of its files, else 0."""
         return self._measured.get(load, self._files.get(load, 0))
 
     def fits(self, loads: Set[Load]) -> bool:
@@ -193,7 +195,7 @@ class Residency:
         self._loads[load] += 1
 
     async def _make_room(self, load: Load) -> None:
-        """Unload what was not used for longest, until the load fits; what is in use stays."""
+        """Unload the least recently used loads until the load fits; loads in use stay."""
         if self.size(load) > self._budget and load not in self._warned:
             self._warned.add(load)
             log.warning(
@@ -223,9 +225,9 @@ class Residency:
         return leaving, needed <= self._budget
 
     async def preload(self, load: Load, kept: Set[Load]) -> None:
-        """Load what is not needed yet. Cancelled, it may be there or not; that is asked before it is used.
+        """Load a model that is not needed yet. If the call is cancelled, its state is unknown, and is asked for before use.
 
-        :param kept: what must not be unloaded for it.
+        :param kept: loads that must not be unloaded for it.
         """
         async with self._one_change:
             await self._refresh()
@@ -243,7 +245,7 @@ class Residency:
             await self._refresh()
 
     async def _unload(self, load: Load) -> None:
-        """Have Ollama forget a load, and wait until its memory is free; not if somebody needs it again by now."""
+        """Make Ollama unload a load, and wait until its memory is free; not if it is needed again by now."""
         if load in self.gate.in_use:
             return
         name, gone = self._names[load], False
@@ -286,7 +288,7 @@ class Residency:
     # --- Ollama
 
     async def refresh(self) -> None:
-        """Ask Ollama what is in memory."""
+        """Ask Ollama which models are in memory."""
         async with self._one_change:
             await self._refresh()
 
@@ -312,7 +314,7 @@ class Residency:
         self._resident = there | coming | {load.weights: load for load in self._coming}
 
     def _recognised(self, digest: str) -> Load | None:
-        """The load of a model that Ollama lists; which options it was loaded with is not told."""
+        """Return the load of a model that Ollama lists; which options it was loaded with is not told."""
         made = self._made.get(digest)
         if made is None:
             known = Load(digest)
@@ -400,7 +402,7 @@ class Expected(NamedTuple):
 
 
 class Preloader:
-    """Loads what is expected when no inference has been under way for a while."""
+    """Preloader: loads the likely next model when no inference has been under way for a while."""
 
     def __init__(self, residency: Residency, idle_s: float, expected: Callable[[], Expected]) -> None:
         """
@@ -411,18 +413,18 @@ class Preloader:
         self._loading: Load | None = None
 
     def rest(self) -> None:
-        """No inference is under way: begin to wait for the pause to be long enough."""
+        """Begin to wait for a long enough pause, because no inference is under way."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="preload")
             self._task.add_done_callback(self._ended)
 
     async def give_way(self, load: Load) -> None:
-        """An inference comes: what is being preloaded is given up, unless it is what the inference needs."""
+        """Stop a preload because an inference comes, unless the inference needs that load."""
         if self._loading != load:
             await self.stop()
 
     async def stop(self) -> None:
-        """Give up what is being preloaded; returns when that is over."""
+        """Stop the preload. Return when it has ended."""
         task = self._task
         if task is not None:
             task.cancel()

@@ -44,7 +44,7 @@ class ProcessNote:
 
     @classmethod
     def of(cls, pid: int) -> ProcessNote:
-        """The note of a running process."""
+        """Return the note of a running process."""
         stat = _stat(pid)
         return cls(pid, stat.started if stat else 0, _boot())
 
@@ -54,14 +54,14 @@ class ProcessNote:
 
     @classmethod
     def read(cls, path: Path) -> ProcessNote | None:
-        """The note in a file; None where there is none, or it was cut short by a crash."""
+        """Return the note in a file; None if there is none, or it was cut short by a crash."""
         try:
             return cls(**json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def members(self) -> list[int]:
-        """The processes of the group that are still alive: a killed leader may leave its children behind.
+        """Return the processes of the group that are still alive: a killed leader may leave its children behind.
 
         A pid is not given anew while a group of that number exists, so session, group and start time tell them apart
         from strangers.
@@ -116,7 +116,7 @@ def _boot() -> str:
 
 
 def exclusive_lock(path: Path) -> IO[bytes] | None:
-    """An exclusive lock on a file, held until the returned file is closed or the process dies; None if another has it."""
+    """Return an exclusive lock on a file, held until the returned file is closed or the process dies; None if another has it."""
     private_files.make(path.parent)
     file = private_files.extend(path)
     try:
@@ -146,7 +146,7 @@ NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one tha
 
 
 def find_binary(settings: Settings) -> Path | None:
-    """The `ollama` to start: on PATH, built in this checkout, or in the data folder."""
+    """Return the `ollama` to start: on PATH, built in this checkout, or in the data folder."""
     root = Path(__file__).parents[2]
     on_path = shutil.which("ollama")
     places = [Path(on_path)] if on_path else []
@@ -155,7 +155,7 @@ def find_binary(settings: Settings) -> Path | None:
 
 
 async def version_at(host: str) -> str | None:
-    """The version of the Ollama at `host`; None where none answers in time."""
+    """Return the version of the Ollama at `host`; None if none answers in time."""
     async with connect(host) as client:
         return await version_of(client)
 
@@ -188,7 +188,7 @@ class OllamaService:
 
     @property
     def version(self) -> str:
-        """Version of the server, as it said at the start; empty where it did not answer."""
+        """Version of the server, as it said at the start; empty if it did not answer."""
         return self._version
 
     @property
@@ -207,10 +207,10 @@ class OllamaService:
         return self._child.pid if self._child is not None else None
 
     async def start(self) -> str:
-        """Find a server or start one; answers its address. One that was named and does not answer is waited for if none can be started.
+        """Find a server or start one. Return its address. A configured one that does not answer is waited for if none can be started.
 
-        :raises OllamaUnavailable: where none answers, none was named and none can be started, with the remedy.
-        :raises ConfigError: where `ollama_host` is no address.
+        :raises OllamaUnavailable: if none answers, none is configured and none can be started, with the remedy.
+        :raises ConfigError: if `ollama_host` is not a valid address.
         """
         named = self._settings.ollama_host
         self._state = "starting"

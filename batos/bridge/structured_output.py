@@ -47,7 +47,7 @@ _TOKEN = re.compile(rf"""(?P<class>{_CLASS})|\\(?P<short>[dw])|\\(?P<plain>[.\-+
 
 
 def grammar_schema(schema: Any) -> Any:
-    """The schema, or a copy without what no grammar can be made of; None where there is none."""
+    """Return the schema, or a copy without what no grammar can be made of; None if there is none."""
     return dict(_kept(schema)) if isinstance(schema, dict) else schema if schema is None else {}
 
 
@@ -108,7 +108,7 @@ def _names(properties: Any) -> list[str]:
 
 
 def grammar_pattern(text: str) -> str | None:
-    """A pattern in the words of the converter; None where it has none for it, or would take them for something else."""
+    """Return a pattern in the words of the converter; None if it has none for it, or would take them for something else."""
     if len(text) < 3 or not (text.startswith("^") and text.endswith("$")):
         return None
     body, made, at = text[1:-1], ["^"], 0
@@ -149,7 +149,7 @@ def grammar_pattern(text: str) -> str | None:
 
 
 def _in_class(text: str) -> str:
-    """The characters of a class, with `-` at its end, where it is no range."""
+    """Return the characters of a class; a `-` that is not a range goes to its end."""
     inner = re.sub(r"\\([dw])", lambda found: _SHORT[found[1]], text[1:-1]).replace(r"\-", "\0")
     inner = re.sub(r"\\(.)", r"\1", inner)
     if inner.startswith("-") or (inner.endswith("-") and len(inner) > 1):
@@ -192,7 +192,7 @@ def _refuse(name: str) -> Any:
 
 
 def _sound(value: Any) -> Any:
-    """The value, if it can be written as UTF-8: half a surrogate pair cannot, and neither the image nor the wire take it."""
+    """Return the value, if it can be written as UTF-8: half a surrogate pair cannot, and neither the image nor the wire take it."""
     json.dumps(value, ensure_ascii=False).encode()
     return value
 
@@ -205,7 +205,7 @@ def _whole(text: str) -> list[Any]:
 
 
 def _first(text: str) -> list[Any]:
-    """The first object or array that stands anywhere in a text."""
+    """Return the first object or array that stands anywhere in a text."""
     for at, letter in enumerate(text):
         if letter in _CLOSERS:
             try:
@@ -218,9 +218,9 @@ def _first(text: str) -> list[Any]:
 
 
 def _closed(text: str) -> list[Any]:
-    """A text that breaks off, with the missing brackets added, if every value in it is whole.
+    """Return a text that breaks off, with the missing brackets added, if every value in it is complete.
 
-    Half a string or a number that might have gone on is no value: to guess its end would be to answer in the model's place.
+    Half a string, or a number that might have gone on, is not complete: guessing its end would mean answering in the model's place.
     """
     at = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
     if at < 0:
@@ -267,7 +267,7 @@ def _schema_of(form: type[BaseModel]) -> dict[str, Any]:
 
 
 async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, raw_chars: int) -> Structured[Form]:
-    """An answer to `prompt` of the form `form`.
+    """Return an answer to `prompt` of the form `form`.
 
     What can be put right without the model is. Else it is asked again, with what was wrong; the last time, if there are two or more,
     without a schema and with its words instead, since constrained output may loop or never end (ollama#15502, ollama#18567).
@@ -304,7 +304,7 @@ async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, r
 
 
 def read_structured(text: str, form: type[Form]) -> tuple[tuple[Form, str] | None, str]:
-    """The value in a model's text and what had to be repaired, or None and what is wrong with it."""
+    """Return the value in a model's text and the repairs made, or None and the fault."""
     fault = ""
     for value, repair in json_values(text):
         try:

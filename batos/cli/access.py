@@ -159,7 +159,7 @@ def console(
 
 
 def _folder_of_daemon(connect: str | None) -> str | None:
-    """The data folder of the daemon; None where none answers and the settings have to say it."""
+    """Return the data folder of the daemon; None if none answers and the settings have to say it."""
     try:
         folder: str = ask(endpoint(connect), lambda client: client.info())["data"]
     except DaemonUnavailable:

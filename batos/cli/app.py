@@ -140,7 +140,7 @@ def settings_from(
     more: list[str] | None,
     model: list[str] | None = None,
 ) -> tuple[config.Settings, dict[str, str]]:
-    """The settings in force with these flags, and the source of each.
+    """Return the settings in force with these flags, and the source of each.
 
     :raises ConfigError: for a setting that does not exist (with the nearest name) or a value it cannot have.
     """
@@ -304,7 +304,7 @@ def _own_process(verb: str) -> None:
 
 
 def with_verb(words: list[str], alone: str = "run") -> list[str]:
-    """The words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`.
+    """Return the words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`.
 
     :param alone: the verb where there is no word at all, or one that `run` does not know.
     """
@@ -342,7 +342,7 @@ _OF_CHECKOUT = "var"
 def meant_folder(
     data: str | None, output: Output, *, image: str | None = None, config_file: str | None = None, more: list[str] | None = None
 ) -> str | None:
-    """The flag --data as it was given, or as it is meant where it was not: see `chosen`."""
+    """Return the flag --data as it was given, or as it is meant where it was not: see `chosen`."""
     if data is not None:
         return data
     settings, sources = settings_from(None, image, None, None, config_file, more)
@@ -364,7 +364,7 @@ def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
 def chosen_folder(
     settings: Settings, sources: Mapping[str, str], output: Output, ask: Callable[[str], str] = input, *, terminal: bool | None = None
 ) -> str | None:
-    """The data folder that is to be named, where there is a doubt and somebody to ask; None where it stays as it is.
+    """Return the data folder that is to be named, where there is a doubt and somebody to ask; None if it stays as it is.
 
     :param ask: shows a question, and answers what was said to it.
     :param terminal: whether there is somebody to ask; found out, if left out.
@@ -394,7 +394,7 @@ def chosen_folder(
 
 
 def _shown(folder: Path) -> str:
-    """A folder as somebody would type it here."""
+    """Return a folder as somebody would type it here."""
     try:
         near = os.path.relpath(folder)
     except OSError:

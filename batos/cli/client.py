@@ -53,7 +53,7 @@ def ask(address: str, question: Callable[[Client], Awaitable[T]], *, shows: bool
 
 
 def client_of(address: str) -> Client:
-    """A client of the daemon at an endpoint, with the keys that the settings name.
+    """Return a client of the daemon at an endpoint, with the keys that the settings name.
 
     :raises ConfigError: for keys that cannot be used.
     """
@@ -61,7 +61,7 @@ def client_of(address: str) -> Client:
 
 
 async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:
-    """The result of some work, shown from its second second on.
+    """Return the result of some work, shown from its second second on.
 
     :param step: what it is at, asked now and then.
     """
@@ -106,13 +106,13 @@ async def _step(client: Client) -> str:
 
 
 def step_of(progress: dict[str, Any]) -> str:
-    """A step and how far it is: `restoring, 12.0 MiB of 80.1 MiB`."""
+    """Return a step and how far it is: `restoring, 12.0 MiB of 80.1 MiB`."""
     done = f", {size(progress['done'])} of {size(progress['total'])}" if progress.get("total") else ""
     return f"{progress.get('step', '')}{done}"
 
 
 def with_nearest(error: BatosError, word: str) -> BatosError:
-    """The error with the nearest of the names that its message lists after `there are: `."""
+    """Return the error with the nearest of the names that its message lists after `there are: `."""
     if "did you mean" in error.message:
         return error
     names = error.message.rpartition("there are: ")[2].split(", ") if "there are: " in error.message else []
@@ -154,7 +154,7 @@ _LAST = 1e-6  # of a second: a TIME is the last instant of what it names
 
 
 def moment(text: str | None, now: Callable[[], float] = time.time) -> float | str | None:
-    """A TIME as the wire has it: the id of a revision as it is, anything else in seconds since the epoch; None for now.
+    """Return a TIME as the wire has it: the id of a revision as it is, anything else in seconds since the epoch; None for now.
 
     :raises typer.BadParameter: for what is no TIME.
     """
@@ -192,7 +192,9 @@ def _calendar(text: str, today: datetime.datetime) -> float:
 
 
 def _seconds(moment: datetime.datetime) -> float:
-    """Seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks, in UTC."""
+    """Return the seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks,
+    in UTC.
+    """
     try:
         return max(_FIRST, *(moment.replace(fold=fold).timestamp() for fold in (0, 1)))
     except (OverflowError, ValueError, OSError):

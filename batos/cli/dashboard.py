@@ -163,13 +163,13 @@ def _pairs(pairs: list[tuple[str, str]]) -> Table:
 
 
 def personas_of(seen: dict[str, Any]) -> list[tuple[str, str]]:
-    """Each persona and what it does: thinks about so many missions, or rests."""
+    """Return each persona and what it does: thinks about so many missions, or rests."""
     busy = Counter(str(mission.get("persona") or "").lower() for mission in seen["missions"] if mission["state"] in _UNDER_WAY)
     return [(name.upper(), f"thinks about {busy[name]}" if busy[name] else "rests") for name in seen["info"].get("personas", ())]
 
 
 def facts_of(seen: dict[str, Any], tokens_s: float | None = None) -> list[tuple[str, str]]:
-    """The figures of a daemon, as names and values."""
+    """Return the figures of a daemon, as names and values."""
     info = seen["info"]
     missions, costs, image = info.get("missions", {}), info.get("costs", {}), info.get("image", {})
     counted = [
@@ -204,7 +204,7 @@ def _entropy(info: dict[str, Any]) -> list[str]:
 
 
 def _models(info: dict[str, Any]) -> list[str]:
-    """The models in memory, one a line; how it stands with Ollama where there are none."""
+    """Return the models in memory, one a line; how it stands with Ollama where there are none."""
     memory = info.get("residency", {})
     if memory.get("resident"):
         held = f"{size(memory['bytes'])} of {size(memory['budget'])}"
@@ -266,7 +266,7 @@ class Speed:
         self._seen: deque[tuple[float, int]] = deque()
 
     def take(self, now: float, tokens: int) -> float | None:
-        """The speed as of now; None while too little was seen.
+        """Return the speed as of now; None while too little was seen.
 
         :param now: seconds of a clock that never goes back.
         :param tokens: of all answers ever.
@@ -403,7 +403,7 @@ def _flat(facts: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple
 
 
 def _told(path: tuple[str, ...], value: Any) -> str:
-    """A fact as people read it: sizes with a unit, moments by the clock; nothing for what is not there."""
+    """Return a fact as people read it: sizes with a unit, moments by the clock; nothing for what is not there."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -179,7 +179,7 @@ def read_example(text: str) -> dict[str, Any]:
 
 
 def _side(text: str) -> Any:
-    """A side of an example: JSON where it begins as JSON does, else as it is.
+    """Return a side of an example: JSON where it begins as JSON does, else as it is.
 
     :raises ValueError: if it begins so, and is none.
     """
@@ -245,7 +245,7 @@ def _ask(target: str, selector: str, asked: list[dict[str, Any]], output: Output
 
 
 def _as_example(one: dict[str, Any]) -> str:
-    """An example as `read_example` takes it."""
+    """Return an example as `read_example` takes it."""
     if one.keys() <= {"args", "result"}:
         return f"{json_text(one.get('args', []))} -> {json_text(one['result'])}"
     return json_text(one)

@@ -71,7 +71,7 @@ class Answering:
 
 
 async def _line() -> bytes:
-    """A line from the terminal; empty at its end. Cancelled, it leaves what is typed to whoever reads next."""
+    """Return a line from the terminal; empty at its end. Cancelled, it leaves what is typed to whoever reads next."""
     loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, lambda: None if ready.done() else ready.set_result(None))
@@ -266,7 +266,7 @@ def _reason(error: dict[str, Any]) -> str:
 
 
 def sources(result: dict[str, Any]) -> list[str]:
-    """The passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
+    """Return the passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
     said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
     return said + [source(one) for one in result.get("citations") or []]
 
@@ -283,7 +283,7 @@ def source(one: dict[str, Any]) -> str:
 
 
 def called(result: dict[str, Any]) -> list[str]:
-    """The method that answered in a model's place, as a call, with the command that shows it."""
+    """Return the method that answered in a model's place, as a call, with the command that shows it."""
     if not (one := result.get("called")):
         return []
     args = ", ".join(json.dumps(arg, ensure_ascii=False) for arg in one["args"])
@@ -308,7 +308,7 @@ def doubts(result: dict[str, Any]) -> list[str]:
 
 
 def provision(result: dict[str, Any]) -> str:
-    """The model that a mission was provided with because none here could do what it needed, and how that is taken back."""
+    """Return the model that a mission was provided with because none here could do what it needed, and how that is taken back."""
     provided = result.get("provided") or {}
     if not provided:
         return ""
@@ -378,7 +378,7 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def picture(one: dict[str, Any]) -> str:
-    """An image of a mission, in a line."""
+    """Return an image of a mission, in a line."""
     kind = str(one["type"]).removeprefix("image/").upper()
     said = f"{one.get('name') or 'without a name'}, {kind}, {one['width']} × {one['height']}, {size(one['bytes'])}, {one['digest'][:16]}"
     return f"{said}, of {one['of']}" if "of" in one else said

@@ -216,7 +216,7 @@ def result(
 
 
 async def _awaited(client: Client, id: str, timeout: float | None, output: Output) -> dict[str, Any]:
-    """The result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
+    """Return the result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
 
     :raises MissionPending: if there is none in that time.
     :raises Busy: if the daemon is stopping, or too many wait for results, until that time is over.
@@ -312,7 +312,7 @@ def print_missions(listed: list[dict[str, Any]], output: Output) -> None:
 
 
 def read_brief() -> str:
-    """The brief on standard input.
+    """Return the brief on standard input.
 
     :raises typer.BadParameter: if it is not UTF-8.
     """
@@ -323,7 +323,7 @@ def read_brief() -> str:
 
 
 def read_schema(file: str) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Return the JSON object in a file.
 
     :raises typer.BadParameter: if it cannot be read, or is none.
     """
@@ -339,7 +339,7 @@ def read_schema(file: str) -> dict[str, Any]:
 
 
 def value_of(word: str) -> Any:
-    """An argument of a message: the JSON value it is, else the word itself."""
+    """Return an argument of a message: the JSON value it is, else the word itself."""
     try:
         return json.loads(word)
     except (ValueError, RecursionError):  # a number of too many digits, or nested too deep, too
@@ -347,7 +347,7 @@ def value_of(word: str) -> Any:
 
 
 def _by_name(keywords: Iterable[str]) -> dict[str, Any]:
-    """The arguments that are given by name.
+    """Return the arguments that are given by name.
 
     :raises typer.BadParameter: for one that is no NAME=VALUE, or is given twice.
     """
@@ -534,7 +534,7 @@ def _agreed(shown: dict[str, Any], output: Output) -> None:
     """Show the lot, and ask.
 
     :raises typer.Abort: for no.
-    :raises InvalidInput: where there is nobody to be asked.
+    :raises InvalidInput: if there is nobody to be asked.
     """
     if output.as_json or not sys.stdin.isatty():
         lot = ", ".join(one["id"] for one in shown["missions"])

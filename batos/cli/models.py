@@ -174,7 +174,7 @@ def _print(listed: list[dict[str, Any]], output: Output) -> None:
 
 
 def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
-    """A model's row; where nothing is known of its memory yet, those cells are empty."""
+    """Return a model's row; where nothing is known of its memory yet, those cells are empty."""
     known = "resident" in facts
     return (
         _named(facts, "name"),
@@ -188,7 +188,7 @@ def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _named(facts: dict[str, Any], key: str) -> str:
-    """A model's name, and where it is if there is more than one Ollama."""
+    """Return a model's name, and where it is if there is more than one Ollama."""
     return f"{facts[key]} at {facts['host']}" if facts.get("host") else str(facts.get(key))
 
 
@@ -239,7 +239,7 @@ class _Follower:
 
 
 def _layer(layer: str) -> str:
-    """A layer as people know it: by the first characters of its digest."""
+    """Return a layer as people know it: by the first characters of its digest."""
     return layer.removeprefix("sha256:")[:12] if layer.startswith("sha256:") else layer
 
 

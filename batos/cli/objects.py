@@ -163,7 +163,7 @@ def _print_diff(reply: dict[str, Any], output: Output) -> None:
 
 
 def _lines(value: Any) -> list[str]:
-    """A value as lines: a method's source and a text by their own, a container by its items."""
+    """Return a value as lines: a method's source and a text by their own, a container by its items."""
     if isinstance(value, dict) and "source" in value:
         value = value["source"]
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False, indent=1)
@@ -209,7 +209,7 @@ def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def value_of_cell(value: Any) -> str:
-    """A value for a table's cell: text as it is, objects by their id, everything else as JSON."""
+    """Return a value for a table's cell: text as it is, objects by their id, everything else as JSON."""
     if isinstance(value, str):
         return one_line(value, 300)
     if isinstance(value, dict) and len(value) == 1:

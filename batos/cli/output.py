@@ -32,17 +32,17 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def clean(text: object) -> str:
-    """The text without control characters (line feeds and tabs stay), marks that reverse its direction and halves of characters."""
+    """Return the text without control characters (line feeds and tabs stay), marks that reverse its direction and halves of characters."""
     return _CONTROL.sub("", str(text))
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON that `clean` leaves as it is: it has no character of that kind, but says which it means."""
+    """Return a value as JSON that `clean` leaves as it is: it has no character of that kind, but says which it means."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def one_line(text: object, width: int = 72) -> str:
-    """The text on one line, cut with an ellipsis past `width` characters."""
+    """Return the text on one line, cut with an ellipsis past `width` characters."""
     joined = " ".join(clean(text).split())
     return joined if len(joined) <= width else joined[: width - 1].rstrip() + "…"
 
@@ -59,7 +59,7 @@ def ago(moment: float | None) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes: `512 B`, `1.5 MiB`."""
+    """Return a number of bytes: `512 B`, `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -223,7 +223,7 @@ def _fill(number: int, mode: int) -> None:
 
 
 def _stream(given: Any, number: int, raw: type[io.FileIO]) -> io.TextIOWrapper:
-    """A stream over a descriptor as that one was, with a mark for each character that it cannot show."""
+    """Return a stream over a descriptor as that one was, with a mark for each character that it cannot show."""
     if not isinstance(given, io.TextIOWrapper):
         return io.TextIOWrapper(io.BufferedWriter(raw(number, "w", closefd=False)), encoding="utf-8", errors="replace")
     given.flush()

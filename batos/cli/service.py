@@ -72,7 +72,7 @@ RemoveIPC=yes
 
 
 def unit(data: Path, config: Path | None, *, user: bool, python: str = sys.executable) -> str:
-    """The text of a unit.
+    """Return the text of a unit.
 
     :param data: the data folder; of a unit of the machine its last part is a folder of /var/lib.
     :param config: a settings file, where it is none of those that are found by themselves.
@@ -95,7 +95,7 @@ def unit(data: Path, config: Path | None, *, user: bool, python: str = sys.execu
 
 
 def quoted(word: str) -> str:
-    """A word of a command line as a unit has it; systemd.service(5), "Command lines"."""
+    """Return a word of a command line as a unit has it; systemd.service(5), "Command lines"."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"' if any(c.isspace() or c in "\"'\\;" for c in word) or not word else escaped
 
@@ -167,7 +167,7 @@ def _text(data: str | None, config_file: str | None, user: bool) -> str:
 def _check_reach(*files: Path) -> None:
     """The unit of the machine runs as a user of its own, whom systemd gives a /tmp of his own.
 
-    :raises ConfigError: where he cannot reach what he has to run.
+    :raises ConfigError: if he cannot reach what he has to run.
     """
     for file in dict.fromkeys(found for one in files for found in (one.absolute(), one.resolve())):
         own = next((folder for folder in _OWN if folder in file.parents), None)
@@ -212,7 +212,7 @@ def _status(path: Path, manager: _Manager) -> dict[str, Any]:
 
 
 class _Manager:
-    """systemd, of this user or of the machine; nothing where it does not run."""
+    """systemd, of this user or of the machine; nothing if it does not run."""
 
     def __init__(self, user: bool) -> None:
         self.flag = "--user " if user else ""
@@ -227,7 +227,7 @@ class _Manager:
         return "done"
 
     def ask(self, question: str) -> str:
-        """Its answer in a word: active, failed, enabled ...; `unknown` where it cannot be asked."""
+        """Return its answer in a word: active, failed, enabled ...; `unknown` where it cannot be asked."""
         answer = self._run([question, NAME])[1].split("\n")[0]
         return answer if answer.replace("-", "").isalpha() else "unknown"
 

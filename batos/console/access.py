@@ -40,7 +40,7 @@ _LONGEST = 1024  # bytes of a token's file that are read
 
 
 def token_of(data: Path) -> str:
-    """The token of this data folder; made at the first call, and again where others could have read it. Does file work.
+    """Return the token of this data folder; made at the first call, and again where others could have read it. Does file work.
 
     :raises ConfigError: if the file cannot be read or made.
     """
@@ -97,7 +97,7 @@ class Access:
 
     @property
     def link(self) -> str:
-        """The address with the token in it: whoever has it is let in."""
+        """Return the address with the token in it: whoever has it is let in."""
         return f"{self.address}/?token={self._token.decode()}"
 
     def is_token(self, text: str) -> bool:
@@ -105,7 +105,7 @@ class Access:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
-        """Why a request with these headers is refused; "" where it is not.
+        """Why a request with these headers is refused; "" if it is not.
 
         :param headers: by lower-case names.
         """
@@ -147,7 +147,7 @@ class Sessions:
         self._unkept: dict[str, float] = {}  # begun while the file could not be written; ends when anybody changes the file
 
     def begin(self, instead: str = "") -> str:
-        """The key of a new session. Where the disk is full it lasts until the daemon ends.
+        """Return the key of a new session. Where the disk is full it lasts until the daemon ends.
 
         :param instead: the key of a session that it takes the place of.
         """
@@ -245,7 +245,7 @@ def _seen(path: Path) -> _Seen:
 
 
 def _read_sessions(path: Path) -> dict[str, float]:
-    """The sessions that a file holds; none where it is damaged."""
+    """Return the sessions that a file holds; none if it is damaged."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             found = json.loads(file.read(_LONGEST_SESSIONS))

@@ -58,7 +58,7 @@ class Heard:
         self._replies.put_nowait(None)
 
     async def next(self) -> Reply | None:
-        """The next reply; None once it is closed."""
+        """Return the next reply; None once it is closed."""
         return await self._replies.get()
 
 
@@ -69,7 +69,7 @@ class Asker:
         self._handler, self._limits = handler, PayloadLimits.of(settings)
 
     async def ask(self, op: str, **fields: Any) -> Reply:
-        """The reply to one request; fields that are None are left out.
+        """Return the reply to one request; fields that are None are left out.
 
         :raises BatosError: as the desk, or the schema, refused it.
         """

@@ -23,7 +23,7 @@ STANDING = ("promoted", "kept")
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
-    """The missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
+    """Return the missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
     listed = (await seat.asker.ask("missions", state="COMPLETE", limit=seat.settings.console_rows))["missions"]
     own = (await seat.asker.ask("changes", limit=seat.settings.console_rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)

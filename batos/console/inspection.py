@@ -60,7 +60,7 @@ async def method(seat: PageContext, request: Request) -> Response:
 
 
 async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
-    """The revisions, the oldest first, and why there are none to be told, if that is so."""
+    """Return the revisions, the oldest first, and why there are none to be told, if that is so."""
     try:
         found = await seat.asker.ask("history", target=oid, limit=seat.settings.console_revisions)
     except ImageError as e:  # a storage without history: the present can be looked at all the same
@@ -69,7 +69,9 @@ async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
 
 
 async def _author(seat: PageContext, mission: str) -> str:
-    """The page of the mission that made a revision or was undone or redone in it, or of a change of the loop's; "" where it was neither."""
+    """Return the page of the mission that made a revision or was undone or redone in it, or of a change of the loop's; "" if it was
+    neither.
+    """
     id = mission.removeprefix("undo:").removeprefix("redo:")
     kind, _, number = id.partition(":")
     if kind == "change" and number.isdecimal():
@@ -90,7 +92,7 @@ async def _changes(seat: PageContext, oid: str, revisions: list[Reply], place: i
 
 
 def _parents(slots: dict[str, Any]) -> list[Reply]:
-    """The objects that an object delegates to directly: each with the `slot` that holds it."""
+    """Return the objects that an object delegates to directly: each with the `slot` that holds it."""
     found = []
     for name, value in slots.items():
         if name.endswith("*"):
@@ -158,13 +160,13 @@ async def search_memory(seat: PageContext, request: Request) -> Response:
 
 
 def _most(found: Reply | None) -> float:
-    """The largest signal of all passages: the measure of their bars."""
+    """Return the largest signal of all passages: the measure of their bars."""
     hits = found["hits"] if found else []
     return max((abs(value) for hit in hits for value in hit["signals"].values()), default=0) or 1.0
 
 
 async def models_page(seat: PageContext, request: Request) -> Response:
-    """The models and their residency, the personas and their voices, the experts."""
+    """Return the models and their residency, the personas and their voices, the experts."""
     models = await seat.asker.ask("models")
     info = await seat.asker.ask("info")
     experts = await seat.asker.ask("experts")

@@ -42,7 +42,7 @@ class Feed:
         self._touched.set()
 
     def open(self, session: str) -> Heard:
-        """A new live page of a session.
+        """Return a new live page of a session.
 
         :raises Busy: past `console_pages`, and when the daemon stops.
         """
@@ -121,7 +121,7 @@ class Feed:
 
 
 def message_of(name: str, data: Any) -> bytes:
-    """One server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
+    """Return one server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 

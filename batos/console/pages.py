@@ -31,7 +31,7 @@ _KIND = "application/x-www-form-urlencoded"
 
 
 async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
-    """The fields of a form.
+    """Return the fields of a form.
 
     :param limit: most bytes of it.
     :raises MessageTooLarge: past the limit.
@@ -53,9 +53,9 @@ async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
 
 
 def needed(fields: ImmutableMultiDict[str, str], name: str) -> str:
-    """A field that must be there.
+    """Return a field that must be there.
 
-    :raises InvalidInput: where it is not.
+    :raises InvalidInput: if it is not.
     """
     value = fields.get(name, "")
     if not value:
@@ -64,7 +64,7 @@ def needed(fields: ImmutableMultiDict[str, str], name: str) -> str:
 
 
 def whole(text: str, name: str) -> int | None:
-    """A whole number; None where the field was left empty.
+    """Return a whole number; None if the field was left empty.
 
     :raises InvalidInput: for anything else.
     """
@@ -139,7 +139,7 @@ class Views:
 
 
 def url(path: str, **query: Any) -> str:
-    """An address within the console; what is None or "" is left out of the query."""
+    """Return an address within the console; what is None or "" is left out of the query."""
     given = [(name, value) for name, value in query.items() if value is not None and value != ""]
     return f"{path}?{urlencode(given)}" if given else path
 
@@ -150,12 +150,12 @@ def step_of(state: str) -> int:
 
 
 def iso(seconds: float) -> str:
-    """A time (seconds since the epoch) as machines read it."""
+    """Return a time (seconds since the epoch) as machines read it."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def moment(seconds: float) -> str:
-    """A time (seconds since the epoch) for people, in the daemon's time zone."""
+    """Return a time (seconds since the epoch) for people, in the daemon's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
@@ -166,7 +166,7 @@ def ago(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time for people."""
+    """Return a length of time for people."""
     for length, unit in _UNITS:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
@@ -174,7 +174,7 @@ def span(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     if count == 1:
         return "1 byte"
     for unit in ("bytes", "KiB", "MiB"):
@@ -185,17 +185,17 @@ def size(count: float) -> str:
 
 
 def facet(name: str) -> str:
-    """The name of a part of a thought, for people: `still_point_facet_` is the still point."""
+    """Return the name of a part of a thought, for people: `still_point_facet_` is the still point."""
     return name.removesuffix("_").removesuffix("_facet").replace("_", " ") or "the weaver"
 
 
 def number(count: float) -> str:
-    """A number with its thousands apart."""
+    """Return a number with its thousands apart."""
     return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
-    """A unified difference of two texts, without its heading: each line with what it is (`+`, `-`, `@` or ` `)."""
+    """Return a unified difference of two texts, without its heading: each line with what it is (`+`, `-`, `@` or ` `)."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
     return [(line[:1] or " ", line if line.startswith("@") else line[1:]) for line in lines]
 

@@ -53,8 +53,8 @@ class Console:
     async def open(cls, settings: Settings) -> Console:
         """Take the address. Whoever comes waits until `run` answers.
 
-        :raises EndpointError: where the address is none on loopback, or is taken.
-        :raises ConfigError: where the token cannot be read or made.
+        :raises EndpointError: if the address is none on loopback, or is taken.
+        :raises ConfigError: if the token cannot be read or made.
         """
         host, port = loopback(settings.console_listen)
         token = await asyncio.to_thread(token_of, settings.data)
@@ -141,7 +141,7 @@ class _Server(uvicorn.Server):
 def loopback(address: str) -> tuple[str, int]:
     """Host and port of the setting console_listen.
 
-    :raises EndpointError: where they are none, or other machines could reach them.
+    :raises EndpointError: if they are none, or other machines could reach them.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")

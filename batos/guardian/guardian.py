@@ -29,7 +29,7 @@ class PersistenceGuardian:
         self._reaching = frozenset(reaching)
 
     def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
-        """The verdict on a source that is to be installed under a selector.
+        """Return the verdict on a source that is to be installed under a selector.
 
         :param source: the text of one function definition; bytes must be UTF-8.
         :param policy: a policy, or its name: `default`, `strict`, `default+files`.
@@ -41,7 +41,7 @@ class PersistenceGuardian:
 
 
 def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLimits) -> AuditSubject:
-    """All that can be found out about a source."""
+    """Examine a source. Return all findings and facts."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
     subject = AuditSubject(text, selector, policy, limits)
     for check in _ON_TEXT:

@@ -22,9 +22,9 @@ class Policy:
     """granted capabilities: `files`, `network`"""
 
     def granting(self, *capabilities: str) -> Policy:
-        """This policy with more capabilities.
+        """Return this policy with more capabilities.
 
-        :raises ValueError: for a capability that does not exist.
+        :raises ValueError: if a capability does not exist.
         """
         unknown = sorted(set(capabilities) - set(CAPABILITIES))
         if unknown:
@@ -39,7 +39,7 @@ POLICIES = {policy.name: policy for policy in (STRICT, DEFAULT)}
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
+    """Return the policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
 
     :raises ValueError: if there is none.
     """
@@ -61,7 +61,7 @@ class AuditLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> AuditLimits:
-        """The limits that the settings hold."""
+        """Return the limits that the settings hold."""
         return cls(
             settings.method_bytes,
             settings.method_nodes,

@@ -83,7 +83,7 @@ def _untabbed(line: str, width: int) -> str:
 
 
 def _take_definition(source: str, selector: str, limits: AuditLimits) -> str | None:
-    """The definition without the prose before and behind it."""
+    """Return the definition without the prose before and behind it."""
     if _parsed(textwrap.dedent(source)):
         return None
     lines = source.split("\n")
@@ -196,7 +196,7 @@ def _add_imports(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 
 def _with_first_lines(source: str, added: list[str]) -> str | None:
-    """The source with lines at the top of its method's body, behind the docstring."""
+    """Return the source with lines at the top of its method's body, behind the docstring."""
     method, _ = _only_method(source)
     if method is None or not added:
         return source
@@ -229,7 +229,7 @@ def _add_covenant(source: str, selector: str, limits: AuditLimits) -> str | None
 
 
 def _flagged(source: str, subject: AuditSubject) -> str | None:
-    """The source with one more flag, at the first way out that lacks it."""
+    """Return the source with one more flag, at the first way out that lacks it."""
     lines = source.split("\n")
     for way, cause in (*subject.unflagged, *subject.late):
         assert subject.method is not None
@@ -294,6 +294,6 @@ _STEPS: tuple[tuple[str, Callable[[str, str, AuditLimits], str | None]], ...] = 
 
 
 def selector_of(source: str | bytes) -> str:
-    """The name of the definition that a text begins with, as its selector; empty if there is none."""
+    """Return the name of the definition that a text begins with, as its selector; empty if there is none."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
     return next((match[1] for line in text.split("\n") if (match := _DEF.match(line))), "")

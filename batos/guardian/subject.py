@@ -74,7 +74,7 @@ class AuditSubject:
         return isinstance(node, ast.Name) and node.id == name and name not in self.bound
 
     def module_of(self, node: ast.AST) -> str | None:
-        """The module that a node names, if it is an imported module that nothing else rebinds."""
+        """Return the module that a node names, if it is an imported module that nothing else rebinds."""
         return self.modules.get(node.id) if isinstance(node, ast.Name) and node.id not in self.stored else None
 
     def function_of(self, node: ast.AST) -> tuple[str, str] | None:
@@ -85,7 +85,7 @@ class AuditSubject:
         return self.members.get(node.id) if isinstance(node, ast.Name) and node.id not in self.stored else None
 
     def sorted_findings(self) -> tuple[Finding, ...]:
-        """The findings in the order of the text."""
+        """Return the findings in the order of the text."""
         return tuple(sorted(self.findings.values(), key=lambda finding: (finding.line, finding.column, finding.rule)))
 
 

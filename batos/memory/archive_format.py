@@ -41,7 +41,7 @@ class ArchivedChunk(NamedTuple):
 
 
 class ArchivedSection(NamedTuple):
-    """A section with its chunks; their vectors as float16[n, d], None where it was left without."""
+    """A section with its chunks; their vectors as float16[n, d], None if it was left without."""
 
     section: Section
     chunks: tuple[ArchivedChunk, ...]
@@ -49,7 +49,7 @@ class ArchivedSection(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The section's text."""
+        """Return the section's text."""
         return "".join(chunk.text for chunk in self.chunks)
 
 
@@ -64,7 +64,7 @@ class ArchiveContent(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The numbers of all chunks."""
+        """Return the numbers of all chunks."""
         return [number for one in self.held for number in one.section.numbers]
 
     def without(self, documents: Collection[int]) -> ArchiveContent:
@@ -75,7 +75,7 @@ class ArchiveContent(NamedTuple):
 
 
 def combine_archives(materials: Sequence[ArchiveContent]) -> ArchiveContent | None:
-    """All that several archives hold; None if their vectors are of different embedders."""
+    """Return all that several archives hold; None if their vectors are of different embedders."""
     if len({one.embedder for one in materials}) != 1:
         return None
     return ArchiveContent(
@@ -84,7 +84,7 @@ def combine_archives(materials: Sequence[ArchiveContent]) -> ArchiveContent | No
 
 
 def pack_archive(material: ArchiveContent) -> bytes:
-    """The archive of this."""
+    """Return the archive of this."""
     parts: list[bytes] = []
 
     def part(data: bytes) -> int:

@@ -83,9 +83,9 @@ def _held(library: Library, number: int) -> ArchivedSection | None:
 
 
 def archive_sections(root: Any, material: ArchiveContent, data: bytes, made: NewSummary) -> MemoryChange | None:
-    """Put sections away. None, and nothing was changed, if one of them is not what it was or somebody said that it stays.
+    """Archive sections. Return None, with nothing changed, if one of them has changed or is pinned.
 
-    :param data: `packed(material)`.
+    :param data: `pack_archive(material)`.
     """
     library = library_of(root)
     stay = pinned_documents(library)
@@ -127,7 +127,7 @@ def _leaves(document: UvmObject, gone: Collection[int]) -> None:
 
 
 def section_order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ...]:
-    """These sections, which a document that is archived has or had, in their order."""
+    """Return these sections, which a document that is archived has or had, in their order."""
     there = set(sections)
     return tuple(number for number in document.whole or sorted(there) if number in there)
 
@@ -185,10 +185,10 @@ def _summarise(root: Any, node: UvmObject, made: NewSummary) -> None:
 
 
 def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryChange:
-    """Bring back what an archive holds, as it was, in the place of its summary; what is left in it waits for another.
+    """Restore the content of an archive in the place of its summary. Content that stays in the archive waits for another summary.
 
-    :param only: the number of a document: bring back what is of that.
-    :raises UnknownSource: if there is none of that number.
+    :param only: number of a document: restore only its content.
+    :raises UnknownSource: if there is no archive with that number.
     """
     library = library_of(root)
     node = library.archives.get(number)
@@ -231,7 +231,7 @@ def _leave(root: Any, node: UvmObject, rest: ArchiveContent, gone: Collection[st
 
 
 def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[UvmObject]:
-    """The chunks of an archived section as the objects that they were."""
+    """Return the chunks of an archived section as the objects that they were."""
     prototype, found = root["lobby"].traits.chunk, []
     for number, chunk in zip(one.section.numbers, one.chunks, strict=True):
         slots = {"parent*": prototype, "number": number, "document": document, "text": chunk.text}
@@ -241,7 +241,7 @@ def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[Uvm
 
 
 def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
-    """The object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
+    """Return the object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
     try:
         connection._storage.load(oid)  # the cache may have what is not there any more
     except POSKeyError:
@@ -259,7 +259,7 @@ def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
 
 
 def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
-    """A new object under an id that is free again: what `Connection.add` does, but for the new id."""
+    """Return a new object under an id that is free again: like `Connection.add`, but with that id."""
     if connection._cache.get(oid) is not None:
         del connection._cache[oid]
     made = UvmObject(**slots)
@@ -334,14 +334,17 @@ _TAKEN_CARE_OF = frozenset(
 
 
 def managed_slots(obj: UvmObject) -> frozenset[str]:
-    """Which slots of an object the memory sees to: some of a document, a chunk, an entity or an archive. Others were given by somebody."""
+    """Return the slots of an object that the memory manages: some of a document, a chunk, an entity or an archive.
+
+    Users or missions gave the others.
+    """
     parent, root = obj._slots.get("parent*"), obj._p_jar.root()
     traits = root["lobby"].traits._slots
     return _TAKEN_CARE_OF if any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive")) else frozenset()
 
 
 def document_differences(before: Any, at: Any, written: Iterable[bytes]) -> tuple[set[int], set[int]]:
-    """The numbers of the documents that are in the second view of the image only, and in the first only.
+    """Return the numbers of the documents that are in the second view of the image only, and in the first only.
 
     :param written: ids of the records that lie between the two; only what stands in those leaves of trees is looked at.
     """
@@ -351,7 +354,7 @@ def document_differences(before: Any, at: Any, written: Iterable[bytes]) -> tupl
 
 
 def _numbers(root: Any, oid: bytes) -> Iterable[int]:
-    """The keys in a leaf of a tree by numbers, also of one that is the whole tree; none for any other record."""
+    """Return the keys in a leaf of a tree by numbers, also of one that is the whole tree; none for any other record."""
     try:
         found = root._p_jar.get(oid)
         if isinstance(found, LOBTree):
@@ -363,9 +366,9 @@ def _numbers(root: Any, oid: bytes) -> Iterable[int]:
 
 
 def undo_documents(root: Any, past: Any, out: Iterable[int], back: Iterable[int], shelver: Shelver) -> UndoneMemory:
-    """Take documents out of the memory and put others back, in the transaction that is open. What is so already stays so.
+    """Remove documents from the memory and restore others, in the open transaction. Documents that need no change stay.
 
-    :param past: a view of the image in which those to be put back are.
+    :param past: view of the image that holds the documents to restore.
     :raises HistoryGone: if one of them was packed away.
     """
     library = library_of(root)

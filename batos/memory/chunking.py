@@ -74,7 +74,7 @@ _BREAKS = (re.compile(r"[;:,，、；：]\s*|\s[-–—]\s"), re.compile(r"\s+")
 
 
 def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Span]:
-    """The sentences of a text, in order, without the white space around them.
+    """Return the sentences of a text, in order, without the white space around them.
 
     :param kind: "markdown", "code" (parts between blank lines, and definitions), "conversation" (a line is a sentence); any
         other is read as plain text, in which lists, tables and fenced code are seen as well.
@@ -89,7 +89,7 @@ def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Spa
 
 
 def _lines(text: str) -> Iterator[Span]:
-    """Every line with its end; only \\n counts, so that positions are those of the text as it is."""
+    r"""Yield every line with its end; only \n counts, so that positions are those of the text as it is."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -110,7 +110,7 @@ def _markdown(text: str) -> Iterator[Span]:
 
 
 def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
-    """Paragraphs are gathered line by line; whatever is no paragraph ends the one before it."""
+    """Yield the sentences of prose. Paragraphs are gathered line by line; a line of any other kind ends the paragraph before it."""
     open_: list[Span] = []  # lines of the paragraph that is being gathered
     fence, fenced = "", 0
     for start, end in _lines(text):
@@ -148,7 +148,7 @@ def _quoted(line: str) -> bool:
 
 
 def _paragraph(text: str, lines: list[Span], *, markdown: bool) -> Iterator[Span]:
-    """The sentences of a paragraph. Plain text may have lines that end on purpose: they end a sentence as well."""
+    """Yield the sentences of a paragraph. Plain text may have lines that end on purpose: they end a sentence as well."""
     if not lines:
         return
     start = lines[0][0]
@@ -266,7 +266,7 @@ def _trimmed(text: str, start: int, end: int) -> Span:
 
 
 def _bounded(text: str, start: int, end: int, longest: int) -> Iterator[Span]:
-    """The sentence itself, or parts of it that are not longer than `longest`, cut where it hurts least."""
+    """Yield the sentence itself, or parts of it that are not longer than `longest`, cut where it hurts least."""
     while end - start > longest:
         cut = _cut(text, start, start + longest)
         yield _trimmed(text, start, cut)
@@ -333,7 +333,7 @@ def pieces(text: str, kind: str, limits: ChunkLimits) -> list[Piece]:
 
 
 def _with_headings(spans: Sequence[Span], priced: Sequence[float]) -> list[tuple[int, int, float]]:
-    """The sentences with what it costs to cut before them, a heading in one with what it stands above."""
+    """Return the sentences with what it costs to cut before them, a heading in one with what it stands above."""
     found: list[tuple[int, int, float]] = []
     for (start, end), price in zip(spans, priced, strict=True):
         if price == _NEVER_CHUNKING:
@@ -378,7 +378,7 @@ def _reaches(spans: Sequence[Span]) -> list[int]:
 
 
 def mean(vectors: Any) -> Any:
-    """The direction in which several vectors point together, of length 1; the first of them where they cancel each other out."""
+    """Return the direction in which several vectors point together, of length 1; the first of them where they cancel each other out."""
     import numpy as np
 
     total = np.asarray(vectors, np.float64).sum(axis=0)
@@ -410,7 +410,8 @@ def boundaries(
     largest: int | None = None,
     prices: Sequence[float] | None = None,
 ) -> list[int]:
-    """The first sentence of every segment, 0 among them, such that scatter within the segments and the price of cuts are least in all.
+    """Return the first sentence of every segment, 0 among them, such that scatter within the segments and the price of cuts are least in
+    all.
 
     Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its sentences' profiles from
     their mean, and a cut costs `beta` times the mean scatter of a sentence.
@@ -446,9 +447,9 @@ def boundaries(
 
 
 def profiles(vectors: Any) -> Floats:
-    """Each sentence by how similar it is to every other of the document, as Choi (2000) compares them: rows whose distances say so.
+    """Return each sentence's profile: its similarity to every other sentence of the document, as Choi (2000) compares them.
 
-    What many sentences share stands out, what is one sentence's own recedes. As many columns as there are sentences or dimensions,
+    Content that many sentences share stands out, content of one sentence recedes. There are as many columns as sentences or dimensions,
     whichever are fewer.
     """
     import numpy as np

@@ -53,7 +53,7 @@ class ChosenSentence(NamedTuple):
 
 
 def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, most: int) -> ChosenSentence:
-    """The texts that stand for the others, `most` at most, and their sentences.
+    """Return the texts that stand for the others, `most` at most, and their sentences.
 
     :param vectors: float[n, d], unit rows, of the texts; None: by their words.
     """
@@ -67,7 +67,7 @@ def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, mo
 
 
 def extract(sources: Sequence[ExtractSource], found: ChosenSentence, vectors: Array | None) -> str:
-    """One sentence of each of these texts, each on a line, with who says it.
+    """Return one sentence of each of these texts, each on a line, with who says it.
 
     :param vectors: of all sentences, in their order; None: by their words.
     """
@@ -137,7 +137,7 @@ class SectionFacts(NamedTuple):
 
 
 def said_in(material: archive_format.ArchiveContent, facts: SectionFacts) -> tuple[list[ExtractSource], Array | None]:
-    """The texts of all chunks, and their vectors if all have one."""
+    """Return the texts of all chunks, and their vectors if all have one."""
     said = [
         ExtractSource(chunk.text, facts.kinds.get(one.section.document, "text"), chunk.speaker)
         for one in material.held
@@ -162,7 +162,7 @@ def is_summary(text: str, said: list[ExtractSource]) -> bool:
 
 
 def read_sections(root: Any, sections: Iterable[int]) -> tuple[list[archive_format.ArchivedSection], SectionFacts]:
-    """Sections as they are, and what is known of their documents."""
+    """Return sections as they are, and the facts about their documents."""
     held = archiver.sections_as_archived(root, sections)
     return held, facts_of(root, held)
 
@@ -264,7 +264,7 @@ def _blank(root: Any, mission: str) -> None:
 
 
 def bring_back(root: Any, number: int, only: int | None, now: float, score: float) -> archiver.MemoryChange | None:
-    """System transaction: bring back what is in an archive, if that is there still, and count it as read: whoever asked for it wants it."""
+    """System transaction: restore an archive's content, if it still exists, and count it as read, because someone asked for it."""
     library = library_of(root)
     if number not in library.archives:
         return None
@@ -330,7 +330,7 @@ def no_op(root: Any) -> None:
 
 
 def list_archives(root: Any, most: int) -> Reply:
-    """The archives, the newest first, as plain values."""
+    """Return the archives, the newest first, as plain values."""
     library = library_of(root)
     nodes = [node for _, node in itertools.islice(descending(library.archives), most)]
     return {"archives": len(library.archives), "listed": [_archive(node) for node in nodes], "pinned": list(library.pinned)[:most]}

@@ -188,7 +188,7 @@ class Curator:
             return {**told, "took_s": round(time.monotonic() - begun, 3)}
 
     async def _seen(self, now: float) -> None:
-        """Notice which sections came and went, a few in one transaction: whoever commits meanwhile waits for it."""
+        """Record new and removed sections, a few in one transaction, because other commits wait for it."""
         await self._image.system(curation.no_op)  # after the reads that were flushed
         found = await in_helper(self._image.read, eviction.unseen_sections, now)
         for begin in range(0, max(map(len, found)), _SEEN):
@@ -290,7 +290,7 @@ class Curator:
     def _summary(
         self, text: str, facts: curation.SectionFacts, lived: bool, mission: str, number: int = 0
     ) -> tuple[int, PreparedDocument, Segment]:
-        """A summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
+        """Return a summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
         number = number or self._shelver.numbers.take()
         more = f" and {len(facts.titles) - _TITLES} more" if len(facts.titles) > _TITLES else ""
         title = f"Summary of {', '.join(facts.titles[:_TITLES])}{more}"
@@ -302,7 +302,7 @@ class Curator:
         return number, prepared, build(prepared.entries)
 
     async def _changed(self, *step: Any) -> bool:
-        """A system transaction, and what is told of it; whether it changed anything."""
+        """Run a system transaction and report its changes. Return True if it changed anything."""
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is not None:
             self._hearer.brought_back(change)
@@ -339,7 +339,7 @@ class Curator:
         return {"archives": [number for number, _ in parts], "chunks": chunks}
 
     async def _brought_back(self, number: int, only: int | None) -> int:
-        """Bring back what is in an archive; how many chunks."""
+        """Restore an archive's content. Return the number of chunks."""
         step = (curation.bring_back, number, only, self._now(), self._settings.curate_reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
@@ -348,10 +348,10 @@ class Curator:
         return len(change.segment)
 
     async def pin(self, source: str, *, stays: bool) -> Reply:
-        """Let what is from a source, or from below that folder, stay, or leave; what was archived of it comes back first.
+        """Pin or unpin the documents from a source, or below that folder; pinning restores their archived content first.
 
-        :returns: `source`, `stays`, `new` (whether that was not so before), `documents` that are pinned now, `restored` chunks.
-        :raises UnknownSource: if nothing is from there.
+        :returns: `source`, `stays`, `new` (True if that is a change), `documents` that are pinned now, `restored` chunks.
+        :raises UnknownSource: if the memory holds nothing from that source.
         """
         new = await self._image.system(curation.pin, source, stays, mission="pin")
         parts = await in_helper(self._image.read, curation.archived_below, source) if stays else []
@@ -360,7 +360,7 @@ class Curator:
         return {"source": source, "stays": stays, "new": new, "documents": documents, "restored": chunks}
 
     async def _shielded(self, work: Any) -> Any:
-        """A transaction and what is told of it: both, also if whoever asked goes away."""
+        """Run a transaction and report its changes: both, even if the caller is cancelled."""
         task = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

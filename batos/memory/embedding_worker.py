@@ -176,7 +176,7 @@ class NewTitles(NamedTuple):
 
 
 def new_titles(root: Any, view: View, names: Sequence[KnownName], most: int) -> list[NewTitles]:
-    """The sections with chunks that name one of these documents.
+    """Return the sections with chunks that name one of these documents.
 
     :param most: chunks that are looked at for one name, those with most of its words first.
     """
@@ -206,7 +206,7 @@ def _with_words(view: View, name: KnownName, most: int) -> list[int]:
 
 
 def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection]:
-    """The sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
+    """Return the sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
     made = []
     for work, astray in found:
         cuts = list(zip(work.texts, work.speakers, strict=True))
@@ -298,7 +298,7 @@ class EmbeddingWorker:
                         await self._more.wait()
 
     async def _step(self) -> bool:
-        """Do some of what is to be done; whether there may be more."""
+        """Do one step of the work. Return True if there may be more."""
         await self._linked()
         await self._late()
         await self._known()
@@ -317,7 +317,7 @@ class EmbeddingWorker:
         return False
 
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
-        """The next sections that lack an embedder's vectors; those that are damaged stay without."""
+        """Return the next sections that lack an embedder's vectors; those that are damaged stay without."""
         while True:
             due: DueSections = await in_helper(self._image.read, which, self._settings.embed_sections)
             if due.damaged:
@@ -336,7 +336,7 @@ class EmbeddingWorker:
     async def _round(self, work: list[section_builder.EmbeddingWork], embedder: Embedder, identity: str) -> None:
         """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
 
-        :raises BatosError: where the embedder is away.
+        :raises BatosError: if the embedder is away.
         """
         try:
             await self._embed(work, embedder, identity)
@@ -407,7 +407,7 @@ class EmbeddingWorker:
                 self._former_away(e)
 
     async def _former(self) -> Embedder | None:
-        """The embedder that searches' vectors are from, where it is not the present one and can be had."""
+        """Return the embedder that searches' vectors are from, where it is not the present one and can be had."""
         maker = self._hearer.collection.maker
         former = self._readers.former(maker)
         if former is None:
@@ -458,9 +458,9 @@ class EmbeddingWorker:
                 after = await self._image.system(_purge, name, drops, after, self._settings.purge_rows, mission="ingest")
 
     async def _tidied(self, merges: int = 0) -> None:
-        """Tidy up.
+        """Merge small parts and purge dropped entries.
 
-        :param merges: of parts of each log, at most; 0: as many as there are to do, until somebody needs it for something else.
+        :param merges: maximum merges of each log; 0: all that are due, until the worker is needed for other work.
         """
         for name in await in_helper(self._image.read, _logs):
             left = merges or math.inf
@@ -474,13 +474,13 @@ class EmbeddingWorker:
 
 
 def load_collection(root: Any) -> Collection:
-    """All that searches see, with the vectors of the embedder that the image has them of."""
+    """Return all that searches see, with the vectors of the embedder that the image has them of."""
     library = library_of(root)
     return Collection.load(library.text, library.vectors.get(library.embedder))
 
 
 def _logs(root: Any) -> list[str]:
-    """Names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
+    """Return the names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
     return ["", *library_of(root).vectors]
 
 
@@ -504,6 +504,6 @@ def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | N
 
 
 def _tidy(root: Any, name: str) -> bool:
-    """One merge, if one is due; whether there may be more."""
+    """Make one merge, if one is due. Return True if there may be more."""
     held = _log(root, name)
     return held is not None and bool(held.tidy())

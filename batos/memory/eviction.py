@@ -47,7 +47,7 @@ class AccessScore(NamedTuple):
 
 
 class ReadCounter:
-    """Counts what is read. Any thread may."""
+    """Counter of reads, for any thread."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -128,9 +128,9 @@ def waits_for_vectors(library: Library, number: int, unread_s: float, patience_s
 
 
 def pin_source(root: Any, source: str, *, stays: bool) -> bool:
-    """System transaction: what is from a source, or below that folder, stays from now on, or may leave; whether that is new.
+    """System transaction: pin or unpin the documents from a source, or below that folder. Return True if that is a change.
 
-    :raises UnknownSource: to pin what there is nothing of.
+    :raises UnknownSource: if nothing of it is in the memory, and it is to be pinned.
     """
     library = library_of(root)
     if stays is (source in library.pinned):
@@ -145,12 +145,12 @@ def pin_source(root: Any, source: str, *, stays: bool) -> bool:
 
 
 def pinned_documents(library: Library) -> set[int]:
-    """Numbers of the documents that stay."""
+    """Return the numbers of the documents that stay."""
     return {number for source in library.pinned for number in documents_below(library, source)}
 
 
 def documents_below(library: Library, source: str) -> set[int]:
-    """Numbers of the documents from a source, or from below that folder."""
+    """Return the numbers of the documents from a source, or from below that folder."""
     folder = source.rstrip("/") + "/"
     found = set(library.by_source.values(folder, folder + chr(0x10FFFF)))
     return found | {library.by_source[source]} if source in library.by_source else found
@@ -264,7 +264,10 @@ def _candidates(root: Any, library: Library, limits: EvictionLimits, now: float)
 
 
 def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, int, bool, bool] | None:
-    """Of a document's sections: the chunks that they stand for, level, class, and whether its mission was folded; None where they stay."""
+    """Return facts about a document's sections: the chunks that they stand for, level, class, and whether its mission was folded.
+
+    None if they must stay.
+    """
     if looked % _LOADED == _LOADED - 1:
         root._p_jar.cacheGC()
     try:
@@ -280,7 +283,7 @@ def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, i
 
 
 def _means(view: View, sections: Iterable[Section]) -> tuple[Array, Array]:
-    """The mean vector of each section (unit rows; zeros where there is none), and which have one."""
+    """Return the mean vector of each section (unit rows; zeros if there is none), and which have one."""
     sections = list(sections)
     means = np.zeros((len(sections), view.matrix.shape[1] or 1), np.float32)
     for place, section in enumerate(sections):
@@ -293,7 +296,7 @@ def _means(view: View, sections: Iterable[Section]) -> tuple[Array, Array]:
 
 
 def _with_redundant(rows: list[_Row], means: Array, known: Array, limits: EvictionLimits) -> list[_Row]:
-    """Those that say what another says, and are read as little, may leave too."""
+    """Return the rows, and those made redundant by a similar row that is read as little."""
     found = list(rows)
     for begin in range(0, len(rows), 512):
         near = means[begin : begin + 512] @ means.T
@@ -305,7 +308,7 @@ def _with_redundant(rows: list[_Row], means: Array, known: Array, limits: Evicti
 
 
 def _clusters(rows: list[_Row], means: Array, places: list[int], limits: EvictionLimits) -> list[Cluster]:
-    """Greedily: whoever counts least takes along who is nearest."""
+    """Return clusters, greedily: the section with the lowest score takes its nearest ones along."""
     left = np.array(places)
     found = []
     while len(left):

@@ -66,7 +66,7 @@ def _read(path: str, changed: int, size: int) -> IgnoreRules:
 
 
 class Ignored:
-    """Which paths in a folder are left out. Folders are to be asked for before what is in them."""
+    """Ignore patterns of a folder. Ask for folders before their content."""
 
     def __init__(self, exclude: Sequence[str] = ()) -> None:
         """
@@ -237,7 +237,7 @@ class LeftOut:
     """Links that are not followed, with where they lead."""
 
     def facts(self) -> dict[str, object]:
-        """The same as JSON; nothing where all of it is read."""
+        """Return the same as JSON; nothing if all of it is read."""
         kinds = dict(self.kinds.most_common(_SHOWN))
         links = [{"path": path, "to": to} for path, to in list(self.links.items())[:_SHOWN]]
         told = {"files": self.kinds.total(), "kinds": kinds, "ignored": self.ignored, "links": links, "hidden": self.hidden}
@@ -260,13 +260,15 @@ def files_in(
     skipped: dict[str, str] | None = None,
     left: LeftOut | None = None,
 ) -> list[str]:
-    """The files of a folder and those in it that can be read, in order. Left out are hidden ones, what patterns leave out, links that lead
-    out of the folder, and what is the daemon's own. What a link in the folder leads to is read once.
+    """Return the readable files of a folder and its subfolders, in order.
 
-    :param exclude: patterns as in `.gitignore`, that go before such files in the folder.
-    :param unread: gets the folders in it that cannot be read now.
-    :param skipped: gets what is the daemon's own, with why it is not read.
-    :param left: gets what else is not read.
+    Hidden files, ignored files, links that lead out of the folder, and the daemon's own files are left out. The target of a link inside the
+    folder is read once.
+
+    :param exclude: patterns as in `.gitignore`, which precede such files in the folder.
+    :param unread: receives the subfolders that cannot be read now.
+    :param skipped: receives the daemon's own files, with the reason why they are not read.
+    :param left: receives everything else that is not read.
     :raises Unreadable: if the folder cannot be read, is the daemon's own, or there are too many files.
     """
     real = os.path.realpath(folder)
@@ -308,7 +310,7 @@ class _Walk:
                 self._file(path, real)
 
     def _look(self, top: str, real_top: str) -> None:
-        """A folder, and those in it."""
+        """Walk through a folder and its subfolders."""
         waiting = [(top, real_top)]
         while waiting:
             place, real = waiting.pop()
@@ -381,8 +383,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def read_file(path: str, largest: int, own: DaemonFiles) -> File:
-    """
-    :raises Unreadable: for what is no file, too large, away, not ours to read, or the daemon's own, by whatever way it is reached.
+    """Read a file.
+
+    :raises Unreadable: if it is missing, not a file, too large, not readable for us, or the daemon's own, by whatever path.
     """
     try:
         path.encode()

@@ -45,8 +45,8 @@ class FolderWatcher:
     async def add(self, folder: str, exclude: Sequence[str] = ()) -> None:
         """Watch a folder from now on, also after a restart.
 
-        :param exclude: patterns of what is left out, as in `.gitignore`, in place of those that were said before.
-        :raises Unreadable: if it is no folder that can be read.
+        :param exclude: ignore patterns, as in `.gitignore`, which replace the previous ones.
+        :raises Unreadable: if it is not a readable folder.
         """
         path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
         await self._image.system(_watch, path, (*identity, *exclude), mission="ingest")
@@ -113,8 +113,9 @@ def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) 
 
 
 def _vanished(away: Iterable[str], unread: Collection[str]) -> list[str]:
-    """Which of these files are no more. What is there is left out by a pattern now, and what was read of it stays; of what cannot be looked
-    at nobody knows."""
+    """Return the files that no longer exist. A file that still exists is ignored by a pattern now, and its content stays; the state of a
+    file in an unreadable folder is unknown.
+    """
     return [
         path
         for path in away
@@ -132,7 +133,7 @@ def _opens(path: str) -> bool:
 
 
 def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[Stamps, set[str], LeftOut]:
-    """The files of a folder; what of it cannot be looked at now, which says nothing about its files; and what is not read of it."""
+    """Return the files of a folder, its unreadable subfolders, which say nothing about their files, and the content that is not read."""
     if not os.path.isdir(folder):
         raise Unreadable(f"the folder {folder} is away")
     found: Stamps = {}

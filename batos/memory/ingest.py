@@ -120,7 +120,7 @@ class Batches:
         self._turns = LoopTurns()
 
     def next(self) -> Batch:
-        """The next sections; the last batch may have none.
+        """Return the next sections; the last batch may have none.
 
         :raises Unreadable: if there is not a word in all of the draft.
         """
@@ -181,7 +181,7 @@ class _Prepared(NamedTuple):
 
 
 class Ingest:
-    """Reads what is in the queue, one file at a time. All methods are called on the loop's thread."""
+    """Reader of the queue, one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, image: LivingImage, settings: Settings, shelver: Shelver, stored: Stored) -> None:
         """
@@ -206,12 +206,13 @@ class Ingest:
     # --- asking for it
 
     async def ask(self, paths: Iterable[str], exclude: Sequence[str] = (), left: LeftOut | None = None) -> tuple[list[str], list[Facts]]:
-        """Put files into the queue, of folders those in them; the files, once that is durable, and the paths that cannot be taken, with
-        the reason: what is not there, or the daemon's own, also where that lies in a folder that was named; a folder with too many files.
+        """Put files, and the files of folders, into the queue. Return the files, once that is durable, and the refused paths with reasons.
 
-        :param exclude: patterns of what is left out of folders.
-        :param left: gets what folders have that is not read.
-        :raises Unreadable: for a path that is not absolute; nothing is put in then.
+        A path is refused if it is missing or the daemon's own, also inside a given folder, or if a folder has too many files.
+
+        :param exclude: ignore patterns for folders.
+        :param left: receives the content of folders that is not read.
+        :raises Unreadable: if a path is not absolute; then nothing is queued.
         :raises Busy: if the queue is full.
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
@@ -237,7 +238,7 @@ class Ingest:
         return {**told, "chunks": len(dropped)}
 
     async def vanished(self, path: str) -> None:
-        """Forget what was read from a file that is no more."""
+        """Forget the document of a file that no longer exists."""
         async with self._alone:
             dropped = await self._image.system(_vanished, path, mission="ingest")
             self._stored(None, dropped)
@@ -270,7 +271,7 @@ class Ingest:
     # --- doing it
 
     async def run(self) -> None:
-        """Read what is in the queue, and what comes into it, until cancelled."""
+        """Read the files in the queue, and those that are added, until cancelled."""
         try:
             await self._go_on()
         finally:
@@ -325,7 +326,7 @@ class Ingest:
         self._tell(**told)
 
     async def _read(self, path: str) -> Facts:
-        """Read a file and store it; what is told of it."""
+        """Read a file and store it. Return the facts to report."""
         file = await in_helper(read_file, path, self._settings.ingest_file_bytes, self.premises)
         draft: Draft | None = None
         while True:
@@ -349,7 +350,7 @@ class Ingest:
         return bool(known.elsewhere) or (known.complete and known.digest == file.digest)
 
     def _prepare(self, file: File, known: KnownSections, draft: Draft) -> _Prepared:
-        """In a helper thread: the first batch of a file that is not known as it is."""
+        """Return the first batch of a file that is new or changed. Runs in a helper thread."""
         self._shelver.names.add({KnownName(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
         number = known.document or self._shelver.numbers.take()
         batches = Batches(draft, known, number, self._shelver, self._settings, self._going)
@@ -402,7 +403,7 @@ def _trouble(e: OSError | BatosError) -> str:
 
 
 def _next(root: Any) -> tuple[str | None, int]:
-    """A file that waits, and the attempts at it."""
+    """Return a file that waits, and the attempts at it."""
     queue = library_of(root).queue
     path = queue.minKey() if queue else None
     return path, 0 if path is None else queue[path]
@@ -523,8 +524,9 @@ def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: s
 
 
 def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
-    """Every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused why
-    (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when."""
+    """Return every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused
+    why (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when.
+    """
     library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)
     stamps, queue, refused = (tree.items(begin, end, excludemax=True) for tree in (library.stamps, library.queue, library.refused))

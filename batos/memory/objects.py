@@ -60,7 +60,7 @@ def _of_summary(root: Any, document: UvmObject) -> str:
 
 
 def _of_note(root: Any, document: UvmObject) -> str:
-    """Of a note that does not say it, as those of version 0.1.0: by the mission that kept it."""
+    """Return the origin of a note without one, as in version 0.1.0, from the mission that kept it."""
     try:
         mission = ledger.mission_of(root, document.mission)
     except BatosError:  # it is not known any more
@@ -85,7 +85,7 @@ def noted_by(text: str, brief: str, message: str | None, said: Iterable[str]) ->
 
 
 def _texts(value: Any) -> list[str]:
-    """All texts in a JSON value."""
+    """Return all texts in a JSON value."""
     if isinstance(value, str):
         return [value]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -96,17 +96,19 @@ def _texts(value: Any) -> list[str]:
 
 
 def vouched(root: Any) -> frozenset[int]:
-    """The numbers of the documents that are of missions which the user rated +1."""
+    """Return the numbers of the documents that are of missions which the user rated +1."""
     return frozenset(root["lobby"].memory.vouched.keys(0, excludemin=True))
 
 
 def none_vouched() -> LLTreeSet:
-    """The tree of `vouched`; 0 is no document's number and stays: two transactions that add to an empty tree would meet."""
+    """Return the tree of `vouched`. The 0 in it is no document's number and stays: two transactions that add to an empty tree would
+    conflict.
+    """
     return LLTreeSet([0])
 
 
 def vouch(root: Any, mission: str, rating: int) -> None:
-    """In a system transaction: what a mission answered is evidence from now on where it is rated +1, and none where it is not."""
+    """System transaction: make a mission's answers evidence if it is rated +1, and no evidence if it is not."""
     number = library_of(root).by_source.get(f"mission:{mission}")
     if number is None:  # it is told again when it becomes memory
         return
@@ -137,7 +139,7 @@ CHUNK: dict[str, Any] = {"text": "", "speaker": "", "mentioned": ()}
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the memory: its prototypes, its library, and `lobby.memory`, by which it is found."""
+    """Create the memory: its prototypes, its library, and `lobby.memory`, by which it is found. A step of genesis."""
     derive = lobby.genesis.derive
     add_missing(
         lobby.traits,
@@ -169,7 +171,7 @@ def install(lobby: UvmObject) -> None:
 
 @Primitive.register("memory.neighbours_")
 def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
-    """The chunks before and after this one in its section, in their order.
+    """Return the chunks before and after this one in its section, in their order.
 
     :param each_side: how many of them on each side.
     :raises InvalidInput: for a number below 1 or above 1,000.
@@ -184,27 +186,27 @@ def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
 
 @Primitive.register("memory.source_")
 def source_(chunk: UvmObject) -> UvmObject:
-    """The document that a chunk is from."""
+    """Return the document that a chunk is from."""
     return chunk.document  # type: ignore[no-any-return]
 
 
 @Primitive.register("memory.mentions_")
 def mentions_(chunk: UvmObject) -> tuple[UvmObject, ...]:
-    """The entities that a chunk speaks of."""
+    """Return the entities that a chunk speaks of."""
     entities = _library(chunk).entities
     return tuple(entities[key] for key in chunk.mentioned if key in entities)
 
 
 @Primitive.register("memory.mentioned_by_")
 def mentioned_by_(entity: UvmObject) -> tuple[UvmObject, ...]:
-    """The chunks that speak of an entity, in the order in which they came."""
+    """Return the chunks that speak of an entity, in the order in which they came."""
     chunks = _library(entity).chunks
     return tuple(chunks[number] for number in entity.chunks if number in chunks)
 
 
 @Primitive.register("memory.chunks_")
 def chunks_(document: UvmObject) -> tuple[UvmObject, ...]:
-    """The chunks of a document, from its beginning to its end."""
+    """Return the chunks of a document, from its beginning to its end."""
     return tuple(_library(document).chunks_of(document))
 
 
@@ -215,7 +217,7 @@ def summarised_(summary: UvmObject) -> tuple[UvmObject, ...]:
 
 
 def _library(obj: UvmObject) -> Library:
-    """The library of the image that holds an object.
+    """Return the library of the image that holds an object.
 
     :raises InvalidInput: for one that no image holds yet.
     """

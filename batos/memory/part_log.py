@@ -51,7 +51,7 @@ class Tail(Persistent):
         return key in self._held
 
     def newest(self) -> int:
-        """The greatest key."""
+        """Return the greatest key."""
         newest: int = next(reversed(self._held))
         return newest
 
@@ -164,12 +164,12 @@ class PartLog(Persistent):
         return held - self._rows()
 
     def purge_some(self, drops: Drops, after: int, rows: int | None = None) -> int | None:
-        """Take a part of that out: what a transaction costs others is bounded by it.
+        """Remove a part of the dropped entries: this bounds the cost for other transactions.
 
-        :param drops: what `drops` said at first. What is dropped meanwhile waits for the next purge.
-        :param after: `BEGIN` at first, then what was answered.
-        :param rows: after so many rows in parts that were written anew it answers; None: never.
-        :returns: where to go on; None when all of it is out and no longer noted.
+        :param drops: first result of `drops`. Later drops wait for the next purge.
+        :param after: `BEGIN` at first, then the last return value.
+        :param rows: return after this many rows in rewritten parts; None: never.
+        :returns: position to continue at; None when all entries are removed and no longer recorded as dropped.
         """
         written = 0
         for key, size, part in self._entries():
@@ -196,7 +196,7 @@ class PartLog(Persistent):
     # --- for the logs themselves
 
     def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> Any:
-        """A part of the rows of these, without those under their masks."""
+        """Return a part of the rows of these, without those under their masks."""
         raise NotImplementedError
 
     def _add(self, part: Any) -> None:
@@ -213,12 +213,12 @@ class PartLog(Persistent):
         tail[key] = (len(part), part)
 
     def _come_again(self, ids: Sequence[int], key: int) -> None:
-        """Of those that were dropped, only older rows count no more from now on."""
+        """Record that these dropped ids were added again: from now on only their older rows are dropped."""
         for id in {*self._gone.keys(min(ids), max(ids))}.intersection(ids):
             self._gone[id] = (key >> _TURNS) - 1
 
     def _each(self) -> Iterator[tuple[Any, Array | None]]:
-        """Each part, with the mask of its rows that were dropped, or None. Its memory is let go afterwards."""
+        """Yield each part, with the mask of its dropped rows, or None. Its memory is released afterwards."""
         drops = self.drops()
         for key, _, part in self._entries():
             yield part, _mask(key, part, drops)
@@ -240,7 +240,7 @@ class PartLog(Persistent):
         return self._tail if key in (self._tail or ()) else self._parts
 
     def _newest(self) -> int:
-        """The greatest key."""
+        """Return the greatest key."""
         return max(self._parts.maxKey(), self._tail.newest() if self._tail else _FIRST)  # type: ignore[no-any-return]
 
     def _merge(self, keys: Sequence[int]) -> None:
@@ -267,7 +267,7 @@ class PartLog(Persistent):
         return sum(size for _, size, _ in self._entries())
 
     def _fitting(self, keys: Sequence[int]) -> list[int]:
-        """The oldest of these parts, as many as go into the largest part."""
+        """Return the oldest of these parts, as many as go into the largest part."""
         found: list[int] = []
         rows = 0
         for key in keys:
@@ -376,7 +376,7 @@ class VectorLog(PartLog):
             yield (ids, rows) if mask is None else (ids[~mask], rows[~mask])
 
     def ids(self) -> set[int]:
-        """The chunks that have a vector here."""
+        """Return the chunks that have a vector here."""
         return {id for ids, _ in self.blocks() for id in ids.tolist()}
 
     def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> Block:

@@ -147,7 +147,9 @@ def _number(text: str | None) -> int | None:
 
 
 def _nested(year: int | None, month: int | None, day: int | None, days: Callable[[], Span | None]) -> list[Span]:
-    """The year, the month in it and the day in that, as far as they are given and exist; without a year, in each that `days` touches."""
+    """Return the year, the month in it and the day in that, as far as they are given and exist; without a year, in each that `days`
+    touches.
+    """
     if year is not None:
         years = range(year, year + 1)
     elif (known := days()) is not None:

@@ -58,12 +58,12 @@ class Section(NamedTuple):
 
     @property
     def numbers(self) -> range:
-        """The numbers of its chunks."""
+        """Return the numbers of its chunks."""
         return range(self.first, self.first + self.size)
 
 
 class Passage(NamedTuple):
-    """A chunk to be: its text, who says it (empty: nobody), keys of the entities it mentions."""
+    """Chunk before it is stored: its text, its speaker (empty: none), keys of the entities it mentions."""
 
     text: str
     speaker: str = ""
@@ -101,14 +101,14 @@ class Counts(Persistent):
         self.documents, self.sections, self.chunks, self.entities = documents, sections, chunks, entities
 
     def add(self, *, documents: int = 0, sections: int = 0, chunks: int = 0, entities: int = 0) -> None:
-        """So many more, or fewer, in the transaction that is open."""
+        """Add to the counts, in the open transaction; numbers may be negative."""
         self.documents += documents
         self.sections += sections
         self.chunks += chunks
         self.entities += entities
 
     def told(self) -> dict[str, int]:
-        """By name."""
+        """Return the counts by name."""
         return {"documents": self.documents, "sections": self.sections, "chunks": self.chunks, "entities": self.entities}
 
     def _p_resolveConflict(self, old: dict[str, int], saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
@@ -127,7 +127,7 @@ class Epoch(Persistent):
     value: int = 0
 
     def _p_resolveConflict(self, old: Any, saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-        """Two units of one run stored its first things at once: they say the same."""
+        """Merge two first transactions of one run: both hold the same value."""
         return max(saved, new, key=lambda state: state["value"])
 
 
@@ -142,7 +142,7 @@ class Numbers:
         self._lock = threading.Lock()
 
     def take(self, count: int = 1) -> int:
-        """The first of `count` consecutive numbers that nobody has."""
+        """Return the first of `count` consecutive unused numbers."""
         with self._lock:
             first = self._next
             self._next += count
@@ -162,7 +162,7 @@ class GrowingTree(LOBTree):
 
 
 def sparse_keys(tree: Any) -> list[Any]:
-    """Keys in leaves whose entries would go into the leaf before them. Of the last leaf none: what is added goes there."""
+    """Return the keys in leaves whose entries would fit into the leaf before them; none of the last leaf, which grows."""
     found: list[Any] = []
     room = 0.0
     leaf = tree._firstbucket
@@ -177,7 +177,7 @@ def sparse_keys(tree: Any) -> list[Any]:
 
 
 def reinsert(tree: Any, keys: Iterable[Any]) -> None:
-    """Take these out, as far as they are there, and put them in again: into the leaves before theirs, which are gone then."""
+    """Remove these keys, if present, and insert them again: they move into the leaves before theirs, which disappear."""
     held = {key: tree[key] for key in keys if key in tree}
     for key in held:
         del tree[key]
@@ -220,7 +220,7 @@ class Catalogue(Persistent):
             index.unindex_doc(number)
 
     def find(self, **wanted: Any) -> set[int] | None:
-        """The numbers of the documents that fit all of these; None where nothing is asked for.
+        """Return the numbers of the documents that fit all of these; None if nothing is asked for.
 
         :param wanted: of a field one value, or a pair (lowest, highest; None is open); of a keyword one value, or several of
             which one must be there.
@@ -249,7 +249,7 @@ class Catalogue(Persistent):
         return [speaker_key(known) for known in self.keywords["speakers"]._fwd_index.keys(f"{name} ", f"{name} \U0010ffff")]
 
     def values(self, name: str) -> list[Any]:
-        """The values that there are of a keyword, in order."""
+        """Return the values that there are of a keyword, in order."""
         return list(self.keywords[name]._fwd_index)
 
 

@@ -111,13 +111,12 @@ class Retrieval:
         today: Callable[[], date] = date.today,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        :param collection: what searches see now.
-        :param reader: who is to read a question for vectors of that maker.
-        :param limit_s: time for the embedder to read a question; past it, words decide.
-        :param pause_s: how long an embedder that did not answer is left alone.
+        """:param collection: returns the data that searches see now.
+        :param reader: returns the embedder that reads questions for vectors of that maker.
+        :param limit_s: seconds for the embedder to read a question; after that, words decide.
+        :param pause_s: seconds for which an embedder that did not answer is left alone.
         :param alike: cosine with a question from which a passage fits it.
-        :param on_read: hears of the chunks that a search answers with.
+        :param on_read: called with the chunks of each answer.
         """
         self._image, self._collection, self._reader = image, collection, reader
         self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
@@ -129,7 +128,7 @@ class Retrieval:
         return self._collection().view()
 
     async def search(self, wanted: PassageQuery, *, explain: bool = False) -> dict[str, Any]:
-        """The passages that answer a question best, the best first, as the wire's `search` gives them.
+        """Return the passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
         :raises InvalidInput: for a question without any words, or a kind that no document can have.
@@ -188,7 +187,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
-        """The vectors of a question, by the embedder that those of the view are from; or why there are none."""
+        """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
         from batos.memory.search import QuestionVectors
 
         if not view.has.any():
@@ -223,7 +222,7 @@ def _filters(wanted: PassageQuery, documents: set[int] | None, called: Callable[
 
 
 def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
-    """Numbers of the documents that fit; None for all.
+    """Return the numbers of the documents that fit; None for all.
 
     :raises InvalidInput: for a kind that no document can have.
     """
@@ -288,7 +287,7 @@ def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
 
 
 def _stands_for(document: Any) -> dict[str, Any]:
-    """Of the summary of an archive: its number, and what it is of."""
+    """Return the facts about an archive's summary: the archive's number, and the documents in it."""
     if document.archive is None:
         return {}
     return {"archive": document.archive.number, "of": [one.source for one in document.of[:_SOURCES]]}
@@ -323,7 +322,7 @@ class _Evidence(search.Filters):
 
 
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
-    """The ids of the chunks that speak to a brief, the best first; none where nothing does.
+    """Return the ids of the chunks that speak to a brief, the best first; none if nothing does.
 
     :param most: how many at most.
     :param alike: cosine with the brief from which a chunk speaks to it.
@@ -349,7 +348,7 @@ def _understood(root: Any, view: View, text: str) -> Question:
 def _best(
     view: View, question: Question, vectors: QuestionVectors | None, most: int, alike: float, filters: search.Filters | None
 ) -> list[tuple[int, bool]]:
-    """The chunks that speak to a question, each with whether it tells what others hold."""
+    """Return the chunks that speak to a question, each with whether it tells what others hold."""
     found = search.search(view, question, vectors, most, filters=filters)
     rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
     fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, alike)

@@ -75,7 +75,7 @@ _STEP, _MANY = 64, 4
 
 
 class QuestionVectors(NamedTuple):
-    """Unit vectors (float32) of a question: of its cleaned text and of the text as it is."""
+    """Unit vectors (float32) of a question: of its cleaned text and of its original text."""
 
     cleaned: Array
     full: Array
@@ -96,8 +96,7 @@ class Weighing:
     def __init__(
         self, view: View, question: Question, vectors: QuestionVectors | None, *, allowed: Array | None = None, weights: Weights = WEIGHTS
     ) -> None:
-        """
-        :param vectors: of the question; None where there is no embedder: words and facets decide then.
+        """:param vectors: of the question; None if there is no embedder: words and facets decide then.
         :param allowed: bool[n]: rows that may be returned; all if left out.
         """
         self.view, self._question, self._weights = view, question, weights
@@ -108,18 +107,18 @@ class Weighing:
         self._wide = _for_all(view, question, self._vectors, known, weights) if view.n else _Wide({}, {})
 
     def best(self, count: int = FINALISTS) -> Fused:
-        """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
+        """Return the rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
         rows = _best(self._rough, max(CANDIDATES, count))
         return self.of(rows[_best(self._rough.take(rows) + self._facets.sums(self.view, rows), count)])
 
     def best_of(self, document: int) -> int | None:
-        """The row of a document that is best by what costs little; None if it has none that may be returned."""
+        """Return the row of a document that is best by what costs little; None if it has none that may be returned."""
         rows = np.flatnonzero(self.view.documents == document)
         best = int(rows[np.argmax(self._rough[rows])]) if len(rows) else 0
         return best if len(rows) and np.isfinite(self._rough[best]) else None
 
     def of(self, rows: Array) -> Fused:
-        """These rows weighed by everything; those that may not be returned are left out."""
+        """Return these rows weighed by everything; those that may not be returned are left out."""
         rows = rows[~self._barred[rows]]
         runs = self.view.runs[rows]
         signals = {name: found.take(rows) for name, found in self._wide.rows.items()}
@@ -180,12 +179,12 @@ def _for_all(view: View, question: Question, vectors: QuestionVectors | None, kn
 
 
 def _of_sections(view: View, scores: Array, weight: float) -> Array:
-    """The best score of each section, standardised over all rows."""
+    """Return the best score of each section, standardised over all rows."""
     return standard(np.maximum.reduceat(scores, view.starts), weight, view.sizes)
 
 
 def _of_strangers(view: View, theirs: Array, weights: Weights) -> Array:
-    """Less for each section that is talk and in which nobody speaks whom the question names."""
+    """Return a penalty for each section of conversation in which none of the people named in the question speaks."""
     talk = np.maximum.reduceat(view.looks, view.starts) >= SPOKEN
     strange = talk & ~np.logical_or.reduceat(theirs, view.starts)
     return np.where(strange, np.float32(-weights.stranger), np.float32(0))
@@ -216,7 +215,7 @@ class _Facets(NamedTuple):
         return sums
 
     def signals(self, view: View, rows: Array) -> dict[str, Array]:
-        """The same, signal by signal."""
+        """Return the same, signal by signal."""
         flagged = self.flagged.take(view.looks.take(rows), 1)
         return {"told": self.told.take(view.told.take(rows), mode="clip"), **dict(zip(_FLAGGED, flagged, strict=True))}
 
@@ -270,15 +269,16 @@ def _apart(found: Array, usual: Array) -> Array:
 
 
 def likeness(rows: Array, vector: Array) -> Array:
-    """The product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
+    """Return the product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
     for, and those wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows). A second thread that takes
-    blocks of 100,000 rows gains a fifth where nothing else runs, and loses a quarter where something does."""
+    blocks of 100,000 rows gains a fifth where nothing else runs, and loses a quarter where something does.
+    """
     found: Array = np.vecdot(rows, vector)
     return found
 
 
 def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> Array:
-    """The scores less their mean, in standard deviations, times a weight; zeros where all are alike.
+    """Return the scores less their mean, in standard deviations, times a weight; zeros if all are alike.
 
     :param times: how often each counts; once if left out.
     """
@@ -292,7 +292,7 @@ def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> 
 
 
 def _best(scores: Array, count: int) -> Array:
-    """The rows of the best scores, in no order; those of minus infinity never."""
+    """Return the rows of the best scores, in no order; those of minus infinity never."""
     some = scores[::_STEP]
     place = len(some) - 2 * count // _STEP
     if len(scores) > _MANY * count and place < len(some):  # some tell what twice as many exceed: the others need not be parted
@@ -324,10 +324,9 @@ class LinkStep(NamedTuple):
 
 
 def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float = SHARE) -> tuple[Fused, dict[int, LinkStep]]:
-    """One step along the links of the best rows: of each document that one of them points at, the best row gets a share of what that
-    one earned.
+    """Go one step along the links of the best rows: the best row of each linked document gets a share of the linking row's score.
 
-    Answers the rows weighed anew, and how those were come by that got something. What a row gets is that of its best seed.
+    Return the rows with their new scores, and the link of each row that gained. A row gains from its best seed only.
     """
     links = weighing.view.links
     if not len(links) or not len(fused.rows):
@@ -350,7 +349,7 @@ def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float
 
 
 def targets(links: Array, seed: int) -> list[int]:
-    """The documents that the chunk of a row points at."""
+    """Return the documents that the chunk of a row points at."""
     begin, end = np.searchsorted(links[:, 0], [seed, seed + 1])
     return links[begin:end, 1].tolist()  # type: ignore[no-any-return]
 
@@ -369,7 +368,7 @@ _MORE = 3
 
 
 class Filters(NamedTuple):
-    """Which chunks may be found; what is left out does not matter."""
+    """Filters of a search: which chunks may be found; a filter left out allows all."""
 
     documents: Set[int] | None = None
     """Numbers of their documents."""
@@ -424,7 +423,7 @@ def prepare_question(
 
 
 def search(view: View, question: Question, vectors: QuestionVectors | None, k: int, *, filters: Filters | None = None) -> SearchResult:
-    """The `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
+    """Return the `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
 
     :param question: what `read` made of it, for this view or an older one.
     :param vectors: of its cleaned text and of its text; None if they cannot be had: words, names and days decide then.

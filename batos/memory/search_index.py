@@ -71,11 +71,11 @@ class View:
         """int32: the run of neighbours that each row is in, counted from 0."""
 
     def bm25(self, words: Iterable[str]) -> Array:
-        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 where none occurs."""
+        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 if none occurs."""
         return self._ranking.bm25(words)
 
     def row_of(self, id: int) -> int | None:
-        """The row of a chunk; None if this view has none of that id."""
+        """Return the row of a chunk; None if this view has none of that id."""
         row = int(self.rows_of(np.array([id], np.int64))[0])
         return None if row < 0 else row
 
@@ -117,18 +117,18 @@ class View:
 
     @functools.cached_property
     def spoken(self) -> Array:
-        """uint32[n]: keys of who says them, 0 for nobody."""
+        """Return the keys of the rows' speakers (uint32[n]), 0 for none."""
         return np.ascontiguousarray(self.facts["speaker"])
 
     @functools.cached_property
     def span(self) -> tuple[int, int] | None:
-        """The first and the last day that anything is from."""
+        """Return the first and the last day that anything is from."""
         known = self.days[self.days > 0]
         return (int(known.min()), int(known.max())) if len(known) else None
 
     @functools.cached_property
     def talk(self) -> float:
-        """Share of the rows that somebody says; 0 to 1."""
+        """Return the share of the rows that have a speaker; 0 to 1."""
         return float((self.looks >= SPOKEN).mean()) if self.n else 0.0
 
     @functools.cached_property
@@ -142,7 +142,7 @@ class View:
 
     @functools.cached_property
     def sampled(self) -> Array:
-        """float32[2 m, d]: unit vectors of some rows, then those with what stands beside them: they show what is usual."""
+        """Return a sample of unit vectors (float32[2 m, d]): of some rows, then of their contexts. They show usual similarities."""
         known = np.flatnonzero(self.known())
         rows = known[:: max(1, len(known) // _SAMPLE)]
         beside = self.beside(rows)
@@ -186,7 +186,7 @@ _R = TypeVar("_R")
 
 
 def _whole(method: Callable[Concatenate[Collection, _P], _R]) -> Callable[Concatenate[Collection, _P], _R]:
-    """One at a time: no view is taken of half a change."""
+    """Run a method under the collection's lock: no view may see half a change."""
 
     @functools.wraps(method)
     def locked(self: Collection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -226,7 +226,7 @@ class Collection:
 
     @classmethod
     def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:
-        """All that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
+        """Return all that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
         made = cls(room=room)
         segments = text.segments()
         facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)], dtype=FACTS)
@@ -358,7 +358,7 @@ class Collection:
         self.size = end
 
     def _append_one(self, segment: Segment) -> None:
-        """As `append` for one chunk after others, without arrays."""
+        """Append one chunk after the others: like `append`, without arrays."""
         id, document, section, _place, speaker, _day, length, flags = segment.facts[0].item()
         if self._alive_one(id) >= 0:
             self.drop(segment.ids)
@@ -442,11 +442,11 @@ class _Rows:
         self._late.update(zip(ids.tolist(), range(base, base + len(ids)), strict=True))
 
     def add_one(self, id: int, row: int) -> None:
-        """As `add`, of one id."""
+        """Add one id: like `add`."""
         self._late[id] = row
 
     def one(self, id: int) -> int:
-        """The row of an id, -1 where there never was one."""
+        """Return the row of an id, -1 if there never was one."""
         late = self._late.get(id)
         if late is not None or id > self._greatest:
             return -1 if late is None else late

@@ -49,7 +49,7 @@ class NamedEntities(NamedTuple):
 
 
 class KnownName(NamedTuple):
-    """A name: as it is written, and if it is a document's title the number of that, else zero."""
+    """Known name: its text, and the number of the document with that title, or zero."""
 
     text: str
     document: int = 0
@@ -69,7 +69,7 @@ class Gazetteer:
             self.add(name, target)
 
     def add(self, name: str, target: int) -> None:
-        """One name more. What is in brackets at its end tells namesakes apart and is not looked for."""
+        """Add a name. A bracketed suffix only tells namesakes apart and is not looked for."""
         parts = tuple(_words(_ASIDE.sub("", name) or name))
         if 0 < len(parts) <= _LONGEST and content_words(name):
             targets = self._known.setdefault(parts[0], {}).setdefault(parts, [])
@@ -105,9 +105,7 @@ class KnownNames:
     """Looks for names. May be asked by any thread."""
 
     def __init__(self, names: Iterable[KnownName] = (), there: Callable[[int], bool] = lambda document: True) -> None:
-        """
-        :param there: whether a document is still in the memory: its title is no name any more once it is not.
-        """
+        """:param there: returns True if a document is still in the memory: only then its title is a name."""
         self._names: dict[KnownName, int] = {}
         self._known: list[KnownName] = []
         self._there = there
@@ -134,7 +132,7 @@ class KnownNames:
 
 
 def known_names(root: Any) -> list[KnownName]:
-    """All names in the image, but for those in records that are damaged: the self-audit tells of them."""
+    """Return all names in the image, but for those in records that are damaged: the self-audit tells of them."""
     library, found = library_of(root), []
     for entity in library.entities.values():
         with contextlib.suppress(ImageDamaged, POSKeyError):
@@ -164,7 +162,7 @@ class Shelver:
         self.numbers, self._limits, self.names = numbers, limits, names
 
     def shelve(self, part: DraftPart, *, document: int, kind: str, day: int = 0, about: tuple[int, ...] = ()) -> Shelved:
-        """A new section of provisional chunks.
+        """Return a new section of provisional chunks.
 
         :param document: the number of the document that it is of.
         :param day: of the document, where the part has none.
@@ -176,7 +174,7 @@ class Shelver:
         return self.filled(section, cuts, kind, about)
 
     def filled(self, section: Section, cuts: Sequence[tuple[str, str]], kind: str, about: tuple[int, ...] = ()) -> Shelved:
-        """The section of a document of that kind with these texts as its chunks, each with who says it.
+        """Return the section of a document of that kind with these texts as its chunks, each with who says it.
 
         They take the numbers of the chunks that it has, if they are not more than it was given room for: what points at its beginning
         goes on doing so.
@@ -199,7 +197,7 @@ class Shelver:
         return Shelved(Shelf(section, tuple(passages)), entries)
 
     def _pieces(self, text: str, kind: str) -> Iterator[tuple[str, str]]:
-        """The texts of its pieces, with the gaps after them: put together they are the whole text."""
+        """Yield the texts of its pieces, with the gaps after them: put together they are the whole text."""
         yield from ((piece, "") for piece in parted(text, [(p.start, p.end) for p in pieces(text, kind, self._limits)]))
 
     def _turns(self, part: DraftPart) -> Iterator[tuple[str, str]]:
@@ -211,18 +209,20 @@ class Shelver:
 
 
 def about_of(objects: Iterable[UvmObject]) -> tuple[int, ...]:
-    """Numbers of these documents, and of those that these chunks are of; not of what is archived whole, of which nothing can be found."""
+    """Return the numbers of these documents, and of the documents of these chunks; not of documents archived as a whole, which cannot be
+    found.
+    """
     documents = (one.document if "document" in one._slots else one for one in objects)
     return tuple(dict.fromkeys(one.number for one in documents if one.sections or not one.archives))
 
 
 def section_key(number: int) -> int:
-    """The number by which searches tell sections apart: 31 bits, spread so that those of two runs do not fall together."""
+    """Return the number by which searches tell sections apart: 31 bits, spread so that those of two runs do not fall together."""
     return zlib.crc32(number.to_bytes(8, "big")) & 0x7FFFFFFF
 
 
 def parted(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
-    """The text cut where spans begin: nothing between them is lost. One piece where there are none."""
+    """Return the text cut where spans begin: nothing between them is lost. One piece where there are none."""
     starts = [start for start, _ in spans][1:]
     return [text[begin:end] for begin, end in zip([0, *starts], [*starts, len(text)], strict=True)]
 
@@ -248,7 +248,7 @@ class PreparedDocument(NamedTuple):
 
     @property
     def entries(self) -> list[Entry]:
-        """The index entries of its chunks."""
+        """Return the index entries of its chunks."""
         return [entry for each in self.shelved for entry in each.entries]
 
 
@@ -349,7 +349,7 @@ class StoredVectors(NamedTuple):
 
 
 def work_of(library: Library, number: int) -> EmbeddingWork:
-    """A section as there is to work on it."""
+    """Return a section as there is to work on it."""
     section = library.section(number)
     chunks = [library.chunks[n] for n in section.numbers]
     document = library.documents[section.document]
@@ -368,7 +368,7 @@ def plan_embedding(work: EmbeddingWork, limits: ChunkLimits) -> EmbeddingPlan:
 
 
 def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limits: ChunkLimits) -> EmbeddedSection:
-    """The section with vectors.
+    """Return the section with vectors.
 
     :param vectors: float32, unit rows, one for each of the plan's texts.
     """

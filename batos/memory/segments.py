@@ -33,7 +33,7 @@ _FIRST, _NONE = struct.Struct("<q"), _HEAD.pack(0, 0, 0)
 
 
 def pack(numbers: Numbers) -> bytes:
-    """An array of whole numbers (one dimension, within 64 bits, signed) as bytes: the least, and by how much each exceeds it."""
+    """Return an array of whole numbers (one dimension, within 64 bits, signed) as bytes: the least, and by how much each exceeds it."""
     import numpy as np
 
     if len(numbers) <= _FEW:
@@ -47,7 +47,7 @@ def pack(numbers: Numbers) -> bytes:
 
 
 def _pack_few(numbers: list[int]) -> bytes:
-    """As `pack`: what is added alone is made of these, and for a few numpy takes longer to begin than this to end."""
+    """Pack a few numbers: like `pack`, but faster for short lists than starting numpy."""
     least, most = (min(numbers), max(numbers)) if numbers else (0, 0)
     if least == most:
         return _HEAD.pack(0, len(numbers), least)
@@ -58,7 +58,7 @@ def _pack_few(numbers: list[int]) -> bytes:
 
 
 def pack_same(number: int, count: int) -> bytes:
-    """As `pack`, of so many times one number."""
+    """Pack one number, repeated: like `pack`."""
     return _HEAD.pack(0, count, number if count else 0)
 
 
@@ -76,7 +76,7 @@ def unpack(data: bytes, dtype: Any = "i8") -> Numbers:
 
 
 def pack_sorted(numbers: Numbers) -> bytes:
-    """As `pack`, for numbers of which each is a little above the one before; `unpack_sorted` reads it."""
+    """Pack numbers in ascending order with small differences; `unpack_sorted` reads them."""
     if not len(numbers):
         return b""
     if len(numbers) == 1:
@@ -85,7 +85,7 @@ def pack_sorted(numbers: Numbers) -> bytes:
 
 
 def pack_one(number: int) -> bytes:
-    """As `pack_sorted`, of one number."""
+    """Pack one number: like `pack_sorted`."""
     return _FIRST.pack(number) + _NONE
 
 
@@ -169,12 +169,12 @@ class Entry(NamedTuple):
 
 
 def speaker_key(name: str) -> int:
-    """The number by which searches know a speaker; never 0."""
+    """Return the number by which searches know a speaker; never 0."""
     return folded_key(name.strip().casefold())
 
 
 def folded_key(name: str) -> int:
-    """As `speaker_key`, of a name that is casefolded."""
+    """Return the speaker's key for a casefolded name: like `speaker_key`."""
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) or 1
 
 
@@ -205,7 +205,7 @@ class Segment:
 
 
 def build(entries: Iterable[Entry]) -> Segment:
-    """The segment of these chunks, in the order of document, section, place and id.
+    """Return the segment of these chunks, in the order of document, section, place and id.
 
     :raises ValueError: for an id that is there twice.
     """
@@ -240,7 +240,7 @@ def build(entries: Iterable[Entry]) -> Segment:
 
 
 def _alone(entry: Entry) -> Segment:
-    """As `build`, in a fifth of its time: of one chunk there is little to put in order."""
+    """Build the segment of one chunk: like `build`, in a fifth of its time."""
     said: dict[str, int] = {}
     for word in entry.words:
         said[word] = said.get(word, 0) + 1
@@ -257,7 +257,7 @@ def _alone(entry: Entry) -> Segment:
 
 
 def merge(segments: Sequence[Segment], gone: Sequence[Array | None] | None = None) -> Segment:
-    """One segment of all rows of these, in their order.
+    """Return one segment of all rows of these, in their order.
 
     :param gone: for each segment a mask of the rows to leave out, or None for none. Nothing of them remains.
     """
@@ -325,7 +325,7 @@ class StoredSegment(Persistent):
         return unpack_sorted(self.ids)
 
     def load(self) -> Segment:
-        """The segment, as arrays of its own."""
+        """Return the segment, as arrays of its own."""
         facts = np.empty(self.size, FACTS)
         facts["id"] = self.held()
         for name, column in zip(_COLUMNS, self.facts, strict=True):

@@ -48,7 +48,7 @@ class RankedSegment(NamedTuple):
 
     @classmethod
     def of(cls, segment: Segment, rows: Array) -> RankedSegment:
-        """The part, with its terms ready to be looked up."""
+        """Return the part, with its terms ready to be looked up."""
         return cls(segment, rows, dict(zip(segment.terms, range(len(segment.terms)), strict=True)))
 
     def own_lengths(self) -> Array:
@@ -63,11 +63,10 @@ class Ranking:
     def __init__(
         self, parts: Sequence[RankedSegment], lengths: Array, *, gone: Array | None = None, runs: Array | None = None, room: int = ROOM
     ) -> None:
-        """
-        :param lengths: float32[n]: each row's own words.
-        :param gone: bool[n]: rows that count for nothing.
-        :param runs: int32[n]: which rows are neighbours: those next to one another with the same number. Without it there are no windows.
-        :param room: bytes for what terms gave; the terms that were asked for first are forgotten first.
+        """:param lengths: float32[n]: number of each row's own words.
+        :param gone: bool[n]: rows that do not count.
+        :param runs: int32[n]: adjacent rows with the same number are neighbours. Without it there are no windows.
+        :param room: bytes for cached contributions of terms; the oldest terms are dropped first.
         """
         self._parts, self._room = tuple(parts), room
         self._gone = gone if gone is not None and gone.any() else None
@@ -81,7 +80,7 @@ class Ranking:
         self._kept, self._lock = 0, threading.Lock()
 
     def bm25(self, words: Iterable[str]) -> Array:
-        """float32[n]: the score of every row for these terms; 0 where none occurs. A term that is there twice counts twice."""
+        """float32[n]: the score of every row for these terms; 0 if none occurs. A term that is there twice counts twice."""
         scores = np.zeros(self.size, np.float32)
         for word, times in Counter(words).items():
             rows, impacts = self._impact(word)
@@ -153,14 +152,14 @@ class Words:
     __module__ = "batos.memory"
 
     def process(self, texts: Iterable[str]) -> list[str]:
-        """The terms of all the texts."""
+        """Return the terms of all the texts."""
         return [word for text in texts for word in words(text)]
 
     processGlob = process  # a question mark ends a question; it is no pattern
 
 
 def lexicon() -> Any:
-    """A lexicon of zope.index whose pipeline is ours."""
+    """Return a lexicon of zope.index whose pipeline is ours."""
     return Lexicon(Words())
 
 
@@ -186,7 +185,7 @@ class SegmentedText(PartLog):
             self._add(StoredSegment(piece))
 
     def segments(self) -> list[Segment]:
-        """All that is held, as plain arrays, oldest first, without what was dropped."""
+        """Return all that is held, as plain arrays, oldest first, without what was dropped."""
         loaded = [(part.load(), mask) for part, mask in self._each()]
         return [segment if mask is None else merge([segment], [mask]) for segment, mask in loaded]
 
@@ -197,7 +196,7 @@ class SegmentedText(PartLog):
         self.index_docs([(docid, value)])
 
     def index_docs(self, texts: Iterable[tuple[int, str | list[str]]]) -> None:
-        """As `index_doc` for many at once: one segment, which is what makes it quick. Merges what is due."""
+        """Index many documents at once, in one segment, which makes it fast; then merge segments that are due."""
         entries = {id: Entry(id, self.lexicon.parseTerms(value)) for id, value in texts}
         self.drop(entries.keys() & self._ids())
         self.add(build(entries.values()))
@@ -236,7 +235,7 @@ class SegmentedText(PartLog):
         return set(self._ranked()[0].tolist())
 
     def _ranked(self) -> tuple[Array, Ranking]:
-        """The ids of all rows, and their ranking; made anew when parts came or went."""
+        """Return the ids of all rows, and their ranking; made anew when parts came or went."""
         now = self._state()
         if getattr(self, "_v_seen", None) != now:
             parts, base = [], 0
@@ -268,7 +267,7 @@ class OkapiText(OkapiIndex):
             self._totaldoclen.set(0)
 
     def index_docs(self, texts: Iterable[tuple[int, str | list[str]]]) -> None:
-        """As `index_doc` for many at once."""
+        """Index many documents at once: like `index_doc`."""
         for id, value in texts:
             self.index_doc(id, value)
 
@@ -281,7 +280,7 @@ _lexicon = lexicon
 
 
 def _pieces(segment: Segment, most: int) -> Iterable[Segment]:
-    """The segment, cut where it has more rows than the largest part may have."""
+    """Return the segment, cut where it has more rows than the largest part may have."""
     if len(segment) <= most:
         return [segment] if len(segment) else []
     rows = np.arange(len(segment))

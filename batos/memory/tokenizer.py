@@ -54,12 +54,12 @@ STOP = frozenset(_STOP.split())
 
 
 def words(text: str) -> list[str]:
-    """The terms of a text under which it is indexed and searched, in order, repetitions included."""
+    """Return the terms of a text under which it is indexed and searched, in order, repetitions included."""
     return list(filter(None, map(_STEMS.__getitem__, _split(text))))
 
 
 def content_words(text: str) -> list[str]:
-    """The words of a text that carry meaning, as `words` but not stemmed: for a model to read."""
+    """Return the words of a text that carry meaning, as `words` but not stemmed: for a model to read."""
     return [word for word in _split(text) if word not in STOP]
 
 
@@ -95,14 +95,15 @@ _FOLDED = _Folded()
 
 
 def _folded(text: str) -> str:
-    """Without accents, ligatures, case (NFKD, Unicode's case folding) and marks that nobody sees, with spaces between words."""
+    """Return the text without accents, ligatures, case (NFKD, Unicode's case folding) and invisible marks, with spaces between words."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD also takes Korean syllables to pieces
 
 
 def former(text: str) -> list[str]:
-    """The terms of a question under which earlier versions of BAT OS indexed texts, where they are others than now: they ended words at
-    vowel signs, and at marks that nobody sees."""
+    """Return a question's terms as earlier versions of BAT OS indexed them, if they differ: words ended at vowel signs and invisible
+    marks.
+    """
     if text.isascii():
         return []
     apart = unicodedata.normalize("NFKD", text.casefold())
@@ -113,8 +114,9 @@ def former(text: str) -> list[str]:
 
 
 def _pairs(word: str) -> list[str]:
-    """A word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the rest as
-    words."""
+    """Return a word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the
+    rest as words.
+    """
     found: list[str] = []
     end = 0
     for run in _UNSPACED.finditer(word):
@@ -220,7 +222,7 @@ def subject_of(text: str) -> Subject:
 
 
 def contents_of(text: str) -> set[str]:
-    """The index terms of a text that say something, in whatever of these languages it is."""
+    """Return the index terms of a text that say something, in whatever of these languages it is."""
     return set(words(text)) - _lists().all_
 
 
@@ -230,7 +232,7 @@ def asks_what_was_answered(text: str) -> bool:
 
 
 def _language_of(said: Sequence[str]) -> str:
-    """The language of a question by the words that ask, by its code: that which has most of them."""
+    """Return the language of a question by the words that ask, by its code: that which has most of them."""
     found = [token.casefold() for token in said[:400]]
     counts = {language: sum(token in spelled for token in found) for language, spelled in _lists().asking.items()}
     best = max(counts, key=counts.__getitem__)

@@ -84,7 +84,7 @@ def speaks_of_languages(text: str) -> bool:
 
 
 def language_of(text: str) -> str | None:
-    """The language of a text by its English name, or the script of one that is not Latin; None where it cannot be told."""
+    """Return the language of a text by its English name, or the script of one that is not Latin; None if it cannot be told."""
     words = _WORD.findall(text.lower())
     if sum(map(len, words)) < LEAST_LETTERS:
         return None
@@ -118,7 +118,7 @@ def differs_in_language(answer: str, brief: str) -> str | None:
 
 
 def _asked(brief: str) -> str | None:
-    """The language of a brief; None where its parts are in several, or one of them cannot be told.
+    """Return the language of a brief; None if its parts are in several, or one of them cannot be told.
 
     Who quotes a text may ask about it in another language than the text's.
     """
@@ -132,7 +132,7 @@ def _asked(brief: str) -> str | None:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """The lines of a text without code and names."""
+    """Yield the lines of a text without code and names."""
     for line in _NO_PROSE.sub(" ", text).splitlines():
         item = _ITEM.match(line)
         if _CODE.match(line):
@@ -171,11 +171,11 @@ _ECHO_WORDS = 8  # an answer this much longer than the brief says something of i
 
 
 def whole(text: str, *, cut: bool) -> str:
-    """An answer that came to the longest that it may be, up to its last whole sentence or line; any other as it is.
+    """Return an answer that reached its length limit, up to its last whole sentence or line; any other as it is.
 
-    What such an answer says again and again at its end is left out, too.
+    Repetitions at the end of such an answer are left out, too.
 
-    :param cut: whether the model was stopped, and did not end by itself.
+    :param cut: True if the model was stopped, and did not end by itself.
     """
     if not cut:
         return text
@@ -187,7 +187,7 @@ def whole(text: str, *, cut: bool) -> str:
 
 
 def _before_loop(text: str) -> str:
-    """A text up to where it begins to say, to its end and for the most part, what it has said before."""
+    """Return a text up to where it begins to say, to its end and for the most part, what it has said before."""
     if "```" in text:
         return text
     ends = [*(found.end() for found in _PART_END.finditer(text)), len(text)]
@@ -268,7 +268,7 @@ def _tells_back(words: list[str], prompt: str, asked: str) -> bool:
 
 @functools.lru_cache(maxsize=64)  # a state's own words are the same for all missions
 def _runs(prompt: str) -> tuple[str, ...]:
-    """Each run of words of a prompt, with a space before and after it."""
+    """Return each run of words of a prompt, with a space before and after it."""
     words = _bare(prompt.lower().split())
     return tuple(f" {' '.join(words[at : at + _RUN])} " for at in range(len(words) - _RUN + 1))
 
@@ -304,7 +304,7 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
 
 
 def _said(tree: ast.AST) -> Iterator[str]:
-    """The texts that are sentences, and those that are answered or raised as they stand."""
+    """Yield the texts that are sentences, and those that are answered or raised as they stand."""
     documented = {
         id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
     }
@@ -319,7 +319,7 @@ def _said(tree: ast.AST) -> Iterator[str]:
 
 
 def _at_once(node: ast.expr | None) -> Iterator[str]:
-    """The texts that an expression is, by whichever way."""
+    """Yield the texts that an expression is, by whichever way."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.IfExp):
@@ -342,7 +342,7 @@ Nearness: TypeAlias = Callable[[str, Sequence[str]], Awaitable[float | None]]
 
 
 async def not_told(text: str, others: Sequence[str]) -> None:
-    """A `Nearness` of who has no embedder: nothing can be told."""
+    """Return no similarity: the `Nearness` without an embedder."""
 
 
 FOREIGN = "it has nothing to do with the request"

@@ -50,7 +50,7 @@ def check_schema(schema: Any) -> None:
 
 
 async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
-    """The value in a model's answer, and why it does not keep the schema; None if it does."""
+    """Return the value in a model's answer, and why it does not keep the schema; None if it does."""
     try:
         value = json.loads(strip_fences(text))
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # else it could never be told: NaN, 1e999, half a surrogate pair

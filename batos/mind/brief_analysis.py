@@ -98,10 +98,10 @@ class BriefFacts(NamedTuple):
 
 
 def decide(brief: str, depths: Sequence[AskedApproach], flavours: Sequence[AskedApproach], facts: BriefFacts) -> Approach:
-    """The approach to a brief.
+    """Return the approach to a brief.
 
-    :param brief: as far as it is looked at.
-    :param depths: what was asked for, the most particular first; so `flavours`.
+    :param brief: the part of the brief that is analysed.
+    :param depths: requested depths, the most specific first; `flavours` likewise.
     """
     flavour = _flavour(flavours, facts)
     asked = next((one for one in depths if one.value != AUTO), None)
@@ -236,7 +236,7 @@ class _Tables(NamedTuple):
 
 @functools.cache
 def _tables() -> _Tables:
-    """The patterns, compiled when a brief is first looked at."""
+    """Return the patterns, compiled when a brief is first looked at."""
     table = tomllib.loads(resources.files("batos.mind").joinpath("errands.toml").read_text("utf-8"))
     shared = table.pop("shared")
     polite, any_of, rules, says = {}, {}, {}, {}

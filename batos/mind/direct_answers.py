@@ -142,7 +142,7 @@ def quotes_text(quoted: Iterable[Quote]) -> str:
 
 
 def _fitting(subject: Subject, found: Sequence[RecalledPassage]) -> list[tuple[int, float]]:
-    """The numbers of the passages that fit, in their order, with how much of the subject each holds."""
+    """Return the numbers of the passages that fit, in their order, with how much of the subject each holds."""
     shares = [(n, _share(subject, one)) for n, one in enumerate(found, 1) if one.quotable]
     return [(n, share) for n, share in shares if share >= (_FITS_OWN if subject.own else FITS)]
 
@@ -162,7 +162,7 @@ def _share(subject: Subject, passage: RecalledPassage) -> float:
 
 
 def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: RecalledPassage) -> str:
-    """The parts of a passage that answer, as they stand there; empty where it has nothing of the kind that is wanted."""
+    """Return the parts of a passage that answer, as they stand there; empty if it has nothing of the kind that is wanted."""
     if not _has(wants, passage.text):
         return ""
     parts = list(_parts(passage.text))
@@ -206,7 +206,7 @@ def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
 
 
 def _wanted(subject: Subject, wants: Sequence[re.Pattern[str]], part: str) -> float:
-    """Part of a word's worth for what is of the kind that is asked for: a date, a price, or any figure."""
+    """Return a bonus, a part of a word's value, if the part has what is asked for: a date, a price, or any figure."""
     return 0.5 if (wants and _has(wants, part)) or (subject.figured and _FIGURE.search(part)) else 0.0
 
 
@@ -247,7 +247,7 @@ def _joined(text: str, shown: Sequence[str]) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The sentences of a text, its lines where these end on purpose, and items of lists whole."""
+    """Yield the sentences of a text, its lines where these end on purpose, and items of lists whole."""
     begun: tuple[int, int] | None = None
     for start, end in _rows_whole(text, sentences(text, "text")):
         if begun is not None and "\n" not in text[begun[1] : start]:  # goes on with the item
@@ -263,7 +263,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _rows_whole(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The spans, but each row of a table by itself and whole: "Tante Gesa;2. August;Teekanne"."""
+    """Yield the spans, but each row of a table by itself and whole: "Tante Gesa;2. August;Teekanne"."""
     done = 0
     for start, end in spans:
         if start < done:
@@ -352,7 +352,7 @@ class AnsweringCall(NamedTuple):
     args: tuple[Any, ...]
 
     def told(self) -> dict[str, Any]:
-        """As a result has it."""
+        """Return the call as in a result."""
         return {"target": history.oid_of(self.target), "name": self.target.name, "selector": self.selector, "args": list(self.args)}
 
 
@@ -366,7 +366,7 @@ class _Reading(NamedTuple):
 
 
 def method_call_for(lobby: UvmObject, attempt: Thinking, brief: str) -> AnsweringCall | None:
-    """The one call that a mission's brief comes to; None where there is none, or more than one could be meant."""
+    """Return the one call that a mission's brief comes to; None if there is none, or more than one could be meant."""
     mission = attempt.mission
     asked_otherwise = any(mission[name] not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     asked_otherwise = asked_otherwise or bool(mission.get("images"))  # a method sees no picture
@@ -393,8 +393,7 @@ async def answer_by_method(call: AnsweringCall) -> tuple[str, Any] | None:
 
 
 def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Example], str]]:
-    """The methods of the lobby and the personas that change nothing and that somebody vouches for, with what they were taught, and are
-    for."""
+    """Yield the vouched methods of the lobby and the personas that change nothing, with their examples and intents."""
     root = lobby._p_jar.root()
     personas = (lobby._slots.get(name) for name in lobby.personas)
     for holder in (lobby, *(one for one in personas if isinstance(one, UvmObject))):
@@ -408,7 +407,7 @@ def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Exa
 
 
 def _readings(brief: str) -> Iterator[_Reading]:
-    """The ways to read a brief: with the values in it; or with all that stands behind a colon as one text."""
+    """Yield the ways to read a brief: with the values in it; or with all that stands behind a colon as one text."""
     values: list[Any] = []
     gaps, said, end = [], "", 0
     for match in _VALUE.finditer(brief):
@@ -437,7 +436,7 @@ def _value(match: re.Match[str]) -> Any:
 
 
 def _told(text: str) -> tuple[str, ...]:
-    """The words of a text; a value has a mark in its place."""
+    """Return the words of a text; a value has a mark in its place."""
     plain = re.sub(r"\bhow (?=many|much)", "", text, flags=re.IGNORECASE)
     return tuple(word.lower().replace("’", "'") for word in _WORD.findall(plain))
 
@@ -475,7 +474,7 @@ def _same_way(said: Sequence[str], intent: Sequence[str]) -> bool:
 
 
 def _ways(told: Sequence[str]) -> dict[str, str]:
-    """Of the terms of a text that stand behind a word of direction: which way it is."""
+    """Return the direction of each term of a text that follows a word of direction."""
     ways = ((_term(word), _WAYS.get(before)) for before, word in itertools.pairwise(one for one in told if one not in _ARTICLES_CALLING))
     return {term: way for term, way in ways if term and way}
 
@@ -490,7 +489,7 @@ def _term(word: str) -> str | None:
 
 
 def _arguments(method: Method, taught: Sequence[Example], values: tuple[Any, ...], listed: bool) -> tuple[Any, ...] | None:
-    """The arguments of a call, where what the brief names is what the method takes, in one way only."""
+    """Return the arguments of a call, where what the brief names is what the method takes, in one way only."""
     parameters = parameters_of(method.source)
     if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         return None

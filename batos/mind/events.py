@@ -65,7 +65,7 @@ class TextBatch:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self.flush)
 
     def flush(self) -> None:
-        """Pass on what is there; to be called when the text has ended, however it ended."""
+        """Pass on the collected text; call it when the text has ended, in any way."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -85,7 +85,7 @@ class Durations:
         events.listen("result", self._ended)
 
     def __len__(self) -> int:
-        """The cycles that are followed now."""
+        """Return the cycles that are followed now."""
         return len(self._since)
 
     def _moved(self, event: Event) -> None:

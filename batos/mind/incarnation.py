@@ -43,12 +43,12 @@ class Exemplars(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """Return all of them, each once."""
         return tuple(dict.fromkeys((*self.given, *self.learned.values())))
 
 
 def exemplars_of(persona: UvmObject) -> Exemplars:
-    """The exemplars of a persona in the image; what is no text among them is left out."""
+    """Return the exemplars of a persona in the image; values that are not texts are left out."""
     given = persona._slots.get("exemplars", ())
     texts = given if isinstance(given, tuple | SlotList) else ()
     learned = {key: entry[0] for key, entry in _learned(persona).items()}
@@ -56,7 +56,7 @@ def exemplars_of(persona: UvmObject) -> Exemplars:
 
 
 def learned_by(examples: Mapping[str, Exemplars], text: str) -> str | None:
-    """The persona that was chosen for this very text before, if one was."""
+    """Return the persona that was chosen for this very text before, if one was."""
     if not any(own.learned for own in examples.values()):
         return None
     key = _key(text)
@@ -87,7 +87,7 @@ async def forget_exemplar_(persona: UvmObject, text: str) -> bool:
 
 
 def _learned(persona: UvmObject) -> Any:
-    """Of each learned exemplar, by the digest of its text: text, mission, time."""
+    """Return the learned exemplars by the digest of their text: text, mission, time."""
     found = persona._slots.get(SLOT)
     return found if isinstance(found, OOBTree) else {}
 
@@ -114,7 +114,7 @@ class Merged(NamedTuple):
 
 
 def digest(value: object) -> str | None:
-    """The digest of a value such as a codex has: a text, texts, an Intent, yes or no. None for any other."""
+    """Return the digest of a value such as a codex has: a text, texts, an Intent, yes or no. None for any other."""
     content: Any = value.text if isinstance(value, Intent) else value
     if not (isinstance(content, str | bool) or (type(content) is tuple and all(isinstance(text, str) for text in content))):
         return None
@@ -148,7 +148,7 @@ def merge(said: Mapping[str, str], image: Mapping[str, Any], codex: Mapping[str,
 
 
 def _missing(found: Merged, name: str, was: str | None, new: str | None, codex: Mapping[str, Any]) -> None:
-    """A slot that the image does not have."""
+    """Merge a slot that the image does not have."""
     if new is None:  # nor the codex any more
         found.said.pop(name)
     elif was is None:
@@ -231,7 +231,7 @@ def _clone(lobby: UvmObject, name: str) -> UvmObject:
 
 
 def slots_of(persona: PersonaCodex) -> dict[str, object]:
-    """The slots that the codex gives a persona."""
+    """Return the slots that the codex gives a persona."""
     return {
         "core_mission": persona.core_mission,
         "core_method": persona.core_method,
@@ -248,12 +248,12 @@ def slots_of(persona: PersonaCodex) -> dict[str, object]:
 
 
 def said_of(lobby: UvmObject) -> Said:
-    """By persona and slot: the digest of what codex and image last agreed on."""
+    """Return, by persona and slot, the digest of the value on which codex and image last agreed."""
     return {name: dict(slots) for name, slots in lobby.incarnation.said}
 
 
 def kept(lobby: UvmObject, codex: Codex) -> Kept:
-    """By persona and slot, why the image does not hold what the codex says; the slot "" stands for the whole persona."""
+    """Return, by persona and slot, the reason why the image differs from the codex; the slot "" stands for the whole persona."""
     found: Kept = {}
     said = said_of(lobby)
     for name in {**dict.fromkeys(lobby.personas), **codex.personas}:
@@ -270,13 +270,13 @@ def kept(lobby: UvmObject, codex: Codex) -> Kept:
 
 
 def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[str, str]:
-    """System transaction: let the codex have its way where the image went its own: in one slot of a persona, or in all of
-    them. What was there stays in the image's history.
+    """System transaction: accept the codex's values in one slot of a persona, or in all that differ. The image's history keeps the old
+    ones.
 
-    :param slot: None: whatever `kept` names of the persona; one that was deleted comes back.
-    :return: by slot, what it was kept for; the slot "" is the whole persona.
-    :raises UnknownPersona: for a persona that is not in the codex.
-    :raises InvalidInput: where the image follows the codex already, or there is no such slot.
+    :param slot: None: all that `kept` names for the persona; a deleted persona comes back.
+    :return: by slot, the reason why it differed; the slot "" is the whole persona.
+    :raises UnknownPersona: if the persona is not in the codex.
+    :raises InvalidInput: if the image follows the codex already, or there is no such slot.
     """
     if name not in codex.personas:
         raise UnknownPersona(f"the codex has no persona {name!r}; it has: {', '.join(codex.personas)}")
@@ -325,12 +325,12 @@ def _told(said: Said) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
 
 
 def present(lobby: UvmObject, codex: Codex) -> Mapping[str, UvmObject]:
-    """The personas to which briefs are routed: those of the codex that the image has, in the order of the codex."""
+    """Return the personas to which briefs are routed: those of the codex that the image has, in the order of the codex."""
     return {name: found for name in codex.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
 
 
 def facets(persona: UvmObject) -> Iterator[tuple[str, str]]:
-    """The persona's facets, its own first: selector, and the intent that guides it, or that its method was written from."""
+    """Yield the persona's facets, its own first: selector, and the intent that guides it, or that its method was written from."""
     seen: set[str] = set()
     for holder in lookup_order(persona):
         for name, value in holder._slots.items():
@@ -354,7 +354,7 @@ _KINDS: dict[type, str] = {Intent: "intent", Method: "method", Primitive: "primi
 
 
 def describe_personas(root: Any, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
-    """The personas as plain values: those of the codex in its order, then those that are in the image only.
+    """Return the personas as plain values: those of the codex in its order, then those that are in the image only.
 
     :param model_of: from a persona's role to the name of a model.
     """

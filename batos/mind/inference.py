@@ -38,7 +38,7 @@ class By(NamedTuple):
     persona: str = ""
 
     def label(self, part: str | None) -> str:
-        """The four words that the journal keeps of it."""
+        """Return the four words that the journal keeps of it."""
         return " ".join((self.cycle or "-", self.state or "-", self.persona or "-", part or "-"))
 
 
@@ -73,7 +73,7 @@ class NeedAnswer(BatosSignal):
 
 
 def as_error(error: Exception) -> BatosError:
-    """An exception that ended an attempt, as its mission's error."""
+    """Return an exception that ended an attempt, as its mission's error."""
     if isinstance(error, BatosError):
         return error
     made = storage.disk_full_error(error) or BatosError(f"{type(error).__name__}: {error}")
@@ -82,8 +82,9 @@ def as_error(error: Exception) -> BatosError:
 
 
 class AttemptTally:
-    """The counts of an attempt, or of a trial inside it. A trial has its own, which end with it: what is thought beside it meanwhile, by
-    another facet, say, counts in the attempt's."""
+    """Counts of an attempt, or of a trial inside it. A trial has its own counts, which end with it; concurrent thought, such as another
+    facet's, counts for the attempt.
+    """
 
     def __init__(self) -> None:
         self.asked: Counter[bytes] = Counter()
@@ -100,7 +101,7 @@ class AttemptTally:
         """The cycles in which methods were written."""
 
     def aside(self) -> AttemptTally:
-        """One that goes on from here, and leaves this one as it is."""
+        """Return a copy that goes on from here, and leaves this one unchanged."""
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
         new.taken, new.agreed = set(self.taken), dict(self.agreed)
@@ -123,7 +124,7 @@ def in_trial() -> bool:
 
 @contextlib.contextmanager
 def apart(tally: AttemptTally) -> Iterator[None]:
-    """Count what is done inside in one that goes on from this, and leave this as it is."""
+    """Count in a copy of this tally inside the block, and leave this one unchanged."""
     token = _aside.set(tally.aside())
     try:
         yield
@@ -164,7 +165,7 @@ def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
 
 
 def spent(paid: InferenceRecord) -> str:
-    """Why there is no answer, where a model spent all of it on its thought: neither another persona nor another try mends that."""
+    """Return the reason why there is no answer, if a model spent all tokens on its thought: another persona or try would not help."""
     if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
         return ""
     went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
@@ -216,5 +217,5 @@ class Begun:
         return listen
 
     def drop(self, key: journal.Key) -> None:
-        """Forget what is there: the answer is whole, or the model begins again."""
+        """Forget a partial answer: the answer is complete, or the model begins again."""
         self._texts.pop(key, None)

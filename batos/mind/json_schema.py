@@ -28,5 +28,5 @@ def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
 
 
 def path_of(error: Any) -> str:
-    """The place in a value that an error of jsonschema is about."""
+    """Return the place in a value that an error of jsonschema is about."""
     return "".join(f"[{part!r}]" for part in error.absolute_path) or "the top"

@@ -39,23 +39,23 @@ _TITLE = 80
 
 
 def install_memory(lobby: UvmObject) -> None:
-    """The step of genesis that lets the memory answer missions, and makes the mark up to which missions were remembered."""
+    """Let the memory answer missions, and set the mark up to which missions were remembered. A step of genesis."""
     comment = "I know up to which mission all that has ended is in memory, and which before that had not ended."
     add_missing(lobby.memory, lived=lambda: lobby.genesis.derive(comment=comment, until=0, open=()))
     add_missing(lobby.memory, recall_=Primitive.of(recall_), remember_=Primitive.of(remember_), forget_=Primitive.of(forget_))
 
 
 def lived_through(root: Any) -> tuple[int, tuple[int, ...]]:
-    """The number up to which missions are in memory, and those before it that are not yet; see `batos.image.retention.Free`."""
+    """Return the number up to which missions are in memory, and those before it that are not yet; see `batos.image.retention.Free`."""
     lived = root["lobby"].memory.lived
     return int(lived.until), tuple(lived.open)
 
 
 @Primitive.register("memory.recall_")
 async def recall_(memory: UvmObject, question: str) -> tuple[UvmObject, ...]:
-    """The chunks that speak to a question, the best first. They answer `neighbours_`, `source_` and `mentions_`.
+    """Return the chunks that speak to a question, the best first. They answer `neighbours_`, `source_` and `mentions_`.
 
-    :raises InvalidInput: for what is no question.
+    :raises InvalidInput: if the argument is not a question.
     """
     asked = _text(question, "recall_ takes a question: a text")
     found = await current().evidence.about(asked, gated=current().gated)
@@ -65,9 +65,9 @@ async def recall_(memory: UvmObject, question: str) -> tuple[UvmObject, ...]:
 
 @Primitive.register("memory.remember_")
 def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
-    """Keep a text as a document of its own; that document. A text that is kept already stays as it is.
+    """Store a text as a document of its own. Return that document. A text that is already stored stays as it is.
 
-    :raises InvalidInput: for what is no text, or more than one document holds.
+    :raises InvalidInput: if the argument is not a text, or longer than one document.
     """
     from batos.memory.section_builder import remember_document  # late: it brings numpy
 
@@ -95,9 +95,9 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
 
 @Primitive.register("memory.forget_", reaches="documents of the memory")
 def forget_(memory: UvmObject, document: UvmObject) -> int:
-    """Take a document out of the memory, with all that comes from it; how many chunks that were.
+    """Remove a document from the memory, with everything that comes from it. Return the number of chunks.
 
-    :raises InvalidInput: for what is no document of the memory.
+    :raises InvalidInput: if the argument is not a document of the memory.
     """
     library = library_of(_root(memory))
     number = document._slots.get("number") if isinstance(document, UvmObject) else None
@@ -126,7 +126,7 @@ _HALVED = 400  # characters of a text that is halved where it does not fit the m
 
 
 def install_summaries(lobby: UvmObject) -> None:
-    """The step of genesis that lets chunks and documents be summarised."""
+    """Let chunks and documents be summarised. A step of genesis."""
     for prototype in (lobby.traits.chunk, lobby.traits.document):
         add_missing(prototype, summarise_=Primitive.of(summarise_))
     add_missing(lobby.traits.summary, prompt=PROMPT, speaker=SPEAKER)
@@ -134,9 +134,9 @@ def install_summaries(lobby: UvmObject) -> None:
 
 @Primitive.register("memory.summarise_")
 async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
-    """A summary of a chunk or a document, by the persona that the prototype of summaries names.
+    """Return a summary of a chunk or a document, by the persona that the prototype of summaries names.
 
-    :param sentences: at most so many.
+    :param sentences: maximum number of sentences.
     :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
     """
     text = await in_few_words(obj, _texts(obj), sentences)
@@ -229,7 +229,7 @@ log = structlog.get_logger("batos.mind")
 
 
 class Submits(Protocol):
-    """The scheduler of missions (`batos.missions.scheduler.Scheduler`), as it is needed here."""
+    """Interface to the scheduler of missions (`batos.missions.scheduler.Scheduler`)."""
 
     settings: Settings
 
@@ -238,7 +238,7 @@ class Submits(Protocol):
 
 
 def install_gists(lobby: UvmObject) -> None:
-    """The step of genesis that lets the memory say what sections of it hold."""
+    """Let the memory summarise its sections. A step of genesis."""
     add_missing(lobby.memory, gist_=Primitive.of(gist_))
 
 

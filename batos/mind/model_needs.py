@@ -37,9 +37,7 @@ class NeedModel(BatosSignal):
     """A mission needs a model that can do more, and goes on when it is provided."""
 
     def __init__(self, needs: Needs, *, may_do_without: bool = False) -> None:
-        """
-        :param may_do_without: whether the mission goes on as it is where none may be had.
-        """
+        """:param may_do_without: True if the mission goes on without such a model when none may be had."""
         super().__init__(needs.told())
         self.needs, self.may_do_without = needs, may_do_without
 
@@ -97,15 +95,15 @@ class Provider(Protocol):
         """Return True if a mission's provision is still installed. Parts that can be rebuilt are rebuilt."""
 
     async def provide(self, attempt: Any, needs: Needs, *, may_do_without: bool) -> Provision:
-        """Find what meets the needs of a mission, and bring it about; it is in the mission's journal then. May be repeated after a kill at
-        any point, and pays for nothing twice.
+        """Find and install a model that meets the needs of a mission, and record it in the mission's journal.
+
+        It may be repeated after a kill at any point, and pays for nothing twice.
 
         :param attempt: the mission's `batos.mind.attempt_context.Thinking`, of which nothing is known here.
-        :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
-
-        :raises NeedAnswer: where its user is asked first.
-        :raises ModelNeeded: where there is none, or it may not be had; the message says which, of what size, and the command that gets it.
-        :raises InferenceFailed: where it cannot be had now.
+        :param may_do_without: True if the mission goes on without such a model; that is recorded, too.
+        :raises NeedAnswer: if its user is asked first.
+        :raises ModelNeeded: if there is none, or it may not be had; the message names it, its size, and the command that gets it.
+        :raises InferenceFailed: if it cannot be had now.
         """
 
 
@@ -120,7 +118,7 @@ def names_needs_itself(mission: Mapping[str, Any]) -> bool:
 
 
 def needed_context(brief: str, context: int, answer: int) -> Needs:
-    """The context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
+    """Return the context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
 
     :param context: tokens that it is given, `answer` those of an answer at most.
     """
@@ -140,7 +138,7 @@ class Sight(NamedTuple):
     """Knowledge about models that see.
 
     :ivar model_of: returns the current model of a persona, by name.
-    :ivar sees: returns True if a model sees, after a probe if that is unknown; None if nobody can tell.
+    :ivar sees: returns True if a model sees, after a probe if that is unknown; None if it stays unknown.
     :ivar known: returns the same from memory, at once.
     :ivar seeing: returns the names of installed models that see and could think.
     """
@@ -151,7 +149,7 @@ class Sight(NamedTuple):
     seeing: Callable[[], Awaitable[Sequence[str]]] | None = None
 
     async def personas(self, names: Sequence[str], within_s: float) -> Collection[str] | None:
-        """Those of the personas whose models see, or may; None where that makes no difference.
+        """Return those of the personas whose models see, or may; None if that makes no difference.
 
         :param within_s: how long those are asked about that are not known: one may be on its way for hours, and is none of this mission's.
         """
@@ -165,12 +163,12 @@ class Sight(NamedTuple):
         return found if 0 < len(found) < len(names) else None
 
     async def look(self, persona: str, lent: str, ask: Callable[[str], str] | None) -> None:
-        """See that the model which will think about pictures sees them.
+        """Check that the model which will think about pictures sees them.
 
-        :param lent: the model that its user has named for it; "" where he has not.
-        :param ask: asks the user; None where he may not be asked.
-        :raises ModelBlind: where it does not, and nobody can be asked.
-        :raises NeedAnswer: where its user is asked which model shall.
+        :param lent: model that the user named for it; "" if none.
+        :param ask: asks the user; None if that is not allowed.
+        :raises ModelBlind: if it does not see, and the user cannot be asked.
+        :raises NeedAnswer: if the user is asked to choose a model.
         """
         if self.sees is None or self.seeing is None:
             return
@@ -200,16 +198,16 @@ class Sight(NamedTuple):
 
 
 def model_named_for_pictures(questions: Sequence[Mapping[str, Any]]) -> str:
-    """The model that a mission's user has named for its pictures; "" where he was not asked, or has not answered."""
+    """Return the model that a mission's user has named for its pictures; "" if he was not asked, or has not answered."""
     return next((one["answer"].strip() for one in questions if _ASKED in one["question"] and one["answer"]), "")
 
 
 def pictures_shown(images: Sequence[Mapping[str, Any]], mission: str, told: Sequence[str], limit: int) -> Shown:
-    """The pictures of a mission as its prompts show them; empty where there are none.
+    """Return the pictures of a mission for its prompts; empty if there are none.
 
-    :param images: of the mission, its own first, then those of the ones before it, the last one's first.
-    :param told: ids of the missions whose turns are told, the oldest first.
-    :param limit: how many at most: its own go first, then the newest.
+    :param images: pictures of the mission first, then those of earlier missions, the last one's first.
+    :param told: ids of the missions whose turns are shown, the oldest first.
+    :param limit: maximum number: the mission's own first, then the newest.
     """
     by: dict[str, list[str]] = {}
     for one in images[:limit]:
@@ -219,6 +217,6 @@ def pictures_shown(images: Sequence[Mapping[str, Any]], mission: str, told: Sequ
 
 
 def pictures_together(found: Shown) -> Shown:
-    """The same where the conversation is told as a text: all go with the prompt, in the order in which they came."""
+    """Return the pictures for a prompt that has the conversation as a text: all go with the prompt, in their order."""
     every = dict.fromkeys(digest for turn in found for digest in turn)
     return (tuple(every),) if every else ()

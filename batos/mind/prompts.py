@@ -53,7 +53,7 @@ def conversation_turns(root: Any, mission: Any, *, missions: int, chars: int) ->
 
 
 def missions_of_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[str, ...]:
-    """The ids of the missions that `turns` tells of, in its order."""
+    """Return the ids of the missions that `turns` tells of, in its order."""
     return tuple(str(earlier.id) for earlier, _ in _turns(root, mission, missions, chars))
 
 
@@ -80,7 +80,7 @@ def is_deep_before(root: Any, mission: Any) -> bool:
 
 
 def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
-    """The missions that one follows, the last first."""
+    """Yield the missions that one follows, the last first."""
     seen, before = {mission.id}, mission.context
     while before is not None and before not in seen and len(seen) <= limit:
         seen.add(before)
@@ -93,7 +93,7 @@ def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
 
 
 def with_brief(conversation: str, brief: str) -> str:
-    """A brief as the prompts of a follow-up show it."""
+    """Return a brief as the prompts of a follow-up show it."""
     return f"{conversation}\n\nNow the user says: {brief}" if conversation else brief
 
 
@@ -116,10 +116,10 @@ keeps it."""
 
 
 def brief_text(before: str, brief: str, asked: Sequence[str] = ()) -> str:
-    """A brief as a prompt tells it.
+    """Return a brief as in a prompt.
 
-    :param before: what was said before, as a text; "" where it is told as turns, or there is nothing.
-    :param asked: what the user was asked, and what he said; empty where he was not.
+    :param before: conversation so far, as a text; "" if it is given as turns, or there is none.
+    :param asked: questions to the user with his answers; empty if there are none.
     """
     text = with_brief(before, brief)
     return f"{text}\n\nThe user was asked: {asked[0]}\nThe user said: {asked[1]}" if asked else text
@@ -128,12 +128,12 @@ def brief_text(before: str, brief: str, asked: Sequence[str] = ()) -> str:
 def filled(
     own: str, brief: str, evidence_prompt: str, found: Sequence[evidence.RecalledPassage], *, earlier: bool = False, **values: str
 ) -> str:
-    """A prompt: passages and brief, which are the same in each of a mission's, so that a model reads them once; then the state's words.
+    """Return a prompt: passages and brief, which are the same in all prompts of a mission, then the state's words.
 
-    Ollama keeps what it has read of a prompt, up to the first difference.
+    Ollama keeps what it has read of a prompt up to the first difference, so that a model reads the shared part once.
 
-    :param own: the state's words, with `$brief` where the brief is told.
-    :param earlier: in the order of version 0.1.0, which had the passages at the end.
+    :param own: the state's words, with `$brief` in the place of the brief.
+    :param earlier: use the order of version 0.1.0, which had the passages at the end.
     """
     if earlier:
         shown = f"\n\n{evidence.shown(evidence_prompt, found)}" if found else ""
@@ -225,7 +225,7 @@ def _last(turns: Sequence[tuple[str, str]], room: int) -> int:
 
 
 def _last_lines(text: str, room: int) -> str:
-    """A text without so many of its first lines, but for its heading, that the rest has room; "" where none has."""
+    """Return a text without its first lines, except its heading, so that the rest fits; "" if nothing fits."""
     if len(text) <= room:
         return text
     heading, *lines = text.split("\n")

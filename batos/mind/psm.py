@@ -58,7 +58,7 @@ async def idle(cycle: UvmObject) -> str:
 
 
 def _facets(cycle: UvmObject) -> Iterator[tuple[str, str]]:
-    """The ways in which a cycle thinks: without flavour only those that all personas share."""
+    """Return the ways in which a cycle thinks: without flavour only those that all personas share."""
     shared = getattr(cycle.persona, "parent*")
     return facets(shared if cycle.flavour == "off" and isinstance(shared, UvmObject) else cycle.persona)
 
@@ -261,15 +261,16 @@ def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
 
 
 def _warmth(earlier: float, now: float | None = None) -> float | None:
-    """The temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and where that
-    is None the model's own, by its Modelfile."""
+    """Return the temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and
+    where that is None the model's own, by its Modelfile.
+    """
     return earlier if current().earlier else now
 
 
 def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.Told, *, whole: bool) -> str:
-    """Keep an answer with where it comes from; the next state.
+    """Store an answer with its sources. Return the next state.
 
-    :param whole: whether it is one value of a schema, of which no sentence is anybody's.
+    :param whole: True if it is one value of a schema, whose sentences have no source.
     """
     cycle.voices, cycle._tmp_synthesis_ = voices, text
     if told.left_out:
@@ -292,7 +293,7 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
 
 
 async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
-    """Why a text that is an answer may not be one to this brief; None where nothing speaks against it."""
+    """Why a text that is an answer may not be one to this brief; None if nothing speaks against it."""
     attempt = current()
     if (
         (doubt := answer_checks.differs_in_language(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown
@@ -344,17 +345,17 @@ def depth_of(cycle: UvmObject) -> int:
 
 
 def by(cycle: UvmObject) -> By:
-    """The cycle as the events and the journal name it."""
+    """Return the cycle as the events and the journal name it."""
     return By(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
 
 
 def lobby_of(obj: UvmObject) -> UvmObject:
-    """The lobby of the image that holds an object."""
+    """Return the lobby of the image that holds an object."""
     return obj._p_jar.root()["lobby"]  # type: ignore[no-any-return]
 
 
 async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
-    """A prompt of this cycle."""
+    """Return a prompt of this cycle."""
     told = await _within(cycle)
     brief = prompts.brief_text(told.before, told.brief, cycle.asked)
     return prompts.filled(own, brief, cycle.evidence_prompt, told.passages, earlier=current().earlier, **values)
@@ -459,8 +460,7 @@ _inside: contextvars.ContextVar[UvmObject | None] = contextvars.ContextVar("bato
 
 @Primitive.register("persona.synthesize_response_for_")
 async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
-    """A persona's way of answering a brief when it is sent the message: a cycle inside the current transaction, and inside
-    the cycle that sent it, if one did."""
+    """Answer a brief that is sent to the persona as a message: in a cycle inside the current transaction, and inside the sending cycle."""
     if not (isinstance(brief, str) and brief.strip()):
         raise InvalidInput("synthesize_response_for_ takes a brief: a text that is not blank")
     attempt, outer = current(), _inside.get()
@@ -474,7 +474,7 @@ async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
 
 @Primitive.register("persona.ask_user_")
 async def ask_user_(persona: UvmObject, question: str) -> str:
-    """A persona's way of asking the user of the current mission: answers what the user says, whenever that is."""
+    """Ask the user of the current mission, for a persona. Return the answer, whenever it comes."""
     if not isinstance(question, str):
         raise InvalidInput("ask_user_ takes a question: a text")
     return current().ask(question)
@@ -482,7 +482,7 @@ async def ask_user_(persona: UvmObject, question: str) -> str:
 
 @Primitive.register("persona.think_")
 async def think_(persona: UvmObject, guidance: str, question: str) -> str:
-    """A persona's plain way of thinking: one inference on its own model, by a guidance; what a facet comes down to."""
+    """Think plainly, for a persona: one inference on its own model, with guidance. Every facet ends in this."""
     if not (isinstance(guidance, str) and isinstance(question, str)):
         raise InvalidInput("think_ takes a guidance and a question: two texts")
     attempt, cycle = current(), _inside.get()
@@ -500,13 +500,13 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
 
 
 def inner_number(attempt: Thinking) -> str:
-    """The number of the next cycle inside the one that runs now."""
+    """Return the number of the next cycle inside the one that runs now."""
     outer = _inside.get()
     return attempt.number("" if outer is None else str(outer.number))
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the states, the prototype of cycles, and the personas' way in."""
+    """Create the states, the prototype of cycles, and the messages by which personas think. A step of genesis."""
     add_missing(lobby.traits, state=lambda: lobby.genesis.derive(name="state", comment="I am what the states of the PSM have in common."))
     add_missing(
         lobby.traits,
@@ -527,7 +527,7 @@ def install(lobby: UvmObject) -> None:
 
 
 def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
-    """A cycle of `persona` about `brief`, in its first state; the first of its mission."""
+    """Return a cycle of `persona` about `brief`, in its first state; the first of its mission."""
     lobby = lobby_of(persona)
     # The state is the first parent: what it says goes before what all cycles have in common.
     parents = {"state*": getattr(lobby.psm, INITIAL), "parent*": lobby.traits.cycle}

@@ -47,12 +47,12 @@ Shares = tuple[tuple[str, str], ...]
 
 
 def shares(brief: str, scores: Scores, limit: int) -> Shares:
-    """The personas that a brief needs, each with its part of it, in the order of the brief; empty if one is enough.
+    """Return the personas that a brief needs, each with its part of it, in the order of the brief; empty if one is enough.
 
-    A sentence that speaks for nobody goes with the one before it (at the beginning: with the one after it).
+    A sentence that matches no persona goes with the one before it (at the beginning: with the one after it).
 
     :param scores: each persona's score for a sentence.
-    :param limit: personas at most; a brief that needs more is not shared out.
+    :param limit: maximum number of personas; a brief that needs more is not shared out.
     """
     parts: dict[str, list[str]] = {}
     waiting: list[str] = []
@@ -91,7 +91,7 @@ class Foresight:
         self._last: str | None = None
 
     def note(self, persona: str) -> None:
-        """A mission of this persona begins."""
+        """Record that a mission of this persona begins."""
         if self._last is not None:
             row = self._after[self._last]
             for name in row:
@@ -100,14 +100,14 @@ class Foresight:
         self._last = persona
 
     def likely(self) -> list[str]:
-        """The personas that are likely to come next, the likeliest first."""
+        """Return the personas that are likely to come next, the likeliest first."""
         row = self._after.get(self._last or "", {})
         total = sum(row.values())
         return sorted((name for name in row if row[name] >= LIKELY * total), key=lambda name: (-row[name], name))
 
 
 def recent_personas(root: Any) -> list[str]:
-    """The personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
+    """Return the personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
     missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
     named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]
     return [str(name).lower() for name in reversed(named) if name]
@@ -179,7 +179,7 @@ class Likeness:
         return await self._in_time(compared())
 
     async def nearest(self, text: str, others: Sequence[str]) -> float | None:
-        """The cosine of a text to the one of others that is most alike; None if that cannot be told now."""
+        """Return the cosine of a text to the one of others that is most alike; None if that cannot be told now."""
 
         async def compared() -> float:
             import numpy as np
@@ -247,7 +247,7 @@ class Likeness:
 
 
 def _packed(vector: Sequence[float], model: str) -> bytes:
-    """A vector of length 1 in half precision: as it is kept, so that a restart decides alike."""
+    """Return a vector of length 1 in half precision, as it is stored, so that the decision after a restart is the same."""
     import numpy as np
 
     row = np.asarray(vector, dtype=np.float32)
@@ -324,16 +324,16 @@ class Route:
         return score.get("triggers", 0.0) > 0 or score.get("alike", 0.0) >= _LIKE
 
     def to_record(self) -> str:
-        """As the journal keeps it."""
+        """Return the decision as the journal stores it."""
         return _COMPACT.encode(self.to_wire())
 
     @classmethod
     def from_record(cls, record: str) -> Route:
-        """The decision in a record."""
+        """Return the decision in a record."""
         return cls(**json.loads(record))
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object; `preferred` only where there is one."""
+        """Return a JSON object; `preferred` only if there is one."""
         told = {"persona": self.persona, "why": self.why, "by": self.by, "scores": self.scores}
         return told if self.preferred is None else {**told, "preferred": self.preferred}
 
@@ -378,7 +378,7 @@ class Router:
         return tuple(self._examples())
 
     def known(self, name: str) -> str:
-        """The persona's name as the image has it.
+        """Return the persona's name as the image has it.
 
         :raises UnknownPersona: listing those there are.
         """
@@ -406,16 +406,16 @@ class Router:
         return best if weights[best] > 0 else routing.fallback or next(iter(self._codex.personas))
 
     def _find_signs(self, text: str) -> dict[str, list[tuple[float, str]]]:
-        """By persona of the codex: the weights and names of its triggers in a text, the heaviest first."""
+        """Return, by persona of the codex, the weights and names of its triggers in a text, the heaviest first."""
         return {name: sorted(((w, says) for p, w, says in rules if p.search(text)), reverse=True) for name, rules in self._rules.items()}
 
     async def decide(self, record: Mapping[str, Any], *, compare: bool = True, among: Collection[str] | None = None) -> Route:
-        """The decision for a mission.
+        """Return the decision for a mission.
 
-        :param record: of it, `brief`, `persona` and `origin` are read.
-        :param compare: whether to ask the embedder, if there is one.
-        :param among: the personas whose models see, where that makes a difference and the brief has pictures; None: any will do.
-        :raises UnknownPersona: if nobody is there to be chosen.
+        :param record: its `brief`, `persona` and `origin` are read.
+        :param compare: ask the embedder, if there is one.
+        :param among: personas whose models see, if the brief has pictures and that makes a difference; None: any.
+        :raises UnknownPersona: if there is no persona to choose.
         """
         chosen, internal = record["persona"], self._codex.routing.internal
         examples, text = self._examples(), self.window(record["brief"])

@@ -164,12 +164,12 @@ class Primitive(_Named):
 
     @classmethod
     def reaching(cls) -> dict[str, Reach]:
-        """The primitives that change more than their receiver, by `name`."""
+        """Return the primitives that change more than their receiver, by `name`."""
         return dict(sorted((cls(text).name, reach) for text, reach in cls._reaches.items()))
 
     @property
     def name(self) -> str:
-        """The last part of the dotted name: `forget_`. Of those that change more than their receiver no two have the same."""
+        """Return the last part of the dotted name: `forget_`. Of those that change more than their receiver no two have the same."""
         return self.text.rpartition(".")[2]
 
     @property
@@ -188,7 +188,7 @@ class Primitive(_Named):
         return cls(cls._names[function])
 
     def resolve(self) -> Callable[..., Any]:
-        """The host code.
+        """Return the host code.
 
         :raises LookupError: if no host code is registered under this name.
         """
@@ -312,7 +312,7 @@ def storable(value: Any, where: str, memo: dict[int, Any], depth: int = 0) -> An
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy of plain values and of slot containers; other persistent objects are shared.
+    """Return a deep copy of plain values and of slot containers; other persistent objects are shared.
 
     :param memo: as of `copy.deepcopy`: a container held twice stays one, and may hold itself.
     """

@@ -29,7 +29,7 @@ _STEPS = 32  # parents looked at without a set of those seen; a longer way, or a
 
 
 def parents_of(obj: UvmObject) -> tuple[UvmObject, ...]:
-    """The parents of `obj`: the objects in its slots named `…*`, in the order of the slots."""
+    """Return the parents of `obj`: the objects in its slots named `…*`, in the order of the slots."""
     slots = obj.__dict__
     if not slots:
         obj._p_activate()
@@ -62,7 +62,7 @@ def lookup_order(obj: UvmObject) -> list[UvmObject]:
 
 
 def find(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:
-    """The object that holds slot `name` for `obj`, and the slot's value; None if nothing does."""
+    """Return the object that holds slot `name` for `obj`, and the slot's value; None if nothing does."""
     slots = obj.__dict__
     if not slots:
         obj._p_activate()
@@ -77,7 +77,7 @@ def understands(obj: UvmObject, name: str) -> bool:
 
 
 def inherited(obj: UvmObject, name: str) -> Any:
-    """The value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
+    """Return the value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
     current: Any = obj
     slots = obj.__dict__
     waiting: tuple[Any, ...] = ()  # a diamond's end may be looked at twice: that costs less than to remember what was seen
@@ -162,7 +162,7 @@ class UvmObject(Persistent):
 
     @property
     def _slots(self) -> SlotsView:
-        """A live mapping view of the object's own slots."""
+        """Return a live mapping view of the object's own slots."""
         return SlotsView(self)
 
     # --- delegation: reached only when the instance, as far as it is loaded, and its class lack the name
@@ -196,17 +196,17 @@ class UvmObject(Persistent):
 
     @_Replaceable
     def clone(self, /, **slots: Any) -> UvmObject:
-        """A new object with copies of the own slots; persistent values and parents are shared."""
+        """Return a new object with copies of the own slots; persistent values and parents are shared."""
         return _cloned(self, {}, slots)
 
     @_Replaceable
     def derive(self, /, **slots: Any) -> UvmObject:
-        """A new object that has nothing but this one as its parent, and `slots`."""
+        """Return a new object that has nothing but this one as its parent, and `slots`."""
         return type(self)(**{"parent*": self, **slots})
 
     @_Replaceable
     def _clone_persistent_(self, /, **slots: Any) -> UvmObject:
-        """The message by which an object is cloned from inside the image."""
+        """Return the message by which an object is cloned from inside the image."""
         return _cloned(self, {}, slots)
 
     def __copy__(self) -> UvmObject:
@@ -219,7 +219,7 @@ class UvmObject(Persistent):
     # --- storing
 
     def __getstate__(self) -> dict[bytes, Any]:
-        """The slots as they are stored: their names as bytes, of which a pickle of protocol 3 needs three fewer a name."""
+        """Return the slots as they are stored: their names as bytes, of which a pickle of protocol 3 needs three fewer a name."""
         self._p_activate()
         slots = self.__dict__
         state: dict[bytes, Any] = {}
@@ -295,7 +295,7 @@ _names: dict[str, tuple[bytes | None, bool]] = {}
 
 
 def _stored_name(name: str) -> tuple[bytes | None, bool]:
-    """A slot's name as it is stored, None where it is not; and whether it is a usual one, that need not be checked with its value."""
+    """Return a slot's name as it is stored, None if it is not; and whether it is a usual one, that need not be checked with its value."""
     if len(_names) >= _NAMES_KEPT:
         _names.clear()
     if name[:3] == "_v_":

@@ -61,12 +61,12 @@ class Drive:
         self._answers: list[tuple[Any, Answer]] | None = []
 
     async def begin(self, feed: Callable[[WorkerSession], Any]) -> Any:
-        """The first turn: `feed` gives a worker's session its code."""
+        """Return the first turn: `feed` gives a worker's session its code."""
         self._begin = functools.partial(feed, self._session)
         return await self._turn(self._begin)
 
     async def answer(self, snapshot: Any, answer: Answer) -> Any:
-        """The next turn."""
+        """Return the next turn."""
         if self._answers is not None and len(self._answers) < _REPEATED:
             self._answers.append((_question(snapshot), answer))
         else:
@@ -119,7 +119,7 @@ current: contextvars.ContextVar[Invocation | None] = contextvars.ContextVar("bat
 
 
 def senders() -> list[Invocation]:
-    """The runs on whose behalf host code works now, the innermost first; none where no method sent anything."""
+    """Return the runs on whose behalf host code works now, the innermost first; none if no method sent anything."""
     found, run = [], current.get()
     while run is not None:
         found.append(run)
@@ -358,8 +358,10 @@ class Invocation:
         raise NameError(f"name {str(name)[:100]!r} is not defined")
 
     async def _settled(self, work: Any, *args: Any) -> Any:
-        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too. Without any, the
-        value alone, if it is no list."""
+        """Return `[True, value, refreshed]`, or `[False, [type, text], refreshed]`: refreshed slots go along with an exception, too.
+
+        If nothing was refreshed, return the value alone, unless it is a list.
+        """
         try:
             value = [True, self.membrane.inward(await work(*args))]
         except (*FATAL, Stale):
@@ -433,14 +435,16 @@ class Invocation:
     # --- errors
 
     def holder(self) -> UvmObject:
-        """The object whose slot holds the method that runs; where it is not in a slot, the receiver."""
+        """Return the object whose slot holds the method that runs; where it is not in a slot, the receiver."""
         if self._holder is None:
             held = find(self.obj, self.method.selector)
             self._holder = held[0] if held is not None and held[1] is self.method else self.obj
         return self._holder
 
     def _told(self, error: Exception) -> tuple[str, str]:
-        """An error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it pass."""
+        """Return an error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it
+        pass.
+        """
         kind, text = host_error(error)
         if isinstance(error, BatosError) and not isinstance(error, MessageNotUnderstood):
             # Without the frames it came through, which hold this invocation: a garbage collection of ten thousand such circles took 100 ms.

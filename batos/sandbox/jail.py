@@ -111,7 +111,7 @@ def seccomp(libc: ctypes.CDLL) -> None:
 
 
 def program() -> bytes:
-    """The filter, for this machine (classic BPF over struct seccomp_data: number at 0, architecture at 4, arguments from 16)."""
+    """Return the filter, for this machine (classic BPF over struct seccomp_data: number at 0, architecture at 4, arguments from 16)."""
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         raise Missing

@@ -85,7 +85,7 @@ class Handles:
         self._refs: dict[tuple[int, int], ClassInstance] = {}
 
     def give(self, obj: UvmObject, receiver: UvmObject | None = None) -> ClassInstance:
-        """The handle of an object, granted from now on."""
+        """Return the handle of an object, granted from now on."""
         key = id(obj), id(receiver)
         ref = self._refs.get(key)
         if ref is None:
@@ -111,7 +111,7 @@ class Handles:
 
 @functools.cache
 def client() -> Any:
-    """The client library; late, since a daemon that runs no method does not pay for it."""
+    """Return the client library; late, since a daemon that runs no method does not pay for it."""
     import pydantic_monty
 
     return pydantic_monty
@@ -119,7 +119,7 @@ def client() -> Any:
 
 @functools.cache
 def _wrapper() -> tuple[Any, dict[str, Any]]:
-    """The client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has.
+    """Return the client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has.
 
     What the client calls at each crossing is built-in: `bool()` is False, `dict()` is empty, and the copy of a dict is one. After a rest
     each function in Python would take two microseconds.
@@ -151,7 +151,7 @@ class Membrane:
         self.weight = 0  # of the value converted last, in nodes
 
     def inward(self, value: Any, *, nodes: int | None = None, text: int | None = None) -> Any:
-        """An image value as the sandbox gets it.
+        """Return an image value as the sandbox gets it.
 
         :param nodes: the limit for this value, as `text` is, where it is another.
         :raises TypeError: for what may not go in.
@@ -200,7 +200,7 @@ class Membrane:
         raise TypeError(f"a {kind.__name__} may not enter a method")
 
     def outward(self, value: Any) -> Any:
-        """A value of the sandbox as the image gets it: new, plain, without sharing.
+        """Return a value of the sandbox as the image gets it: new, plain, without sharing.
 
         :raises TypeError: for what may not leave.
         :raises PermissionError: for an object that was not granted.
@@ -287,7 +287,7 @@ class _Budget:
             raise TooLarge("more data than may pass between a method and the image at a time")
 
     def count(self, values: Any) -> Any:
-        """The items of a list, those of `_FREE` types counted here in one go."""
+        """Return the items of a list, those of `_FREE` types counted here in one go."""
         self.nodes -= sum(map(_FREE.__contains__, map(type, values)))
         if self.nodes < 0:
             raise TooLarge("more data than may pass between a method and the image at a time")
@@ -324,7 +324,7 @@ _ALIGNED = 200  # items; longer stretches that changed are compared place by pla
 
 
 def check_slot_name(name: object) -> str:
-    """A selector or slot that a method may name.
+    """Return a selector or slot that a method may name.
 
     :raises AttributeError: for a reserved name, or none.
     """
@@ -457,7 +457,7 @@ def _matches(old: list[Any], new: list[Any]) -> list[tuple[str, int, int, int, i
 
 
 def _text(value: Any) -> str:
-    """The same text for a stored value and for the plain one of the same content."""
+    """Return the same text for a stored value and for the plain one of the same content."""
     if isinstance(value, UvmObject):
         return f"object {id(value)}"
     if isinstance(value, SlotList | list):

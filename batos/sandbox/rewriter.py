@@ -59,7 +59,7 @@ def _is_parse(node: ast.Attribute) -> bool:
 
 
 def _of_re(tree: ast.Module, members: set[str]) -> set[int]:
-    """The nodes that name a member of `re`."""
+    """Return the nodes that name a member of `re`."""
     modules, names = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -104,7 +104,7 @@ def imports_fractions(tree: ast.Module) -> bool:
 
 
 def known_fractions(tree: ast.Module) -> ast.Module:
-    """The method with its comparisons, conditions and sorts as calls of what is `SUPPLIED`."""
+    """Return the method with its comparisons, conditions and sorts as calls of supplied functions."""
     made: ast.Module = _Known(syntax.bound_names(tree)).visit(tree)
     return ast.fix_missing_locations(made)
 
@@ -159,7 +159,7 @@ def _keyed(node: ast.Call) -> None:
 
 
 def _chosen(node: ast.BoolOp) -> ast.expr:
-    """`a or b` as a value; as a condition it is one of conditions (`_truth`)."""
+    """Rewrite `a or b` as a value; as a condition it consists of conditions (`_truth`)."""
     if all(isinstance(value, ast.Compare | ast.Constant | ast.UnaryOp) for value in node.values):
         return node
     nothing = ast.arguments([], [], None, [], [], None, [])
@@ -168,7 +168,7 @@ def _chosen(node: ast.BoolOp) -> ast.expr:
 
 
 def _truth(node: ast.expr) -> ast.expr:
-    """A condition: what is a truth value already stays."""
+    """Rewrite a condition; a truth value stays as it is."""
     if isinstance(node, ast.BoolOp):
         node.values = [_truth(value) for value in node.values]
     elif not isinstance(node, ast.Compare | ast.Constant) and not (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
@@ -359,7 +359,7 @@ class Program:
 
 
 def rewrite(source: str, *, limit: int) -> Program:
-    """The program of one method.
+    """Return the program of one method.
 
     :param limit: bytes of source that are looked at at all.
     :raises MethodUnsupported: with line, column and hint, for what the sandbox cannot run.
@@ -429,8 +429,9 @@ def _rewrite(source: str, limit: int) -> Program:
 
 
 def _renamed(tree: ast.Module) -> str:
-    """The selector. A method that is named as a builtin is called otherwise where it runs: else it would be what the prelude and the
-    helpers get for `list` or `len`, and what it gets itself."""
+    """Return the selector. A method that is named as a builtin is called otherwise where it runs: else it would be what the prelude and the
+    helpers get for `list` or `len`, and what it gets itself.
+    """
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
     selector = method.name

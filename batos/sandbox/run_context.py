@@ -32,7 +32,7 @@ class RunLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> RunLimits:
-        """Those of some settings."""
+        """Return the limits in the settings."""
         return cls(**{name: getattr(settings, f"sandbox_{name}") for name in cls.__slots__})
 
 
@@ -74,7 +74,7 @@ class Activity:
 
     @property
     def computed(self) -> float:
-        """Seconds of its workers and of the daemon."""
+        """Return the seconds of its workers and of the daemon."""
         return self.seconds + self.host.seconds
 
     def grant(self, obj: UvmObject) -> None:
@@ -82,7 +82,7 @@ class Activity:
         self.writable.add(id(obj))
 
     def may_write(self, obj: UvmObject, receiver: UvmObject) -> bool:
-        """Its own slots, those of an object that this transaction made, those granted."""
+        """Return True for the receiver itself, an object that this transaction made, or a granted one."""
         return obj is receiver or is_new(obj) or id(obj) in self.writable
 
     def name(self, number: int) -> HandleName:
@@ -94,7 +94,7 @@ class Activity:
         return self._names[number]
 
     def derived(self, purpose: str, path: str, size: int) -> bytes:
-        """Bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
+        """Return the bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
         return hashlib.shake_256(f"{purpose}\0{self.seed}\0{path}".encode("utf-8", "surrogatepass")).digest(size)
 
 

@@ -278,7 +278,7 @@ def member(module: str, name: str) -> str:
 
 
 def with_needs(names: set[str]) -> list[str]:
-    """The texts for `names` and for what they need in turn, in the order of the tables.
+    """Return the texts for `names` and for what they need in turn, in the order of the tables.
 
     :param names: `module.name`, or `x.name` for a method of builtin types.
     """

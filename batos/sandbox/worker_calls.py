@@ -111,7 +111,7 @@ class CallWatch:
                 time.sleep(wait)
 
     def _look(self) -> float:
-        """Cut off what is overdue. For how long, in seconds, nothing can be."""
+        """Cut off overdue calls. Return the seconds until the next one can be overdue."""
         left = _AT_MOST_S if self._due is None else self._due - time.perf_counter()
         if left > 0:
             return left
@@ -229,7 +229,7 @@ class _Helper:
         self._go.release()
 
     def waited_for(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        """A future that is done soon after `done` is, if it was not already."""
+        """Return a future that is done soon after `done` is, if it was not already."""
         future = loop.create_future()
         self._waiter = loop, future
         return future

@@ -54,7 +54,7 @@ class Model:
         return [f"{n} {_quoted(str(v).lower() if isinstance(v, bool) else str(v))}" for n, v in pairs]
 
     def shown(self) -> dict[str, Any]:
-        """The answer of /api/show."""
+        """Return the answer of /api/show."""
         return {
             "modelfile": self.modelfile(),
             "parameters": "\n".join(self._parameter_lines()),
@@ -89,14 +89,14 @@ def sha256(data: bytes) -> str:
 
 
 def tagged(name: str) -> str:
-    """A model's name as Ollama finds it, however it is spelled: with its tag, in small letters, without Ollama's own registry."""
+    """Return a model's name as Ollama finds it, however it is spelled: with its tag, in small letters, without Ollama's own registry."""
     bare = name.lower().partition("://")[2] or name.lower()
     bare = bare.removeprefix("registry.ollama.ai/").removeprefix("library/")
     return bare if ":" in bare.rpartition("/")[2] else f"{bare}:latest"
 
 
 def base(name: str) -> Model:
-    """A model that is there from the beginning; its weights are those of its name."""
+    """Return a model that is there from the beginning; its weights are those of its name."""
     return Model(weights=sha256(name.encode()))
 
 
@@ -180,7 +180,7 @@ class Runners:
             self._there.pop(model.weights, None)
 
     def listed(self) -> dict[str, Model]:
-        """The models that runners were loaded for."""
+        """Return the models that runners were loaded for."""
         with self._lock:
             return {name: model for name, model, _ in self._there.values()}
 

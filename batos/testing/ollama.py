@@ -98,7 +98,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         return serve[self.path](request)
 
     def _early(self, fault: Fault) -> bool:
-        """Play a fault that comes before any answer; False where the answer itself plays it, or goes on after it."""
+        """Play a fault that comes before any answer; False if the answer itself plays it, or goes on after it."""
         if fault.kind == "refuse":
             self.close_connection = True
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not a goodbye
@@ -334,7 +334,7 @@ def _part(model: str, content: str, *, done: bool = False, **more: Any) -> dict[
 
 
 def _parted(model: str, text: str, thinks: bool) -> list[dict[str, Any]]:
-    """The parts of a stream; thought apart from answer where the model `thinks`."""
+    """Return the parts of a stream; thought apart from answer where the model `thinks`."""
     thought, answer = parted(text) if thinks else ("", text)
     parts = [_part(model, "") for _ in pieces(thought)]
     for part, piece in zip(parts, pieces(thought), strict=True):
@@ -369,7 +369,7 @@ VERSION = "0.21.0"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A request that came in; `body` is its JSON, empty where it had none."""
+    """A request that came in; `body` is its JSON, empty if it had none."""
 
     method: str
     path: str
@@ -420,7 +420,7 @@ class ScriptedOllama:
 
     @property
     def version(self) -> str:
-        """The version that the server claims."""
+        """Return the version that the server claims."""
         return VERSION
 
     def start(self) -> None:
@@ -502,7 +502,7 @@ class ScriptedOllama:
 
     @property
     def chats(self) -> list[dict[str, Any]]:
-        """The bodies of all chat requests, in order."""
+        """Return the bodies of all chat requests, in order."""
         with self._came:
             return [r.body for r in self.requests if r.path == "/api/chat"]
 

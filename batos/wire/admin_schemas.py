@@ -84,7 +84,7 @@ class UndoChangeRequest(Request):
 
 
 class ForkRequest(Request):
-    """The whole image as it was at a moment (left out: as it is) into a folder of the daemon's machine, by its absolute path."""
+    """Copy the whole image as it was at a moment (default: now) into a folder of the daemon's machine, given by its absolute path."""
 
     op: Literal["fork"]
     folder: Folder
@@ -137,8 +137,10 @@ class ExpertsRequest(Request):
 
 
 class IngestRequest(Request):
-    """Files, and folders of them, of the daemon's machine are read into the memory; `follow` are folders that it watches from now on;
-    `exclude` are patterns, as in `.gitignore`, of what is left out of the folders."""
+    """Read files, and the files of folders, of the daemon's machine into the memory.
+
+    `follow` are folders that it watches from now on; `exclude` are ignore patterns, as in `.gitignore`, for the folders.
+    """
 
     op: Literal["ingest"]
     paths: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)

@@ -52,7 +52,7 @@ class Handshakes:
         self._task = asyncio.create_task(self._hear())
 
     def way(self) -> int:
-        """Which connection takes what is sent now: the one that stands, else the next."""
+        """Return the number of the connection that takes the next request: the established one, else the next."""
         return self._made if self._there else self._made + 1
 
     def stands(self, way: int) -> bool:
@@ -188,7 +188,7 @@ class Connection:
             await asyncio.to_thread(self._context.term)
 
     async def _follow(self, op: str, **fields: Any) -> AsyncGenerator[dict[str, Any], None]:
-        """The replies to a request that is answered by many, as they come; it is asked again after a silence."""
+        """Yield the replies to a request that is answered by many, as they come; it is asked again after a silence."""
         with self._stream(op, **fields) as stream:
             begun = silent = False
             while True:
@@ -219,9 +219,9 @@ class Connection:
         raise self._unavailable(round(asyncio.get_running_loop().time() - begun, 1))
 
     async def _reply(self, stream: _Stream, hold_s: float) -> dict[str, Any]:
-        """Send a request; its next reply. What is held back for long is waited for in spells, while the connection stands on which it went.
+        """Send a request. Return its next reply. A long delay is waited for in spells, while its connection stands.
 
-        :raises TimeoutError: if none comes any more.
+        :raises TimeoutError: if no reply can come any more.
         """
         now = asyncio.get_running_loop().time
         spell_s = min(hold_s, self.timeout_s) + self.timeout_s / _TRIES
@@ -238,7 +238,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _stream(self, op: str, **fields: Any) -> Iterator[_Stream]:
-        """A request with a new `ref`, and a queue for the replies that carry it."""
+        """Open a request with a new `ref`, and a queue for the replies that carry it."""
         if self._reader is None:
             raise RuntimeError("a Client is used inside `async with Client(...) as client:`")
         ref = next(self._refs)
@@ -280,7 +280,7 @@ class Connection:
             stream.put(reply)
 
     def _refuse(self, error: KeyRefused) -> None:
-        """No request that is open will be answered."""
+        """Fail all open requests: none will be answered."""
         for stream in self._streams.values():
             stream.put({"type": "error", **error.to_wire()})
 
@@ -298,7 +298,7 @@ class _Stream:
         self._dropped = 0
 
     def put(self, reply: dict[str, Any]) -> None:
-        """Keep a reply; events are dropped and counted while nobody takes them."""
+        """Keep a reply; events are dropped and counted while they are not taken."""
         if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "revised", "progress", "model", "file"):
             self._dropped += 1 + reply.get("dropped", 0)
             return

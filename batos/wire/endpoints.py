@@ -46,9 +46,9 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
 
 
 def prepare(endpoint: str) -> None:
-    """Make the folder of the local socket that is the default, where it is not there yet; of any other its user does.
+    """Create the folder of the default local socket, if it is missing; a user creates that of any other.
 
-    :raises EndpointError: if it cannot be made, or others may write in it: whoever owns the folder could put his own socket there.
+    :raises EndpointError: if it cannot be created, or others may write in it: the folder's owner could put another socket there.
     """
     if endpoint != local_endpoint():
         return
@@ -125,9 +125,9 @@ def _is_there(endpoint: str) -> bool:
 
 
 def _check_free(endpoint: str) -> None:
-    """See that nothing is lost where libzmq binds a local socket: it unlinks whatever has that name.
+    """Check that libzmq destroys nothing when it binds a local socket: it unlinks any file with that name.
 
-    :raises EndpointError: for another daemon's socket, and for what is no socket.
+    :raises EndpointError: if there is another daemon's socket, or a file that is not a socket.
     """
     path = endpoint[len(_IPC) :]
     if not path.startswith("@"):

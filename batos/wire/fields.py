@@ -118,12 +118,12 @@ class Request(BaseModel):
 
     @property
     def role(self) -> Role:
-        """The least role in which this request may be made."""
+        """Return the least role in which this request may be made."""
         return "operate" if any(getattr(self, field) for field in self.operating) else self.least_role
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The files and folders of the daemon's machine that it names, to be read or written."""
+        """Return the files and folders of the daemon's machine that it names, to be read or written."""
         return ()
 
     @property

@@ -62,10 +62,10 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """The messages that arrive at `socket`, at most `message_bytes` each.
+    """Messages that arrive at `socket`, at most `message_bytes` each.
 
-    What did not come by ZMTP/3 is let go: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them as the
-    listener sets it up; this is a second wall, which stands by itself. Only ZMTP/3 tells the type of the sender's socket.
+    A message that did not come by ZMTP/3 is dropped: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them
+    as the listener configures it; this is a second, independent check. Only ZMTP/3 tells the type of the sender's socket.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], message_bytes: int, *, with_keys: bool = False) -> None:
@@ -85,7 +85,7 @@ class Inbox:
         self._key, self._address, self._spoken = b"", "", True
 
     def read(self, frames: int) -> Iterator[Message]:
-        """The messages that are complete after at most `frames` more frames; never blocks."""
+        """Yield the messages that are complete after at most `frames` more frames; never blocks."""
         self.drained = False
         receive, option = self._socket.recv, self._socket.getsockopt
         for _ in range(frames):
@@ -164,8 +164,8 @@ class Authority:
     def check(self, request: Request, message: Message) -> None:
         """See that a sender may make a request.
 
-        :raises KeyRefused: where his key was taken out of the folder of clients since he came in.
-        :raises RoleRefused: where his role is too little for it.
+        :raises KeyRefused: if his key was taken out of the folder of clients since he came in.
+        :raises RoleRefused: if his role is too little for it.
         """
         if self._clients is not None and message.key not in self._clients:
             # libzmq asks for a key once a connection, and knows no way to end one
@@ -322,7 +322,7 @@ class Listener:
             self._gate.close()
 
     def _looked(self, known: Container[bytes]) -> None:
-        """The folder of clients was looked at: who is not in it any more hears nothing more."""
+        """Close clients whose keys are no longer in the folder, after a look into it."""
         if gone := self._outbox.shut_out(known):
             log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of curve_clients")
 
@@ -401,7 +401,7 @@ class Listener:
             self._waiting.pop(serial, None)
 
     async def _finish(self, end: float) -> None:
-        """Let the requests under way come to their end until `end`; those that wait for something are told to come again."""
+        """Let the requests under way finish until `end`; requests that wait are told to come again."""
         for task in self._waiting.values():
             task.cancel()
         if under_way := [*self._working.values(), *self._waiting.values()]:

@@ -157,7 +157,7 @@ class Outbox:
         self.closed = False
 
     def peer(self, routing_id: bytes, curve_key: bytes = b"") -> Peer | None:
-        """The client behind `routing_id`; None for a new one when there are as many as may be.
+        """Return the client behind `routing_id`; None for a new one when there are as many as may be.
 
         :param curve_key: its public key, where the socket asks for keys. An id that comes back under another is another client.
         """
@@ -228,7 +228,7 @@ class Outbox:
         await self._idle.wait()
 
     def close(self) -> None:
-        """Let go of what is queued; every handle is closed from now on."""
+        """Drop the queued replies; every handle is closed from now on."""
         self.closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -328,7 +328,7 @@ class Outbox:
             self._drain(peer)  # puts it back in line if it still does not read
 
     def _forget(self, peer: Peer) -> None:
-        """The client is gone: what waits for it goes too."""
+        """Drop everything queued for a client that is gone."""
         peer.closed = True
         peer.queue.clear()
         self.bytes -= peer.bytes

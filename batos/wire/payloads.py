@@ -25,7 +25,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
-    """The JSON object in `payload`.
+    """Return the JSON object in `payload`.
 
     :param depth: deepest nesting of objects and arrays; the outermost object is level 1.
     :raises MalformedMessage: saying what is wrong with it, and where if that is known.
@@ -144,7 +144,7 @@ class PayloadLimits(NamedTuple):
 
 
 class RefusedPayload(Exception):
-    """A payload that is no request, with the marks by which its sender knows which one it was."""
+    """Error: a payload is not a request; with the marks by which its sender recognises it."""
 
     def __init__(self, error: InvalidRequest, ref: str | int | None = None, mission: str | None = None) -> None:
         super().__init__(error.message)
@@ -152,7 +152,7 @@ class RefusedPayload(Exception):
 
 
 def parse_request(payload: bytes, limits: PayloadLimits) -> Request:
-    """The request in `payload`.
+    """Return the request in `payload`.
 
     :raises Refused: with the InvalidRequest that says why, and `ref` and `id` of the message if they could be read.
     """

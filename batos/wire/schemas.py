@@ -69,7 +69,7 @@ class _MissionRequest(Request):
 
 
 class Image(BaseModel):
-    """An image of a brief, by what is in it."""
+    """Image of a brief, by its content."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -60,9 +60,8 @@ class AdapterBase(NamedTuple):
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> AdapterBase:
-        """
-        :param info: `model_info` of Ollama's show.
-        :raises Unfit: where it lacks a figure, as for models that are no decoders.
+        """:param info: `model_info` of Ollama's show.
+        :raises Unfit: if it lacks a figure, as for models that are not decoders.
         """
         kind = str(info.get("general.architecture", ""))
 
@@ -114,10 +113,10 @@ class Adapter(NamedTuple):
 
 
 def read(folder: Path) -> Adapter:
-    """The adapter in a folder, from its headers; no weights are loaded.
+    """Return the adapter in a folder, from its headers; no weights are loaded.
 
-    :raises Unfit: where there is none, or not one of a kind that can be applied.
-    :raises OSError: where it cannot be read.
+    :raises Unfit: if there is none, or not one of a kind that can be applied.
+    :raises OSError: if it cannot be read.
     """
     ggufs = sorted(path for path in folder.iterdir() if path.suffix == ".gguf")
     weights = folder / WEIGHTS
@@ -239,7 +238,7 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _safe_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The tensors of a safetensors file, and where their data begins (github.com/huggingface/safetensors: format)."""
+    """Return the tensors of a safetensors file, and where their data begins (github.com/huggingface/safetensors: format)."""
     size = path.stat().st_size
     with path.open("rb") as file:
         lead = file.read(8)
@@ -366,7 +365,7 @@ def fuse(source: Path, adapter: Adapter, base: AdapterBase, out: Path, stop: Eve
 
     :param source: the GGUF of the base.
     :param stop: looked at between two tensors.
-    :raises Unfit: where base or adapter cannot be merged.
+    :raises Unfit: if base or adapter cannot be merged.
     :raises Stopped: when `stop` was set.
     """
     import numpy as np

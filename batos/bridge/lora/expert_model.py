@@ -95,9 +95,9 @@ async def foundation(client: AsyncClient, persona: str, model: str, base_name: s
 
 
 def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> dict[str, tuple[str, str]]:
-    """Of each persona its plain model and the base that its Modelfile names; a model without a Modelfile is its own base.
+    """Return for each persona its plain model and the base that its Modelfile names; a model without a Modelfile is its own base.
 
-    :param roles: of each persona the role in the profile.
+    :param roles: for each persona its role in the profile.
     """
     found = {}
     for persona, role in roles.items():
@@ -114,7 +114,7 @@ def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> di
 async def delete_model(client: AsyncClient, model: str) -> None:
     """Delete a model, if it is there.
 
-    :raises NotNow: where Ollama does not do it now.
+    :raises NotNow: if Ollama does not do it now.
     """
     if tagged(model) in await model_digests(client):
         with failing(f"cannot delete {model}"):
@@ -141,7 +141,7 @@ async def expert_mark_of(client: AsyncClient, model: str) -> ExpertMark:
 async def model_digests(client: AsyncClient) -> dict[str, str]:
     """Digest of each model that Ollama has.
 
-    :raises NotNow: where it does not answer.
+    :raises NotNow: if it does not answer.
     """
     with failing("cannot list the models"):
         return {tagged(m.model): m.digest for m in (await retry_on_race(client.list)).models if m.model and m.digest}
@@ -171,8 +171,8 @@ class ExpertBuilder:
     async def build(self, staged: Staged, on: Foundation, how: str, recipe: str) -> None:
         """Make the model. May be repeated at any time.
 
-        :raises Unfit: where it cannot be had.
-        :raises NotNow: where something was in the way.
+        :raises Unfit: if it cannot be had.
+        :raises NotNow: if something was in the way.
         """
         await retry_on_race(lambda: self._built(staged, on, how, recipe))
 
@@ -196,8 +196,8 @@ class ExpertBuilder:
     async def attempt(self, model: str) -> None:
         """Let the model say one token. One that cannot is taken away again.
 
-        :raises Unfit: where Ollama cannot run it.
-        :raises NotNow: where something was in the way.
+        :raises Unfit: if Ollama cannot run it.
+        :raises NotNow: if something was in the way.
         """
         from batos.bridge.client_library import ResponseError
 
@@ -259,7 +259,7 @@ class ExpertBuilder:
 
 
 class failing:
-    """Turns what files and requests raise into `NotNow`; `but`: what is let through."""
+    """Context manager that turns errors of files and requests into `NotNow`; `but`: errors to let through."""
 
     def __init__(self, what: str, but: type[Exception] = NotNow) -> None:
         self._what, self._but = what, but
@@ -279,7 +279,7 @@ class failing:
 
 
 def _voice(shown: Modelfile) -> dict[str, Any]:
-    """The persona's own words, for a model that does not inherit them."""
+    """Return the persona's own words, for a model that does not inherit them."""
     messages = [{"role": role, "content": content} for role, content in shown.messages]
     found = {"system": shown.system, "template": shown.template, "parameters": shown.parameters, "messages": messages}
     return {name: value for name, value in found.items() if value}

@@ -44,13 +44,13 @@ _LOOKS = 3  # more, at folders that are still being copied, when a scan was aske
 
 
 class LoraFactory:
-    """The experts of one image on one Ollama.
+    """Factory of the experts of one image on one Ollama.
 
-    :param personas: of each persona its plain model, and the name of that model's base (`bases_of`).
-    :param retry_s: pause before a build that failed is tried again; doubled each time.
-    :param provisioned: whether a plain model is as it shall be: what is built on one that will be changed is built twice.
-    :param provision: brings back a plain model that is gone.
-    :param learn: told of each model that was built, before anything is asked of it: its digest may be another now.
+    :param personas: for each persona its plain model, and the name of that model's base (`bases_of`).
+    :param retry_s: pause before a failed build is tried again; doubled each time.
+    :param provisioned: returns True if a plain model is up to date: an expert built on one that changes is built twice.
+    :param provision: restores a missing plain model.
+    :param learn: called with each model that was built, before any request to it: its digest may have changed.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class LoraFactory:
             await asyncio.sleep(min(self._scan_s, self._settle_s or self._scan_s) if hurry else self._scan_s)
 
     async def scan(self) -> None:
-        """Look into the folder once and build what is to be built; returns when that is done.
+        """Look into the folder once and build the new experts. Return when that is done.
 
-        :raises BatosError: where the image cannot record it.
+        :raises BatosError: if the image cannot record it.
         """
         async with self._one_scan:
             try:
@@ -134,7 +134,7 @@ class LoraFactory:
             await self._look_at_voices()
 
     async def scan_settled(self) -> None:
-        """As `scan`, and again while a folder is on its way in, but not for ever."""
+        """Scan like `scan`, and again while a folder is being copied in, for a bounded time."""
         await self.scan()
         for _ in range(_LOOKS):
             if any(refusal.moving for refusal in self._refused.values()):
@@ -159,7 +159,7 @@ class LoraFactory:
     async def discard(self, model: str, why: str) -> None:
         """Delete the model of an expert whose folder was taken away.
 
-        :raises InferenceFailed: where Ollama does not do it now.
+        :raises InferenceFailed: if Ollama does not do it now.
         """
         async with self._one_scan:
             try:
@@ -175,7 +175,7 @@ class LoraFactory:
                 )
 
     def stop(self) -> None:
-        """End what is under way in threads."""
+        """End the work in threads."""
         self._builder.stop()
 
     # --- for inferences
@@ -358,7 +358,7 @@ class LoraFactory:
 
 
 def open_lora_factory(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, place: ManagedHost) -> LoraFactory:
-    """The factory that the settings describe; it builds at `place`, whose client is `client`."""
+    """Return the factory that the settings describe; it builds at `place`, whose client is `client`."""
     staging = Staging(
         staging_folder(settings.lora_staging, settings.data),
         settle_s=settings.lora_settle_s,

@@ -69,7 +69,7 @@ class ExpertManifest(BaseModel):
 
     @property
     def model(self) -> str:
-        """The model's name in Ollama: beside the persona's own."""
+        """Return the model's name in Ollama: beside the persona's own."""
         return f"{self.persona.lower()}:{self.name}-v{self.version}"
 
 
@@ -111,11 +111,11 @@ class _Seen:
 
 
 class Staging:
-    """The folder `lora_staging`. `look` blocks: to be called in a thread, one call at a time.
+    """Folder `lora_staging`. `look` blocks: call it in a thread, one call at a time.
 
-    :param settle_s: how long a folder must have been as it is.
-    :param limit: folders looked at.
-    :param limit_bytes: largest file of an adapter.
+    :param settle_s: seconds for which a folder must not have changed.
+    :param limit: maximum number of folders.
+    :param limit_bytes: maximum size of an adapter's file.
     """
 
     def __init__(self, path: Path, *, settle_s: float, limit: int, limit_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -157,7 +157,7 @@ class Staging:
             return StagingRefusal(name, f"cannot be read: {e.strerror or e}; see its owner and mode")
 
     def _settled(self, seen: _Seen) -> bool:
-        """By our own watching, or by the times at which the files' inodes changed (which no copy sets back)."""
+        """Return True if a folder has settled: by our own watching, or by its files' change times (which no copy sets back)."""
         newest = max((entry[-1] for entry in seen.signature), default=0)
         return self._clock() - seen.since >= self._settle or 0 <= newest <= time.time_ns() - int(self._settle * 1e9)
 
@@ -180,7 +180,9 @@ class Staging:
 
 
 def staging_folder(override: str, data: Path) -> Path:
-    """The folder of experts: the one named in the settings, else that of the checkout BAT OS runs from, else one in the data folder."""
+    """Return the folder of experts: the one named in the settings, else that of the checkout BAT OS runs from, else one in the data
+    folder.
+    """
     if override:
         return Path(override)
     checkout = Path(batos.__file__).parents[1]
@@ -192,14 +194,14 @@ def staging_folder(override: str, data: Path) -> Path:
 
 
 def scratch_folder(data: Path) -> Path:
-    """An empty folder for files on their way; what a killed daemon left there is removed."""
+    """Return an empty folder for files on their way; what a killed daemon left there is removed."""
     folder = data / "lora_scratch"
     shutil.rmtree(folder, ignore_errors=True)
     return folder
 
 
 def sorted_out(looked: list[Staged | StagingRefusal], built: Mapping[str, str]) -> tuple[list[Staged], list[StagingRefusal]]:
-    """The experts to be built, one a name, and what is refused: two folders that claim one name with different content.
+    """Return the experts to build, one for each name, and the refusals: two folders claim one name with different content.
 
     :param built: content of each model that was built already.
     """

@@ -41,7 +41,7 @@ class Bookmark:
         self._path = None if folder is None else folder / f"chat_last_{name}.json"
 
     def read(self) -> dict[str, str] | None:
-        """The fields of the turn; None if there is none, or nothing that can be read."""
+        """Return the fields of the turn; None if there is none, or nothing that can be read."""
         if self._path is None:
             return None
         try:
@@ -83,7 +83,7 @@ class Wishes:
     flavour: str | None = None
 
     def given(self) -> dict[str, str]:
-        """Those that are wished."""
+        """Return those that are wished."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -251,7 +251,7 @@ class Dialogue:
         return before[0] == self._daemon[0] and self._daemon[1] - before[1] < _CLOCK_S
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer to what may be asked twice. As long as no daemon answers, or it has no time, it is waited for."""
+        """Return the answer to what may be asked twice. As long as no daemon answers, or it has no time, it is waited for."""
         while True:
             try:
                 return await ask()

@@ -41,7 +41,7 @@ class LineSource(Protocol):
     """Source of lines."""
 
     async def line(self, prompt: str, *, kept: bool = True) -> str:
-        """The next line.
+        """Return the next line.
 
         :param kept: whether it goes into the history.
         :raises EOFError: if there are no more.
@@ -140,7 +140,7 @@ class Pipe:
             raise InvalidInput(f"a line of standard input is not UTF-8 (byte {e.start}); it is passed over") from None
 
     async def _chunk(self) -> bytes:
-        """The next bytes; none at the end. A thread waits for them that the end of the process need not wait for."""
+        """Return the next bytes; none at the end. A thread waits for them that the end of the process need not wait for."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_future()
             threading.Thread(target=_read, args=(self._descriptor, self._reading), name="standard input", daemon=True).start()

@@ -44,7 +44,7 @@ def names(personas: list[str]) -> Names:
 
 
 def known(persona: str, personas: list[str]) -> str:
-    """The name of a persona as the daemon writes it.
+    """Return the name of a persona as the daemon writes it.
 
     :raises UnknownPersona: if there is none of that name.
     """
@@ -91,7 +91,7 @@ class Commands:
         self._screen.told(f"{name}: {value or otherwise}")
 
     def _mission(self) -> str:
-        """The last mission.
+        """Return the last mission.
 
         :raises InvalidInput: if there is none yet.
         """
@@ -196,7 +196,7 @@ class Commands:
 
 
 def _chosen(what: str, word: str, words: tuple[str, ...], now: str | None) -> str | None:
-    """The word, or what is chosen now where there is none.
+    """Return the word, or what is chosen now where there is none.
 
     :raises InvalidInput: for a word that there is not.
     """
@@ -276,7 +276,7 @@ class ChatSession:
                 self._failed += 1
 
     async def _turn(self, work: Coroutine[Any, Any, T], *, raises: bool = False) -> T | None:
-        """Do something that Ctrl-C stops, and not the chat; None where it was stopped, or refused.
+        """Do something that Ctrl-C stops, and not the chat; None if it was stopped, or refused.
 
         :param raises: whether an error ends the chat.
         """

@@ -19,7 +19,7 @@ _OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 
 
 def check_covenant(subject: AuditSubject, node: ast.Assign) -> None:
-    """The one store of an underscore name that there is: `self._p_changed = True`."""
+    """Allow the one store of an underscore name: `self._p_changed = True`."""
     if is_covenant(node):
         subject.cleared.add(id(node.targets[0]))
 

@@ -37,7 +37,7 @@ def _shorten(subject: AuditSubject, module: str) -> None:
 
 
 def check_from(subject: AuditSubject, node: ast.ImportFrom) -> None:
-    """`from a import b as c`."""
+    """Check `from a import b as c`."""
     module = node.module or ""
     if not node.level and all(f"{module}.{alias.name}" in SUPPLIED for alias in node.names):  # `from urllib import parse`
         names = [ast.alias(f"{module}.{alias.name}", alias.asname or alias.name) for alias in node.names]
@@ -65,7 +65,7 @@ def check_attribute(subject: AuditSubject, node: ast.Attribute) -> None:
 
 
 def check_name(subject: AuditSubject, node: ast.Name) -> None:
-    """A name that is read as a whole."""
+    """Record a name that is read as a whole."""
     if id(node) not in subject.cleared and isinstance(node.ctx, ast.Load):
         subject.wholes.setdefault(node.id, node)
 

@@ -17,7 +17,7 @@ _COLLECTORS = (COPIES | {"sum", "max", "min", "any", "all"}) - {"iter", "enumera
 
 
 def check_while(subject: AuditSubject, node: ast.While) -> None:
-    """A condition on things that the body leaves alone."""
+    """Refuse a condition on things that the body does not change."""
     names: set[str] = set()
     for part in ast.walk(node.test):
         if isinstance(part, (ast.Call, ast.Subscript, ast.Await, ast.NamedExpr)):
@@ -50,7 +50,7 @@ def check_for(subject: AuditSubject, node: ast.For) -> None:
 
 
 def check_comprehension(subject: AuditSubject, node: ast.comprehension) -> None:
-    """A comprehension has no way out but the end of its iterator."""
+    """Refuse a comprehension over an endless iterator: it has no other exit."""
     if is_endless(subject, node.iter):
         subject.refuse(ID, node.iter, "a comprehension runs over an iterator without end", "Use range(n), or itertools.islice.")
 
@@ -84,7 +84,7 @@ def _has_exit(body: list[ast.stmt]) -> bool:
 
 
 def _own(body: list[ast.stmt], *, loops: bool) -> Iterator[ast.AST]:
-    """The statements of a loop's body, without those of inner functions, and of inner loops if `loops` is False."""
+    """Yield the statements of a loop's body, without those of inner functions, and of inner loops if `loops` is False."""
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()

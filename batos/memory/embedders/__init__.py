@@ -50,12 +50,12 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, in order. Texts are normalised here (`normalised`); callers give them as they are.
+        """Return one row for each text, in order. Texts are normalised here (`normalised`); callers pass them as they are.
 
-        What is longer than the model reads is embedded in parts, whose mean it gets: nothing is cut silently. A text of
-        no words at all gets a row as well, that of the empty text.
+        A text longer than the model's context is embedded in parts, and gets their mean: nothing is cut silently. A text without words also
+        gets a row, that of the empty text.
 
-        :raises BatosError: EmbedderFailed or InferenceFailed; then no row of this call is to be had.
+        :raises BatosError: EmbedderFailed or InferenceFailed; then no row of this call is available.
         """
         ...
 
@@ -102,8 +102,8 @@ _PLAIN = _Plain()
 
 
 def normalised(text: str) -> str:
-    """A text as embedders are given it, such that Ollama's tokenizer and the reference take it apart alike: without accents, invisible
-    characters and punctuation outside ASCII, with spaces round what tokenizers disagree about.
+    """Return a text as embedders are given it, such that Ollama's tokenizer and the reference take it apart alike: without accents,
+    invisible characters and punctuation outside ASCII, with spaces round what tokenizers disagree about.
 
     Ollama's BERT tokenizer neither strips accents nor knows punctuation outside ASCII, nor does it part at the ASCII symbols $+<=>^`|~.
     "café" came out with a cosine of .22 to what it should be, "don’t" of .39, "a=b" of .41; normalised, all are 1.00 (measured
@@ -115,9 +115,9 @@ def normalised(text: str) -> str:
 
 
 def unit_rows(rows: Sequence[Sequence[float]] | Any, texts: int, who: str) -> Any:
-    """The rows as float32 of shape (texts, dimensions), each of length 1.
+    """Return the rows as float32 of shape (texts, dimensions), each of length 1.
 
-    :raises EmbedderFailed: where they are not of that shape, or a row has no direction.
+    :raises EmbedderFailed: if they are not of that shape, or a row has no direction.
     """
     import numpy as np
 

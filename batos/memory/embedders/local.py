@@ -40,7 +40,7 @@ def digest_of(folder: Path) -> str:
 
 
 def exported(library: Any, source: Path, folder: Path, backend: Backend) -> tuple[Path, str]:
-    """The folder of the ONNX model and the name of the file in it; made if it is not there. It appears whole or not at all;
+    """Return the folder of the ONNX model and the name of the file in it; made if it is not there. It appears whole or not at all;
     the data folder is one process's.
 
     :param library: the module sentence_transformers.
@@ -122,7 +122,7 @@ class LocalEmbedder:
         return np.concatenate([np.empty((0, dimensions), np.float32), *found])
 
     async def close(self) -> None:
-        """Let go of model and thread, after what is under way; whoever asks later is told so."""
+        """Release model and thread, after the work under way. Later calls fail."""
         self._closed = True
         await asyncio.to_thread(self._thread.shutdown)
         self._model = None

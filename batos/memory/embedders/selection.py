@@ -24,11 +24,10 @@ class OllamaEmbedder:
     """An `Embedder`. The model's digest is asked for each time; the number of its dimensions once for each digest."""
 
     def __init__(self, model: str, ask: Ask, digest: Callable[[], Awaitable[str]], *, batch: int) -> None:
-        """
-        :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
-        :param digest: of the model as it is now.
-        :param batch: texts in one request. Of documents one is under way at a time: more at once are no faster (docs/decisions.md).
-            A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).
+        """:param ask: makes one vector for each text; a text longer than the model's context must get the mean of its parts.
+        :param digest: returns the current digest of the model.
+        :param batch: texts in one request. One request for documents is under way at a time: more are no faster (docs/decisions.md).
+            A question does not wait for its turn here, but in the queue of that Ollama (`batos.concurrency.ShortFirst`).
         """
         self._model, self._ask, self._digest, self._batch = model, ask, digest, batch
         self._turn = asyncio.Lock()
@@ -52,7 +51,7 @@ class OllamaEmbedder:
         return np.concatenate([await self._rows(plain[at : at + self._batch]) for at in range(0, len(plain), self._batch)])
 
     async def close(self) -> None:
-        """Nothing to let go of: the connection belongs to whoever gave `ask`."""
+        """Do nothing: the connection belongs to the caller that gave `ask`."""
 
     async def _rows(self, texts: list[str]) -> Vectors:
         if len(texts) <= QUESTION_TEXTS:
@@ -67,11 +66,11 @@ class Service(Protocol):
     """Interface that the Ollama embedder needs of an inference service (`batos.bridge.inference.Inference` implements it)."""
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        """One vector for each text; one that is longer than the model reads gets the mean of its parts."""
+        """Return one vector for each text; one that is longer than the model reads gets the mean of its parts."""
         ...
 
     async def digest(self, model: str) -> str:
-        """The content digest of a model."""
+        """Return the content digest of a model."""
         ...
 
 
@@ -84,9 +83,9 @@ class Origin(NamedTuple):
 
 
 def embedder_of(settings: Settings, service: Service, model: str) -> Embedder:
-    """The embedder of memory. It is made without asking anybody or loading anything.
+    """Return the embedder of the memory. Creating it makes no request and loads nothing.
 
-    :param model: of Ollama, where `embedder` is "ollama": the profile's.
+    :param model: model of Ollama, if `embedder` is "ollama": the profile's.
     """
     return _made(_chosen(settings, model), settings, service)
 
@@ -109,7 +108,7 @@ class Readers:
         return self.former(maker) or self.present
 
     def former(self, maker: Maker) -> Embedder | None:
-        """Another embedder than the settings' that vectors are from, loaded when it is first asked; None where there is none."""
+        """Another embedder than the settings' that vectors are from, loaded when it is first asked; None if there is none."""
         origin = _origin(maker)
         if origin is None or origin == self._chosen:
             return None
@@ -118,7 +117,7 @@ class Readers:
         return self._former[origin]
 
     async def let_go(self) -> None:
-        """Close the former embedder: nothing is from it any more. Whoever asks it nevertheless is told so."""
+        """Close the former embedder, because no vectors of it remain. Later calls to it fail."""
         while self._former:
             await self._former.popitem()[1].close()
 

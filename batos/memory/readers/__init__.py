@@ -86,7 +86,7 @@ def read(name: str, data: bytes, deep: int = 0) -> Draft:
 
 
 def _cut(title: str) -> str:
-    """A title as it is kept: each section has it, and so has the index of titles."""
+    """Return a title at its stored length: each section holds it, and so does the index of titles."""
     return title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
 
 
@@ -145,7 +145,7 @@ def serve(request: Any, data: bytes) -> Iterator[Any]:
 
 
 def _pieces(draft: Draft) -> Iterator[Any]:
-    """The facts of a draft, then of each part its facts, its turns, and its text in pieces."""
+    """Yield the facts of a draft, then of each part its facts, its turns, and its text in pieces."""
     yield ["draft", draft.kind, draft.title, draft.day, draft.tags, draft.told]
     for part in draft.parts:
         yield ["part", part.title, part.day]
@@ -156,7 +156,7 @@ def _pieces(draft: Draft) -> Iterator[Any]:
 
 
 def drafted(lists: list[Any]) -> Draft:
-    """The draft that `serve` told of."""
+    """Return the draft that `serve` told of."""
     pieces = itertools.chain.from_iterable(lists)
     _, kind, title, day, tags, told = next(pieces)
     parts: list[DraftPart] = []

@@ -58,7 +58,7 @@ class Archive:
         return data
 
     def tree(self, name: str) -> ElementTree.Element:
-        """A member's XML; an empty element where there is none, or what is no XML."""
+        """Return a member's XML; an empty element if the member is missing or not XML."""
         try:
             return ElementTree.fromstring(self.read(name))  # noqa: S314  expat bounds what entities grow to, and this is a child with limits
         except ElementTree.ParseError:
@@ -126,7 +126,7 @@ def _margins(archive: Archive) -> Iterator[tuple[str, str]]:
 
 
 def _words(tree: ElementTree.Element, name: str) -> str:
-    """The text of the first element of that name."""
+    """Return the text of the first element of that name."""
     return next((" ".join("".join(one.itertext()).split()) for one in tree.iter() if _local(one) == name), "")
 
 
@@ -143,7 +143,7 @@ _DROPPED = frozenset(("instrText", "delText", "annotation", "tracked-changes", "
 
 
 def _inline(paragraph: ElementTree.Element) -> str:
-    """The text of a paragraph, in whatever runs it stands."""
+    """Return the text of a paragraph, in whatever runs it stands."""
     found: list[str] = []
     stack = [(paragraph, False)]
     while stack:
@@ -159,7 +159,7 @@ def _inline(paragraph: ElementTree.Element) -> str:
 
 
 def _paragraphs(tree: ElementTree.Element) -> Iterator[str]:
-    """The paragraphs of a tree, a line each; rows of tables as Markdown has them."""
+    """Yield the paragraphs of a tree, a line each; rows of tables as Markdown has them."""
     inside: set[ElementTree.Element] = set()
     for element in tree.iter():
         name = _local(element)
@@ -193,7 +193,7 @@ def _slides(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
 
 
 def _slide_names(archive: Archive) -> list[str]:
-    """The slides in the order in which they are shown."""
+    """Return the slides in the order in which they are shown."""
     targets = {_attribute(one, "Id"): _attribute(one, "Target") for one in archive.tree("ppt/_rels/presentation.xml.rels")}
     entries = (one for one in archive.tree("ppt/presentation.xml").iter() if _local(one) == "sldId")
     shown = [targets.get(one.get(f"{{{_RELATIONS}}}id", ""), "") for one in entries]
@@ -229,7 +229,7 @@ def _shape_text(shape: ElementTree.Element) -> str:
 
 
 def _open(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
-    """Text and presentations: headings begin parts, slides too."""
+    """Return the draft of an OpenDocument text or presentation: headings and slides begin parts."""
     outline = Outline()
     tree = archive.tree("content.xml")
     body = next((one for one in tree.iter() if _local(one) == "body"), tree)
@@ -259,7 +259,7 @@ def _open(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
 
 
 def _book(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
-    """The chapters in their order."""
+    """Return the chapters in their order."""
     package = next((_attribute(one, "full-path") for one in archive.tree("META-INF/container.xml").iter() if _local(one) == "rootfile"), "")
     tree = archive.tree(package)
     folder = posixpath.dirname(package)
@@ -277,7 +277,7 @@ def _book(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
 
 
 def read_sheets(path: pathlib.PurePath, data: bytes) -> Draft:
-    """A part each sheet of a workbook.
+    """Return a part each sheet of a workbook.
 
     :raises Unreadable: for one that is broken, encrypted or empty.
     """
@@ -306,7 +306,7 @@ def read_sheets(path: pathlib.PurePath, data: bytes) -> Draft:
 
 
 def _strings(data: bytes) -> str:
-    """The words that a broken workbook's cells share, a line each."""
+    """Return the words that a broken workbook's cells share, a line each."""
     try:
         tree = Archive(data).tree("xl/sharedStrings.xml")
     except Unreadable:
@@ -358,7 +358,7 @@ def _said(value: Any) -> str:
 
 
 def _notebook(path: pathlib.PurePath, text: str) -> Draft:
-    """Its cells: what is Markdown by headings, code fenced, and what it printed; pictures are left out."""
+    """Return the cells of a notebook: Markdown by headings, code fenced, and printed output; pictures are left out."""
     from batos.memory.readers import plain_text
 
     whole = []
@@ -384,7 +384,7 @@ def _printed(output: dict[str, Any]) -> str:
 
 
 def _canvas(path: pathlib.PurePath, text: str) -> Draft:
-    """The cards of a board, groups and lines between cards with their labels."""
+    """Return the cards of a board, groups and lines between cards with their labels."""
     board = _json(text)
     said = []
     for one in (*(board.get("nodes") or ()), *(board.get("edges") or ())):
@@ -397,7 +397,7 @@ def _canvas(path: pathlib.PurePath, text: str) -> Draft:
 
 
 def _opml(path: pathlib.PurePath, text: str) -> Draft:
-    """Its items, those within others further in."""
+    """Return its items, those within others further in."""
     try:
         tree = ElementTree.fromstring(text.encode())  # noqa: S314  expat bounds what entities grow to, and this is a child with limits
     except ElementTree.ParseError as e:
@@ -426,7 +426,7 @@ def _rtf(path: pathlib.PurePath, text: str) -> Draft:
 
 
 def _entries(path: pathlib.PurePath, text: str) -> Draft:
-    """A part each event, task, note or person."""
+    """Return a part each event, task, note or person."""
     outline = Outline()
     day, many = 0, 0
     for name, fields in _components(text):
@@ -478,7 +478,7 @@ def _parted(line: str) -> tuple[str, str]:
 
 
 def _unfolded(text: str) -> Iterator[str]:
-    """The lines of the format: one that begins with a blank goes on with the one before, and so does one behind `=` at its end."""
+    """Yield the lines of the format: one that begins with a blank goes on with the one before, and so does one behind `=` at its end."""
     held: list[str] = []
     soft = False
     for line in text.split("\n"):

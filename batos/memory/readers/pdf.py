@@ -34,7 +34,7 @@ logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every fl
 
 
 def read_pdf(path: pathlib.PurePath, data: bytes) -> Draft:
-    """Its pages in order.
+    """Return its pages in order.
 
     :raises Unreadable: for an encrypted file, a broken one, or one without any text in it.
     """
@@ -74,7 +74,7 @@ def _text(text: str) -> str:
 
 
 def _pages(numbers: Sequence[int]) -> str:
-    """Numbers of pages in words, those in a row together."""
+    """Return the numbers of pages in words, those in a row together."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][-1] + 1:
@@ -102,7 +102,7 @@ def _beside(page: Any) -> Iterator[str]:
 
 
 def _filled(widget: Any) -> str:
-    """A field of a form with its value; empty for one that has none."""
+    """Return a field of a form with its value; empty for one that has none."""
     names, value, field, steps = [], None, widget, 0
     while hasattr(field, "get") and steps < 16:
         name = _words(field.get("/TU")) or _words(field.get("/T"))

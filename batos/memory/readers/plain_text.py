@@ -23,7 +23,7 @@ from batos.memory.drafts import Draft, DraftPart, Outline, Turn
 
 
 def read_text(path: pathlib.PurePath, text: str) -> Draft:
-    """The whole text as one part; its day is that in its name, if there is one."""
+    """Return the whole text as one part; its day is that in its name, if there is one."""
     return Draft("text", path.stem, [DraftPart(text)], day=drafts.day_in_name(path.stem))
 
 
@@ -37,7 +37,7 @@ _TOGETHER = 2000  # characters up to which definitions share a part
 
 
 def read_code(path: pathlib.PurePath, text: str) -> Draft:
-    """Its definitions; the name of each part is that of its first one."""
+    """Return its definitions; the name of each part is that of its first one."""
     starts = [match.start() for match in _DEFINITION.finditer(text)]
     parts, begin = [], 0
     for at in [*starts[1:], len(text)]:
@@ -93,7 +93,7 @@ class _Begins(NamedTuple):
 
 
 def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
-    """The conversation that a text is; None for one that is none."""
+    """Return the conversation that a text is; None for one that is none."""
     lines = text.splitlines(keepends=True)
     marks = [_begins(line[:_LINE_CHARS]) for line in lines]
     said = [mark for mark in marks if mark and mark.name]
@@ -132,14 +132,14 @@ def _begins(line: str) -> _Begins | None:
 
 
 def _name(words: str) -> str:
-    """A name; empty for what is none."""
+    """Return the text if it is a name; else an empty text."""
     name = words.strip(" \t*~\xa0\u202f" + "\u200e\u200f\u202a\u202c")
     is_name = any(char.isalpha() for char in name) or _PHONE.match(name) is not None
     return name if is_name and len(name.split()) <= _WORDS else ""
 
 
 def _sessions(lines: list[str], marks: list[_Begins | None], order: str) -> list[DraftPart]:
-    """A part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
+    """Return a part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
     parts: list[DraftPart] = []
     held: list[tuple[str, str]] = []  # turns: text and speaker
     ahead, title, day, blank = "", "", 0, True  # what stands before the next turn, and whether the line before was blank
@@ -212,7 +212,7 @@ def _said(fields: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
 
 
 def _front(text: str) -> tuple[str, dict[str, list[str]]]:
-    """The front matter at the beginning, with its marks, and what its fields say; nothing where a text begins with a rule."""
+    """Return the front matter at the beginning, with its marks, and what its fields say; nothing if a text begins with a rule."""
     lines = text[: 1 << 16].splitlines(keepends=True)[:_FRONT_LINES]
     mark = lines[0].rstrip() if lines else ""
     ends = {"---": ("---", "..."), "+++": ("+++",)}.get(mark)
@@ -233,7 +233,7 @@ def _toml(lines: list[str]) -> dict[str, list[str]]:
 
 
 def _yaml(lines: list[str]) -> dict[str, list[str]]:
-    """The fields of a mapping; none where a line is neither a field nor what belongs to one: that is no YAML, but a text."""
+    """Return the fields of a mapping; none if a line neither is a field nor belongs to one: then it is prose, and not YAML."""
     fields: dict[str, list[str]] = {}
     name = ""
     for line in lines:
@@ -254,7 +254,7 @@ def _yaml(lines: list[str]) -> dict[str, list[str]]:
 
 
 def _values(text: str) -> list[str]:
-    """A scalar, or the items of a list in one line."""
+    """Return a scalar, or the items of a list in one line."""
     text = text.strip()
     if text in ("|", ">", "|-", ">-", "|+", ">+"):
         return []
@@ -306,7 +306,7 @@ def _heading(line: str) -> tuple[int, str] | None:
 
 
 def _underline(line: str) -> int:
-    """The level that a line gives to the one above it; 0 for none."""
+    """Return the level that a line gives to the one above it; 0 for none."""
     solid = line.rstrip()
     bare = solid.lstrip(" ")
     if len(solid) - len(bare) > 3 or len(bare) < 2:
@@ -337,7 +337,7 @@ def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
 
 
 def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A line each row, as Markdown has them; each cell with the name of its column, if the first row has such."""
+    """Yield a line each row, as Markdown has them; each cell with the name of its column, if the first row has such."""
     names: list[str] | None = None
     first: list[str] | None = None
     for row in rows:
