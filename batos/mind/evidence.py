@@ -262,7 +262,10 @@ def told_apart(prompt: str) -> tuple[str, str]:
 
 
 def without_false_marks(text: str, found: Sequence[RecalledPassage]) -> str:
-    """Return an answer without citations `[n]` that name no passage; unchanged if nothing was recalled, because `[1]` is then no citation."""
+    """Return an answer without citations `[n]` that name no passage.
+
+    It is unchanged if nothing was recalled, because `[1]` is then no citation.
+    """
     if not found:
         return text
     return _FALSE_MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
