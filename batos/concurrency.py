@@ -77,9 +77,7 @@ class Share:
     PART = 0.1
 
     def __init__(self, quiet: Callable[[], Awaitable[object]], longest_s: float, now: Callable[[], float] = time.monotonic) -> None:
-        """
-        :param quiet: returns when nobody needs the system.
-        """
+        """:param quiet: returns when the system is idle."""
         self._quiet, self._longest, self._now = quiet, longest_s, now
         self._begun: float | None = None
 
@@ -93,11 +91,11 @@ class Share:
 
 
 class SingleFlight(Generic[T]):
-    """Does work once for all who ask for the same key while it is under way. All methods are called on the loop's thread.
+    """Shared work: all callers with the same key share one task while it is under way. On the loop's thread.
 
-    Nobody who waits can cancel the work. Work that has ended is under way no more, whether or not its callbacks have run: who asks in
-    the very turn of the loop in which it ends begins it anew. So nobody ever waits for a task that is done. An await of such a task (or of
-    a `shield` around it) does not yield, and a loop around it would keep the callbacks from running for ever.
+    No waiting caller can cancel the work. Work that has ended is no longer under way, whether or not its callbacks have run: a call in
+    the same turn of the loop begins it again. So no caller ever waits for a task that is done. An await of such a task (or of a
+    `shield` around it) does not yield, and a loop around it would keep the callbacks from running for ever.
     """
 
     def __init__(self, name: str) -> None:
@@ -133,7 +131,7 @@ class SingleFlight(Generic[T]):
             await asyncio.wait([task])
 
     async def stop(self) -> None:
-        """Cancel what is under way; return when it has ended."""
+        """Cancel the work under way. Return when it has ended."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -188,7 +186,7 @@ async def in_helper(function: Callable[..., T], *args: Any) -> T:
 
 
 async def answering(function: Callable[..., T], *args: Any) -> T:
-    """As `in_helper`, for what somebody waits for: it waits for no other work's thread, and background work gives way to it."""
+    """Run a function in a thread for urgent work: like `in_helper`, but background work gives way to it."""
     global _answering  # asked by other threads
     context = contextvars.copy_context()
     _answering += 1

@@ -75,7 +75,7 @@ def _lock_up(paths: list[str], memory: int) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """Let the kernel end this process after so many seconds of processor time from now on."""
+    """Make the kernel end this process after a number of seconds of processor time from now on."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     end = math.ceil(time.process_time() + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (end if hard == resource.RLIM_INFINITY else min(end, hard), hard))
@@ -114,7 +114,7 @@ def _peek() -> bool:
 
 
 def _taken(size: int) -> bytes:
-    """So many bytes of the standard input."""
+    """Return a number of bytes of the standard input."""
     global _HELD
     parts, left = [_HELD], size - len(_HELD)
     _HELD = b""

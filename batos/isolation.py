@@ -31,9 +31,7 @@ class ChildStopped(Exception):
     """The child did not end its work. `reason` is "time", "memory", "died", or "fault" (in the module, with its `trace`)."""
 
     def __init__(self, reason: str, detail: str = "", trace: str = "") -> None:
-        """
-        :param detail: what is known beyond the reason.
-        """
+        """:param detail: details beyond the reason."""
         super().__init__(f"{reason} {detail}".strip())
         self.reason, self.detail, self.trace = reason, detail, trace
 

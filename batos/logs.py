@@ -59,7 +59,7 @@ _least = logging.INFO  # severity that is written
 
 
 def set_level(level: str) -> None:
-    """From now on write lines of that level and more severe ones: of loggers too that were used before."""
+    """Write lines of that level and more severe ones from now on, also of existing loggers."""
     global _least
     _least = getattr(logging, level.upper())
 

@@ -48,7 +48,7 @@ class Exporter:
 
     def __init__(self, registry: CollectorRegistry, address: str) -> None:
         """:param address: host:port, on loopback; port 0 picks one.
-        :raises EndpointError: if that is no loopback address, or it is taken.
+        :raises EndpointError: if that is not a loopback address, or it is taken.
         """
         from prometheus_client import make_wsgi_app
 
@@ -136,14 +136,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut off who is slow; called twice a second."""
+        """Close slow connections; called twice a second."""
         with self._lock:
             for request, since in list(self._readers.items()):
                 if time.monotonic() - since > READ_S:
                     self._cut_off(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell the log of what failed; a reader that went away, or was cut off, is no failure."""
+        """Log a failure; a reader that left, or was cut off, is no failure."""
         if not isinstance(sys.exception(), OSError):
             log.exception("metrics_not_served")
 
@@ -256,7 +256,7 @@ class Metrics:
     def told(self) -> list[dict[str, Any]]:
         """Return every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
 
-        In another thread than the loop's, which is asked for what is a state.
+        Call it outside of the loop's thread, which is asked for states.
         """
         return [
             {
@@ -269,9 +269,9 @@ class Metrics:
         ]
 
     def serve(self, address: str) -> Callable[[], None]:
-        """Let metrics be read at `address` (host:port, loopback only; port 0 picks one); what ends it.
+        """Serve metrics at `address` (host:port, loopback only; port 0 picks one). Return the function that ends it.
 
-        :raises EndpointError: if that is no loopback address, or it is taken.
+        :raises EndpointError: if that is not a loopback address, or it is taken.
         """
         exporter = Exporter(self._registry, address)
         self.address = exporter.address

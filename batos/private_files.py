@@ -38,7 +38,7 @@ Path = str | os.PathLike[str]
 
 
 class Exposed(PermissionError):
-    """Others could have a say in what is written there. `why` says what it is, whose, of which mode, and what to do."""
+    """Error: other users could affect a written file. `why` gives the path, its owner and mode, and the remedy."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(errno.EPERM, why, os.fspath(path))
@@ -49,11 +49,11 @@ class Exposed(PermissionError):
 
 
 def fit(folder: Path) -> pathlib.Path:
-    """See that a folder is fit to be written into, or, where it is not there yet, to be made.
+    """Check that a folder is fit to write into, or to be created if it is missing.
 
     :returns: its path without links.
-    :raises Exposed: if it is not.
-    :raises OSError: if it cannot be looked at, or something on the way is no folder.
+    :raises Exposed: if it is not fit.
+    :raises OSError: if it cannot be examined, or something on the path is not a folder.
     """
     place, missing = _followed(folder, _check_part)
     about = place.lstat()
@@ -63,11 +63,11 @@ def fit(folder: Path) -> pathlib.Path:
 
 
 def folder(path: Path) -> pathlib.Path:
-    """Return the folder of that path, fit to be written into; made with those on the way that are missing, for this user alone.
+    """Return the folder of that path, fit to write into. Missing folders are created for this user alone.
 
     :returns: its path without links.
-    :raises Exposed: if it is not fit: somebody else may have been faster.
-    :raises OSError: if it cannot be made, or is none.
+    :raises Exposed: if it is not fit: another user may have been faster.
+    :raises OSError: if it cannot be created, or is not a folder.
     """
     make(fit(path))
     found = fit(path)
@@ -77,9 +77,9 @@ def folder(path: Path) -> pathlib.Path:
 
 
 def make(path: Path) -> None:
-    """Make a folder, and those on the way that are missing, for this user alone; what is there stays as it is.
+    """Create a folder, and missing ones on its path, for this user alone; existing ones stay as they are.
 
-    :raises OSError: if one cannot be made, or is none.
+    :raises OSError: if one cannot be created, or is not a folder.
     """
     place = pathlib.Path(path)
     missing = []
@@ -94,9 +94,9 @@ def make(path: Path) -> None:
 
 
 def check_within(folder: Path) -> None:
-    """See that nothing in a folder was put there by others: before it was closed to them, say.
+    """Check that other users put nothing into a folder, for instance before it was closed to them.
 
-    :raises Exposed: naming what is another's, or a folder into which others may write.
+    :raises Exposed: naming another user's file, or a folder into which others may write.
     """
     for held, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -112,9 +112,9 @@ def check_within(folder: Path) -> None:
 
 
 def check_links(path: Path) -> None:
-    """See that no link on the way to a file or folder, nor one of that name, is another user's.
+    """Check that no link on the path to a file or folder, nor one of that name, belongs to another user.
 
-    :raises Exposed: if one is. What cannot be looked at is let through: whoever opens it will say so.
+    :raises Exposed: if one does. A path that cannot be examined passes: opening it will report the error.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         _followed(path, _check_link)
@@ -129,9 +129,9 @@ def taken(path: Path) -> bool:
 
 
 def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
-    """Return a new file, open to be written. Its name must be free.
+    """Return a new file, open for writing. Its name must be free.
 
-    :param mode: another than for its owner alone is had whatever the umask is.
+    :param mode: a mode that is not for the owner alone is set whatever the umask is.
     :raises FileExistsError: if there is anything of that name, a link included.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

@@ -28,8 +28,11 @@ def one_arena() -> bool:
 
 
 def give_memory_back() -> bool:
-    """Give the system back what lies free between what is held; whether there was anything. After work that held much for a while: what it
-    let go of would be the process's for good, as long as anything above it is held."""
+    """Return free memory between used blocks to the system. Return True if there was any.
+
+    Call it after work that used much memory for a while: without this, the process would keep its freed memory as long as anything
+    above it is used.
+    """
     trim = getattr(_libc, "malloc_trim", None)
     return trim is not None and bool(trim(0))
 
@@ -38,7 +41,7 @@ T = TypeVar("T")
 
 
 class ProcessorAccount:
-    """Processor time that was spent for somebody: `seconds`, as of the last change of who is computed for."""
+    """Account of processor time: `seconds`, as of the last switch between accounts."""
 
     __slots__ = ("_elsewhere", "_here", "_lock")
 
@@ -84,9 +87,9 @@ def computes_for(account: ProcessorAccount) -> bool:
 
 @types.coroutine
 def charged(work: Awaitable[T], account: ProcessorAccount | None) -> Generator[Any, Any, T]:
-    """Await `work`, and let what this thread computes for it be charged to `account`, or to nobody.
+    """Await `work`, and charge this thread's computing for it to `account`, or to none.
 
-    What it awaits in the same task is part of it, unless that is charged to another account itself.
+    Anything that it awaits in the same task is part of it, unless charged to another account itself.
     """
     steps = work.__await__()
     sent, thrown = None, None

@@ -48,11 +48,11 @@ class Supervisor:
         self._tell("READY=1", f"STATUS={_line(status)}")
 
     def starting_for(self, seconds: float) -> None:
-        """The start goes on: so much more time is asked for."""
+        """Ask for more time to start."""
         self._tell(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 
     def alive(self, status: str) -> None:
-        """The watchdog need not bite; `status` is what `systemctl status` shows."""
+        """Reset the service manager's watchdog; `status` is what `systemctl status` shows."""
         self._tell("WATCHDOG=1", f"STATUS={_line(status)}")
 
     def reloading(self) -> None:
@@ -60,7 +60,7 @@ class Supervisor:
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The end has begun."""
+        """Report that the end has begun."""
         self._tell("STOPPING=1")
 
     def _tell(self, *lines: str) -> None:

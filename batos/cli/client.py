@@ -35,11 +35,11 @@ LOOK_S = 0.5
 
 
 def ask(address: str, question: Callable[[Client], Awaitable[T]], *, shows: bool = False, upkeep: bool = False) -> T:
-    """Ask the daemon at an endpoint one thing. A terminal shows that it goes on, and for how long.
+    """Ask the daemon at an endpoint one question. A terminal shows that it is under way, and for how long.
 
-    :param shows: the question shows itself what happens.
-    :param upkeep: it is a piece of upkeep, of which the daemon says how far it is.
-    :raises DaemonUnavailable: if nobody answers.
+    :param shows: True if the question shows its progress itself.
+    :param upkeep: True if it is a piece of upkeep, whose progress the daemon reports.
+    :raises DaemonUnavailable: if no daemon answers.
     """
 
     async def asking() -> T:
@@ -154,9 +154,9 @@ _LAST = 1e-6  # of a second: a TIME is the last instant of what it names
 
 
 def moment(text: str | None, now: Callable[[], float] = time.time) -> float | str | None:
-    """Return a TIME as the wire has it: the id of a revision as it is, anything else in seconds since the epoch; None for now.
+    """Return a TIME in the wire's form: the id of a revision unchanged, anything else in seconds since the epoch; None for now.
 
-    :raises typer.BadParameter: for what is no TIME.
+    :raises typer.BadParameter: if the text is not a valid TIME.
     """
     if text is None or text == "now":
         return None
@@ -209,9 +209,9 @@ def look(
 ) -> Reply:
     """Ask the daemon, or read the image file that the source names.
 
-    :param into: what is asked of a file.
-    :param question: the same, of a daemon.
-    :param target: the path or id that it is about, for hints.
+    :param into: question to a file.
+    :param question: the same question to a daemon.
+    :param target: path or id that it is about, for hints.
     """
     try:
         return ask(source.endpoint, question) if source.image is None else into_file(source.image, into)

@@ -163,7 +163,7 @@ def _pairs(pairs: list[tuple[str, str]]) -> Table:
 
 
 def personas_of(seen: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return each persona and what it does: thinks about so many missions, or rests."""
+    """Return each persona and its state: the number of missions it thinks about, or resting."""
     busy = Counter(str(mission.get("persona") or "").lower() for mission in seen["missions"] if mission["state"] in _UNDER_WAY)
     return [(name.upper(), f"thinks about {busy[name]}" if busy[name] else "rests") for name in seen["info"].get("personas", ())]
 
@@ -204,7 +204,7 @@ def _entropy(info: dict[str, Any]) -> list[str]:
 
 
 def _models(info: dict[str, Any]) -> list[str]:
-    """Return the models in memory, one a line; how it stands with Ollama where there are none."""
+    """Return the models in memory, one a line; the state of Ollama if there are none."""
     memory = info.get("residency", {})
     if memory.get("resident"):
         held = f"{size(memory['bytes'])} of {size(memory['budget'])}"
@@ -319,7 +319,7 @@ async def _live(address: str, output: Output) -> None:
 
 
 async def _heeded(pressed: asyncio.Queue[str], panels: Panels, redraw: Callable[[], None], pause_s: float) -> bool:
-    """Heed what is pressed until there is something to be looked at anew; whether it goes on."""
+    """Handle keys until the view changes. Return True if the dashboard goes on."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(pause_s):
             while True:
@@ -403,7 +403,7 @@ def _flat(facts: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple
 
 
 def _told(path: tuple[str, ...], value: Any) -> str:
-    """Return a fact as people read it: sizes with a unit, moments by the clock; nothing for what is not there."""
+    """Return a fact as people read it: sizes with a unit, moments by the clock; empty for a missing one."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):

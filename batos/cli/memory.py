@@ -19,7 +19,7 @@ _SOURCES = 3  # of an archive, in a row
 
 
 def curated(told: dict[str, Any], output: Output, *, dry: bool) -> None:
-    """A round of the curator, or what it would be."""
+    """Print a round of the curator, or its preview."""
     found = told["clusters"]
     if not found:
         output.say("nothing may leave the memory now: what is there is young, read, pinned, or alone")
@@ -35,7 +35,7 @@ def curated(told: dict[str, Any], output: Output, *, dry: bool) -> None:
 
 
 def archived(told: dict[str, Any], output: Output) -> None:
-    """The archives, and what is pinned."""
+    """Print the archives, and the pinned documents."""
     listed = told["listed"]
     if listed:
         columns = ("archive", "chunks", "bytes", "level")

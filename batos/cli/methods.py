@@ -155,7 +155,7 @@ def teach(
 
 
 def read_example(text: str) -> dict[str, Any]:
-    """`[2, 3] -> 5` (arguments as a JSON array, or one argument as it is), or an object of the wire's form.
+    """Parse `[2, 3] -> 5` (arguments as a JSON array, or one argument as it is), or an object in the wire's form.
 
     :raises typer.BadParameter: if it is neither.
     """
@@ -179,9 +179,9 @@ def read_example(text: str) -> dict[str, Any]:
 
 
 def _side(text: str) -> Any:
-    """Return a side of an example: JSON where it begins as JSON does, else as it is.
+    """Return a side of an example: JSON if it begins like JSON, else the text.
 
-    :raises ValueError: if it begins so, and is none.
+    :raises ValueError: if it begins like JSON, and is not.
     """
     text = text.strip()
     return json.loads(text) if text[:1] in ("[", "{", '"') else value_of(text)

@@ -71,7 +71,7 @@ class Answering:
 
 
 async def _line() -> bytes:
-    """Return a line from the terminal; empty at its end. Cancelled, it leaves what is typed to whoever reads next."""
+    """Return a line from the terminal; empty at its end. If the call is cancelled, typed text stays for the next reader."""
     loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, lambda: None if ready.done() else ready.set_result(None))
@@ -385,7 +385,7 @@ def picture(one: dict[str, Any]) -> str:
 
 
 def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
-    """That a mission is undone, and with which other, as a `status` or a record tells it."""
+    """Return the undo of a mission, from a `status` or a record: names and values."""
     undone = told.get("undone")
     if not undone:
         return {}

@@ -347,9 +347,9 @@ def value_of(word: str) -> Any:
 
 
 def _by_name(keywords: Iterable[str]) -> dict[str, Any]:
-    """Return the arguments that are given by name.
+    """Return the named arguments.
 
-    :raises typer.BadParameter: for one that is no NAME=VALUE, or is given twice.
+    :raises typer.BadParameter: if one is not NAME=VALUE, or is given twice.
     """
     given: dict[str, Any] = {}
     for name, value in map(_named, keywords):
@@ -531,10 +531,10 @@ def undo(
 
 
 def _agreed(shown: dict[str, Any], output: Output) -> None:
-    """Show the lot, and ask.
+    """Show everything that would be undone, and ask.
 
-    :raises typer.Abort: for no.
-    :raises InvalidInput: if there is nobody to be asked.
+    :raises typer.Abort: if the answer is no.
+    :raises InvalidInput: if there is no user to ask.
     """
     if output.as_json or not sys.stdin.isatty():
         lot = ", ".join(one["id"] for one in shown["missions"])

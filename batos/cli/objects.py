@@ -209,7 +209,7 @@ def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def value_of_cell(value: Any) -> str:
-    """Return a value for a table's cell: text as it is, objects by their id, everything else as JSON."""
+    """Return a value for a table's cell: text unchanged, objects by their id, everything else as JSON."""
     if isinstance(value, str):
         return one_line(value, 300)
     if isinstance(value, dict) and len(value) == 1:

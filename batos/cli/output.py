@@ -37,7 +37,7 @@ def clean(text: object) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON that `clean` leaves as it is: it has no character of that kind, but says which it means."""
+    """Return a value as JSON in which control characters are escaped, so that `clean` leaves it unchanged."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
@@ -170,7 +170,7 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 class _Told(io.FileIO):
-    """Standard output: what it does not take is said to be so, and not taken for a fault of whoever prints."""
+    """Standard output that reports its own failures, so that they are not taken for faults of the caller."""
 
     def write(self, data: Any) -> int:
         try:
@@ -205,7 +205,7 @@ def set_up_streams(*, output_may_be_closed: bool) -> None:
 
 
 def discard_output() -> None:
-    """Let what is still to be printed on standard output go nowhere: it cannot be written, and the last flush would complain."""
+    """Discard the rest of standard output: it cannot be written, and the last flush would fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -165,9 +165,9 @@ def _text(data: str | None, config_file: str | None, user: bool) -> str:
 
 
 def _check_reach(*files: Path) -> None:
-    """The unit of the machine runs as a user of its own, whom systemd gives a /tmp of his own.
+    """Check that the machine's unit, which runs as its own user with a private /tmp, can reach these files.
 
-    :raises ConfigError: if he cannot reach what he has to run.
+    :raises ConfigError: if it cannot reach the program that it runs.
     """
     for file in dict.fromkeys(found for one in files for found in (one.absolute(), one.resolve())):
         own = next((folder for folder in _OWN if folder in file.parents), None)

@@ -28,7 +28,7 @@ class DaemonHandler(Protocol):
 
 
 class Heard:
-    """A recipient that somebody in this process reads. Like a slow client on the socket, it loses events when it falls behind."""
+    """Recipient that is read in this process. Like a slow client on the socket, it loses events when it falls behind."""
 
     def __init__(self, limit: int) -> None:
         """:param limit: replies that wait; past it, events are dropped."""
@@ -80,7 +80,7 @@ class Asker:
         return reply
 
     async def tell(self, heard: Recipient, op: str, **fields: Any) -> None:
-        """Let somebody else hear the replies; raises as `ask` does."""
+        """Send the replies of a request to another recipient. Raises as `ask` does."""
         given = {name: value for name, value in fields.items() if value is not None}
         try:
             request = parse_request(json.dumps({"op": op, **given}).encode(), self._limits)
@@ -89,5 +89,5 @@ class Asker:
         await self._handler.handle(request, heard)
 
     def forget(self, heard: Recipient) -> None:
-        """Let nobody tell a recipient of anything any more."""
+        """Stop sending to a recipient."""
         self._handler.forget(heard)

@@ -117,10 +117,10 @@ def _served(seat: PageContext, page: Page) -> Callable[[Request], Awaitable[Resp
 
 
 def status_of(error: BatosError) -> int:
-    """Return the HTTP status that says who is at fault."""
+    """Return the HTTP status for an error."""
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
 async def problem(seat: PageContext, status: int, why: str, code: str = "") -> Response:
-    """Return a page that says what is wrong."""
+    """Return a page with an error."""
     return await seat.show("problem.html", "", HTTPStatus(status).phrase, status, why=why, code=code, number=status)

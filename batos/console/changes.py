@@ -30,7 +30,7 @@ async def overview(seat: PageContext, request: Request) -> Response:
 
 
 async def change(seat: PageContext, request: Request) -> Response:
-    """One change of the loop's, whole; where it is in the image, what its undo would take back."""
+    """Show one change of the loop; if it is in the image, with the effect of its undo."""
     number = whole(needed(request.query_params, "number"), "number")
     (found,) = (await seat.asker.ask("changes", number=number))["changes"]
     told, conflict = None, None

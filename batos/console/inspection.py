@@ -22,7 +22,7 @@ _BRINGS = ("method", "intent", "primitive")
 
 
 async def browse(seat: PageContext, request: Request) -> Response:
-    """An object as it is, or as it was just after a transaction (`at`)."""
+    """Show an object as it is, or as it was just after a transaction (`at`)."""
     target, at = request.query_params.get("target") or "lobby", request.query_params.get("at") or None
     shown = await seat.asker.ask("show", target=target, at=at)
     entries = (await seat.asker.ask("ls", target=shown["oid"], at=at))["entries"]

@@ -60,7 +60,7 @@ class Feed:
             self._reader = asyncio.create_task(self._read(), name="console feed")
 
     def shut(self, page: Heard) -> None:
-        """The page is gone."""
+        """Close a live page."""
         page.close()
         self._gone(page)
         self._pages.pop(page, None)

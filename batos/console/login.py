@@ -61,7 +61,7 @@ class Guard:
         await (answer or self._app)(scope, receive, send_with_headers)
 
     async def _checked(self, scope: Scope) -> Response | None:
-        """Return the answer to a request that goes no further; None for one that is let in."""
+        """Return the refusal of a request; None if it is admitted."""
         access, headers, query = self._access, Headers(scope=scope), QueryParams(scope["query_string"])
         place: ConnectionSlot = scope["state"]["place"]
         place.ask()

@@ -78,7 +78,7 @@ async def live(seat: PageContext, request: Request) -> Response:
 
 
 async def mission(seat: PageContext, request: Request) -> Response:
-    """One mission."""
+    """Show one mission."""
     id = needed(request.query_params, "id")
     status = await seat.asker.ask("status", id=id)
     shown = await seat.asker.ask("show", target=id)

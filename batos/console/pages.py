@@ -121,7 +121,7 @@ class Views:
         }
 
     async def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-        """An answer made of a template."""
+        """Return a response from a template."""
         return HTMLResponse(await self.text(template, **context), status)
 
     async def text(self, template: str, **context: Any) -> str:
@@ -139,7 +139,7 @@ class Views:
 
 
 def url(path: str, **query: Any) -> str:
-    """Return an address within the console; what is None or "" is left out of the query."""
+    """Return an address within the console; values that are None or "" are left out of the query."""
     given = [(name, value) for name, value in query.items() if value is not None and value != ""]
     return f"{path}?{urlencode(given)}" if given else path
 
@@ -212,18 +212,18 @@ class PageContext:
     feed: Feed
 
     async def show(self, template: str, page: str, title: str, status: int = 200, **context: object) -> Response:
-        """A page.
+        """Return a page.
 
-        :param page: which entry of the navigation it belongs to; "" for none.
+        :param page: entry of the navigation that it belongs to; "" for none.
         """
         return await self.views.page(template, status, page=page, title=title, **context)
 
 
 def see_mission(id: str, said: str = "", page: str = "") -> Response:
-    """To the page of a mission, after something was done to it.
+    """Redirect to the page of a mission, after a change to it.
 
-    :param said: which of the page's notices tells of it.
-    :param page: `conversation`, if it was done on the page of its conversation.
+    :param said: notice to show on the page.
+    :param page: `conversation`, if the change was made on the page of its conversation.
     """
     if page == "conversation":
         return RedirectResponse(url("/conversation", id=id, said=said) + "#now", 303)

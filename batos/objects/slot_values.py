@@ -244,7 +244,7 @@ class Method(Persistent):
         return any(name == primitive for name, _ in self.grants)
 
     def versions(self) -> list[Method]:
-        """This version and the earlier ones, newest first."""
+        """Return this version and the earlier ones, newest first."""
         found: list[Method] = []
         method: Method | None = self
         while method is not None:

@@ -135,8 +135,9 @@ _NEVER = b"\0" * 8  # the serial of an object that was never stored
 
 
 class _Replaceable(Generic[P, R]):
-    """A method of the class whose place a slot of its name takes, own or inherited. An own slot of a loaded object is
-    found before this is asked, since this is no data descriptor."""
+    """Method of the class that a slot of its name replaces, own or inherited. Because this is not a data descriptor, an own slot of a
+    loaded object is found first.
+    """
 
     def __init__(self, function: Callable[Concatenate[Any, P], R]) -> None:
         self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
@@ -213,7 +214,7 @@ class UvmObject(Persistent):
         return _cloned(self, {}, {})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UvmObject:
-        """As `clone`: a copy that followed persistent values would be one of half the image."""
+        """Return a clone: a copy that followed persistent values would be one of half the image."""
         return _cloned(self, memo, {})
 
     # --- storing
@@ -295,7 +296,7 @@ _names: dict[str, tuple[bytes | None, bool]] = {}
 
 
 def _stored_name(name: str) -> tuple[bytes | None, bool]:
-    """Return a slot's name as it is stored, None if it is not; and whether it is a usual one, that need not be checked with its value."""
+    """Return a slot's stored name, or None; and whether it is a usual one, which need not be checked with its value."""
     if len(_names) >= _NAMES_KEPT:
         _names.clear()
     if name[:3] == "_v_":

@@ -431,7 +431,7 @@ class ScriptedOllama:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop listening and end what is under way: the server is down, connections are refused."""
+        """Stop listening and end the requests under way: the server is down, connections are refused."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -467,10 +467,10 @@ class ScriptedOllama:
     ) -> None:
         """Fail requests to `path`.
 
-        `refuse`: the connection is closed without a word; `status_404`, `status_500`, `status_503`: as Ollama says it; `junk`: what
-        comes is no JSON; `hang`: nothing comes; `slow`: the first token comes after `seconds`, else at `release`. In the middle of
-        an answer, `cut`: the stream breaks off; `stall`: it goes on no more; `error`: it brings an error. `full`: the disk is, which a
-        create or a pull says in its stream, an upload (path `/api/blobs`) at once.
+        `refuse`: the connection is closed without an answer; `status_404`, `status_500`, `status_503`: as Ollama answers; `junk`: the
+        answer is not JSON; `hang`: no answer; `slow`: the first token comes after `seconds`, else at `release`. In the middle of an
+        answer, `cut`: the stream breaks off; `stall`: it stops without an end; `error`: it brings an error. `full`: the disk is full,
+        which a create or a pull reports in its stream, an upload (path `/api/blobs`) at once.
         """
         self.script.fail(Fault(kind, seconds), path, when, times)
 
@@ -550,6 +550,6 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves is part of many tests; anything else is a fault of this server and must be seen."""
+        """Ignore a client that leaves, as in many tests; show anything else, as a fault of this server."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

@@ -233,12 +233,12 @@ class Dialogue:
         self._mark(to)
 
     def _mark(self, id: str | None) -> None:
-        """Let the next turn follow this mission, and note it with what is wished."""
+        """Let the next turn follow this mission, and write the bookmark with its options."""
         self.last = id
         self._bookmark.keep({} if id is None else {"id": id, **self.wishes.given()})
 
     def _unsaid(self) -> None:
-        """The daemon has not taken the turn: the conversation stands where it stood."""
+        """Take the turn back, because the daemon has not accepted it."""
         self.under_way = None
         self._bookmark.keep(self._before)
 
@@ -262,7 +262,7 @@ class Dialogue:
                 await asyncio.sleep(_BUSY_S)
 
     async def _there(self) -> None:
-        """Return when somebody listens at the endpoint. Until then nothing is sent: all of it would arrive at once."""
+        """Wait until a daemon listens at the endpoint. Nothing is sent before: all of it would arrive at once."""
         while True:
             self._screen.waiting(f"no daemon answers at {self._client.endpoint}; it is waited for, Ctrl-C gives up")
             try:

@@ -49,7 +49,7 @@ class _Running:
         self._put(whole)
 
     def end(self) -> None:
-        """Write what is left; the next text begins a line."""
+        """Write the rest; the next text begins a line."""
         self._put([self._word])
         self._word, self._column = "", 0
 
@@ -97,7 +97,7 @@ class Screen:
             self._state(event)
 
     def restart(self, why: str = "it was cut off here, and begins again") -> None:
-        """Leave what is there of the answer, and say why: it is written anew."""
+        """End the partial answer with a reason, because it is written again."""
         if self._heard:
             self._heard = ""
             self._running.end()

@@ -196,9 +196,9 @@ class Commands:
 
 
 def _chosen(what: str, word: str, words: tuple[str, ...], now: str | None) -> str | None:
-    """Return the word, or what is chosen now where there is none.
+    """Return the word, or the current choice without a word.
 
-    :raises InvalidInput: for a word that there is not.
+    :raises InvalidInput: if the word is not a valid choice.
     """
     if not word:
         return now
@@ -214,23 +214,21 @@ _HOW = (
 
 
 class ChatSession:
-    """Takes line after line, until there are no more."""
+    """Loop of a chat: takes line after line, until there are no more."""
 
     def __init__(self, dialogue: Dialogue, commands: Commands, seat: LineSource, screen: Screen, *, lively: bool) -> None:
-        """
-        :param lively: whether somebody sits there.
-        """
+        """:param lively: True if a user types the lines."""
         self._dialogue, self._commands, self._seat, self._screen, self._lively = dialogue, commands, seat, screen, lively
         self._under_way: asyncio.Future[Any] | None = None
         self._pressed = False
         self._turns = self._failed = 0
 
     async def run(self, context: str | None = None, *, last: bool = False) -> int:
-        """Chat; the exit code.
+        """Chat. Return the exit code.
 
-        :param context: a mission to go on after.
-        :param last: whether the last conversation is gone on with.
-        :raises BatosError: if that cannot be.
+        :param context: mission to follow.
+        :param last: continue the last conversation.
+        :raises BatosError: if that is not possible.
         """
         self._screen.told(_HOW if self._lively else "")
         try:
@@ -248,7 +246,7 @@ class ChatSession:
         """Take the next line.
 
         :raises EOFError: if there are no more.
-        :raises Interrupted: if there was Ctrl-C, and nobody sits there who could go on.
+        :raises Interrupted: if there was Ctrl-C, and no user who could continue.
         """
         try:
             line = await self._stoppable(self._seat.line("> "))
@@ -300,7 +298,7 @@ class ChatSession:
             self._screen.error(e)
 
     def _left(self) -> None:
-        """Say what is left, at the end."""
+        """Print at the end what remains under way."""
         self._screen.clear()
         if waits := self._dialogue.under_way:
             self._screen.told(f"the mission {waits} waits for an answer: `batos chat --last` goes on with it")
@@ -311,7 +309,7 @@ class ChatSession:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """While the block lasts, Ctrl-C stops what is under way and nothing else. At a prompt it is a key."""
+        """Let Ctrl-C stop only the work under way, while the block lasts. At a prompt it is a key."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.press)
         try:
