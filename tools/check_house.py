@@ -16,12 +16,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 MOST_MODULES = 330
 MOST_LINES = 700
 MOST_EXCEPTIONS = 10  # to PLR0913, in all
 FIRST_WORDS = frozenset({"what", "whether", "who", "how", "where"})  # no docstring begins with one
-OFF: frozenset[str] = frozenset({"class_names", "docstrings", "test_imports"})  # until the rewrites have landed
+_LATER = ("api", "app", "config", "doctor", "forge", "image", "methods", "missions", "synthesis", "training")
+# Until the rewrites have landed: check -> beginnings of the lines that do not count yet
+OFF: Mapping[str, tuple[str, ...]] = {
+    "class_names": ("batos/synthesis/",),
+    "docstrings": ("batos/mind/attempt_context.py:", *(f"batos/{package}/" for package in _LATER)),
+    "test_imports": ("",),
+}
 
 _EXCEPTION = re.compile(r"#.*\bnoqa:[^#]*\bPLR0913\b[\s,:#–-]*(?P<reason>.*)")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -182,9 +189,9 @@ def exceptions(tree: Tree) -> Iterator[str]:
 CHECKS: Sequence[Callable[[Tree], Iterator[str]]] = (cycles, sizes, class_names, docstrings, test_imports, exceptions)
 
 
-def breaches(tree: Tree, off: Iterable[str] = ()) -> list[str]:
-    """Return a line for each breach of a rule in `tree`; checks whose name is in `off` are left out."""
-    return [line for check in CHECKS if check.__name__ not in off for line in check(tree)]
+def breaches(tree: Tree, off: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> list[str]:
+    """Return a line for each breach of a rule in `tree`, but for those that `off` leaves out: by check, beginnings of lines."""
+    return [line for check in CHECKS for line in check(tree) if not line.startswith(off.get(check.__name__, ()))]
 
 
 def main(root: Path) -> int:

@@ -136,7 +136,7 @@ SuperviseFlag = Annotated[
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913  each is an option of the command line
     data: DataFlag = None,
     image: ImageFlag = None,
     listen: ListenFlag = None,
@@ -249,7 +249,7 @@ def doctor(
 
 
 @app.command("config")
-def show_config(
+def show_config(  # noqa: PLR0913  each is an option of the command line
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this setting.")] = None,
     data: DataFlag = None,
     image: ImageFlag = None,

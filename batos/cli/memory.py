@@ -264,7 +264,7 @@ _SAID = {"user": "you said so", "self": "it said so itself", "tool": "a method n
 
 
 @app.command()
-def search(
+def search(  # noqa: PLR0913  each is an option of the command line
     question: Annotated[list[str], typer.Argument(metavar="QUESTION...", help="What you look for, in words.")],
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, max=100, help="At most so many passages.")] = 5,
     explain: Annotated[bool, typer.Option("--explain", help="Say what the question was taken to ask, and why each was found.")] = False,

@@ -61,7 +61,7 @@ _HELD = {
 
 
 @app.command()
-def send(
+def send(  # noqa: PLR0913  each is an option of the command line
     brief: Annotated[list[str], typer.Argument(metavar="BRIEF...", help="What the mission is; - reads it from standard input.")],
     watch: WatchFlag = False,
     persona: Annotated[
@@ -110,7 +110,7 @@ def send(
 
 
 @app.command("send-to", cls=NumbersCommand)
-def send_to(
+def send_to(  # noqa: PLR0913  each is an option of the command line
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")],
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")],
     args: Annotated[list[str] | None, typer.Argument(metavar="[ARG]...", help="Arguments: JSON where they are JSON, else text.")] = None,

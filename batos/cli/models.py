@@ -41,7 +41,7 @@ LAYER_CHARS = 28  # of a layer's name, in a bar
 
 
 @app.command()
-def models(
+def models(  # noqa: PLR0913  each is an option of the command line
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -317,7 +317,7 @@ def _folder(refusal: dict[str, Any]) -> tuple[str, ...]:
 
 
 @app.command()
-def train(
+def train(  # noqa: PLR0913  each is an option of the command line
     what: Annotated[
         Literal["methods", "persona"],
         typer.Argument(metavar="WHAT", help="methods: the expert that writes methods; persona: a voice, from missions rated +1."),

@@ -141,7 +141,7 @@ class Client(Operating):
     :param keys: to come in with, where the daemon asks for keys (`batos.wire.ClientKeys.load`).
     """
 
-    async def submit(
+    async def submit(  # noqa: PLR0913  each is a field of the wire; none goes by its place
         self,
         brief: str,
         *,
@@ -226,7 +226,7 @@ class Client(Operating):
         """
         return await self.send_message(target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority)
 
-    async def send_message(
+    async def send_message(  # noqa: PLR0913  each is a field of the wire
         self,
         target: str,
         selector: str,
