@@ -165,9 +165,10 @@ def docstrings(tree: Tree) -> Iterator[str]:
 
 def test_imports(tree: Tree) -> Iterator[str]:
     """Yield each import of a module that holds tests; helpers belong in tests/support."""
+    known = {module.name for module in tree.tests}
     for module in tree.tests:
         for line, name in imported(module):
-            if re.match(r"tests\.(unit\b|(.*\.)?test_)", name):
+            if re.match(r"tests\.(unit\b|(.*\.)?test_)", _module_of(name, known) or name):
                 yield f"{module.path}:{line}: imports {name}; helpers of several tests belong in tests/support"
 
 

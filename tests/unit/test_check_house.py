@@ -15,8 +15,8 @@ KEPT = {
     "batos/__init__.py": "",
     "batos/ink.py": '"""Ink."""\n\n\nclass Ink:\n    """A colour."""\n\n    def dry(self) -> None:\n        """Let it dry."""\n',
     "batos/pen.py": '"""Pens."""\n\nfrom batos.ink import Ink\n\n\nclass Pen:\n    ink: Ink\n',
-    "tests/unit/test_ink.py": "from tests.support import paper\n",
-    "tests/support/paper.py": "",
+    "tests/unit/test_ink.py": "from tests.support import paper\nfrom tests.support.paper import test_of_each_kind\n",
+    "tests/support/paper.py": "def test_of_each_kind():\n    pass\n",
     "bench/pens.py": "",
 }
 LATE = "def late():\n    from batos.pen import Pen\n"
