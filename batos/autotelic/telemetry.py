@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.autotelic import schema
+from batos.bus import EventBus, InferencePaid, MemoryQueried, MethodRan, MissionEnded, SourceAudited
 from batos.concurrency import in_helper
 from batos.errors import BatosError
-from batos.image import history, journal, ledger
+from batos.image import history, ledger
 from batos.image.living_image import LivingImage
-from batos.mind.events import Durations, Events
+from batos.mind.events import Durations
 from batos.objects import Method, UvmObject
 
 OTHER_KEYS = "other"
@@ -71,7 +72,7 @@ class Tallies:
         yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
 
     def sum(self, table: str) -> KeyTally:
-        """Return all of a table."""
+        """Return the sum of a table."""
         rows = self._tables.get(table, {}).values()
         return KeyTally(sum(row.times for row in rows), sum(row.total for row in rows), max((row.most for row in rows), default=0.0))
 
@@ -82,7 +83,7 @@ class Tallies:
                 self._add(table, key, KeyTally(*row))
 
     def plain(self) -> dict[str, dict[str, list[float]]]:
-        """Return plain values to store."""
+        """Return the tallies as plain values, to be stored."""
         return {
             table: {key: [row.times, round(row.total, _DIGITS), round(row.most, _DIGITS)] for key, row in rows.items()}
             for table, rows in self._tables.items()
@@ -126,7 +127,7 @@ def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
 
 
 def summed_buckets(buckets: Iterable[Bucket], keys: int) -> Tallies:
-    """Return the sum of the tallies of buckets."""
+    """Return the sum of buckets."""
     tallies = Tallies(keys)
     for bucket in buckets:
         tallies.merge(bucket["tallies"])
@@ -163,7 +164,7 @@ def note_method_use(root: Any, bucket: Bucket) -> None:
 
 
 def concerns_methods(bucket: Bucket) -> bool:
-    """Return True if a bucket has counts about methods."""
+    """Return whether a bucket says anything of methods."""
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 
@@ -173,7 +174,7 @@ def used_methods(root: Any) -> list[MethodUse]:
 
 
 def last_use_of(root: Any, key: str) -> float | None:
-    """When a method was last of use; None if nothing was noted of it."""
+    """Return the time at which a method was last of use; None where nothing was noted of it."""
     found = schema.part_of(root, "usage").methods.get(key)
     return None if found is None else float(found[1])
 
@@ -213,7 +214,7 @@ TABLES = {
 
 
 class Levels(NamedTuple):
-    """Counters of the daemon since its start, and current levels."""
+    """Counters that the daemon keeps since its start, and levels: states that are no counts."""
 
     counters: dict[str, dict[str, int]]
     """By table and key; a bucket notes by how much they grew."""
@@ -221,12 +222,12 @@ class Levels(NamedTuple):
 
 
 class Senses:
-    """Gathers. All methods are called on the loop's thread."""
+    """Counts of one interval, from the events of the bus. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         image: LivingImage,
-        events: Events,
+        bus: EventBus,
         *,
         length: int,
         keys: int,
@@ -241,36 +242,29 @@ class Senses:
         self._tallies, self._begun = Tallies(keys), now()
         self._counted: dict[str, dict[str, int]] = {}
         self._ended: collections.deque[str] = collections.deque(maxlen=ENDED_KEPT)
-        self._durations = Durations(events, lambda state, seconds: self._tallies.note("states", state, seconds))
-        events.listen("result", lambda event: self._ended.append(event["id"]))
+        self._durations = Durations(bus, lambda state, seconds: self._tallies.note("states", state, seconds))
+        bus.subscribe(MissionEnded, lambda ended: self._ended.append(ended.mission))
+        bus.subscribe(InferencePaid, self._note_inference)
+        bus.subscribe(SourceAudited, lambda audited: self._tallies.note("verdicts", "accepted" if audited.accepted else "refused"))
+        bus.subscribe(MethodRan, self._note_run)
+        bus.subscribe(MemoryQueried, lambda asked: self._tallies.note("retrievals", "found" if asked.hits else "nothing", asked.hits))
 
     # --- what is heard
 
-    def paid(self, inference: journal.InferenceRecord) -> None:
-        """Count a paid inference."""
+    def _note_inference(self, paid: InferencePaid) -> None:
+        inference = paid.record
         self._tallies.note("inferences", inference.model, inference.total_ms / 1000)
         self._tallies.note("prompt_tokens", inference.model, inference.prompt_tokens)
         self._tallies.note("answer_tokens", inference.model, inference.answer_tokens)
 
-    def verdict(self, accepted: bool) -> None:
-        """Count a verdict of the guardian."""
-        self._tallies.note("verdicts", "accepted" if accepted else "refused")
-
-    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
-        """Count a run of a generated method.
-
-        :param taken: True if the method accepts the arguments: a failure of other calls is not its fault.
-        """
-        self._tallies.note("runs" if ok else "runs_failed" if taken else "runs_unfit", f"{holder or NEW_HOLDER} {selector}")
-
-    def retrieved(self, hits: int) -> None:
-        """Count an answer of the memory, with its number of passages."""
-        self._tallies.note("retrievals", "found" if hits else "nothing", hits)
+    def _note_run(self, ran: MethodRan) -> None:
+        table = "runs" if ran.succeeded else "runs_failed" if ran.fitting else "runs_unfit"
+        self._tallies.note(table, f"{ran.holder or NEW_HOLDER} {ran.selector}")
 
     # --- what is made of it
 
     async def flush(self) -> Bucket | None:
-        """End the interval: its bucket, which is on its way into the image; None if nothing happened."""
+        """End the interval; return its bucket, which is on its way into the image, or None where nothing happened."""
         await self._look()
         tallies, self._tallies = self._tallies, Tallies(self._keys)
         begun, self._begun = self._begun, self._now()
@@ -296,7 +290,7 @@ class Senses:
         return buckets
 
     async def _look(self) -> None:
-        """Note what must be read of the missions that ended."""
+        """Note the missions that ended, which must be read from the image."""
         ended = list(self._ended)
         self._ended.clear()
         try:
@@ -309,7 +303,7 @@ class Senses:
 
 
 def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Missions that ended, as plain values; one that is damaged is left out."""
+    """Return missions that ended as plain values; one that is damaged is left out."""
     rows = []
     for id in ids:
         try:
@@ -336,14 +330,14 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
 
 
 def failure_key(row: Mapping[str, Any]) -> str:
-    """Return the key that equal failures share: code, cause, and for a message its target and selector."""
+    """Return the key of a failure, by which two are the same: code, cause, and of a message its target and selector."""
     error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
     words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
     return " ".join(str(word) for word in words if word)
 
 
 def tallies_in_words(tallies: Tallies, most: int) -> str:
-    """Tallies in words, for a brief: of each table the `most` frequent keys."""
+    """Return tallies in words, for a brief: of each table the `most` frequent keys."""
     sentences = []
     for table, what in TABLES.items():
         rows = list(tallies.rows(table))

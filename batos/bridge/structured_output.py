@@ -7,8 +7,10 @@ out of what is sent, and the caller checks the answer against the whole schema. 
 
 JSON is found between other words, and closed if only its end is missing.
 
-One function reads a model's JSON into a pydantic model, with a bounded number of repairs, for all callers (mind, memory, synthesis). It
-knows nothing of Ollama: it is given a function to ask with, which in a mission is `Thinking.chat` and so the journal.
+Answers of a given form: a model's JSON read into a pydantic model, with repair that ends.
+
+One function for whatever wants one (mind, memory, synthesis). It knows nothing of Ollama: it is given something that can be asked, which
+in a mission is `mind.attempt.Attempt.chat` and so the journal.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,8 +81,8 @@ _SOURCES = 20  # that are named of what a summary is of
 _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
-class PassageQuery(NamedTuple):
-    """Query for passages: a question, the number of passages, and filters."""
+class SearchRequest(NamedTuple):
+    """Search of the memory: a question, the number of passages, and filters."""
 
     question: str
     k: int = 10
@@ -95,6 +96,18 @@ class PassageQuery(NamedTuple):
     """Days that passages are from, both included."""
 
 
+@dataclass(frozen=True)
+class RetrievalTerms:
+    """Limits of a search."""
+
+    limit_s: float
+    """Seconds for the embedder to read a question; past it, words decide."""
+    pause_s: float
+    """Seconds for which an embedder that did not answer is left alone."""
+    alike: float = 0.3
+    """The cosine with a question from which a passage fits it."""
+
+
 class Retrieval:
     """Searches the memory. All methods are called on the loop's thread."""
 
@@ -103,31 +116,27 @@ class Retrieval:
         image: LivingImage,
         collection: Callable[[], Collection],
         reader: Callable[[Maker], Embedder],
+        terms: RetrievalTerms,
         *,
-        limit_s: float,
-        pause_s: float,
-        alike: float = 0.3,
         on_read: Callable[[list[int]], object] = lambda ids: None,
         today: Callable[[], date] = date.today,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """:param collection: returns the data that searches see now.
-        :param reader: returns the embedder that reads questions for vectors of that maker.
-        :param limit_s: seconds for the embedder to read a question; after that, words decide.
-        :param pause_s: seconds for which an embedder that did not answer is left alone.
-        :param alike: cosine with a question from which a passage fits it.
-        :param on_read: called with the chunks of each answer.
+        """
+        :param collection: returns the search index of now.
+        :param reader: returns the embedder of questions for vectors of that maker.
+        :param on_read: takes the chunks that a search answers with.
         """
         self._image, self._collection, self._reader = image, collection, reader
-        self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
-        self._on_read, self._alike = on_read, alike
+        self._limit_s, self._pause_s, self._today, self._now = terms.limit_s, terms.pause_s, today, now
+        self._on_read, self._alike = on_read, terms.alike
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
-        """Return the current view for searches."""
+        """Return the view of the search index now."""
         return self._collection().view()
 
-    async def search(self, wanted: PassageQuery, *, explain: bool = False) -> dict[str, Any]:
+    async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
         """Return the passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
@@ -245,7 +254,7 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """Return the facts about each hit's chunk; None for a chunk that is gone or damaged."""
+    """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
     from batos.memory.store import library_of
 
     library = library_of(root)
@@ -294,7 +303,7 @@ def _stands_for(document: Any) -> dict[str, Any]:
 
 
 def _told(found: SearchResult) -> dict[str, Any]:
-    """Return the interpretation of a question as plain values."""
+    """Return the reading of a question, in plain values."""
     from batos.memory.segments import NUMBER, WHEN
 
     question = found.question
@@ -322,7 +331,7 @@ class _Evidence(search.Filters):
 
 
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
-    """Return the ids of the chunks that speak to a brief, the best first; none if nothing does.
+    """Return the ids of the chunks that speak to a brief, the best first; none where nothing does.
 
     :param most: how many at most.
     :param alike: cosine with the brief from which a chunk speaks to it.

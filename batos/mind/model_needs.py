@@ -99,11 +99,12 @@ class Provider(Protocol):
 
         It may be repeated after a kill at any point, and pays for nothing twice.
 
-        :param attempt: the mission's `batos.mind.attempt_context.Thinking`, of which nothing is known here.
-        :param may_do_without: True if the mission goes on without such a model; that is recorded, too.
-        :raises NeedAnswer: if its user is asked first.
-        :raises ModelNeeded: if there is none, or it may not be had; the message names it, its size, and the command that gets it.
-        :raises InferenceFailed: if it cannot be had now.
+        :param attempt: the mission's `batos.mind.attempt.Attempt`, of which nothing is known here.
+        :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
+
+        :raises NeedAnswer: where its user is asked first.
+        :raises ModelNeeded: where there is none, or it may not be had; the message says which, of what size, and the command that gets it.
+        :raises InferenceFailed: where it cannot be had now.
         """
 
 
