@@ -22,11 +22,11 @@ MOST_MODULES = 330
 MOST_LINES = 700
 MOST_EXCEPTIONS = 10  # to PLR0913, in all
 FIRST_WORDS = frozenset({"what", "whether", "who", "how", "where"})  # no docstring begins with one
-_LATER = ("api", "app", "config", "doctor", "forge", "image", "methods", "missions", "synthesis", "training")
+_LATER = ("config", "doctor", "forge", "image", "methods", "missions", "synthesis", "training")
 # Until the rewrites have landed: check -> beginnings of the lines that do not count yet
 OFF: Mapping[str, tuple[str, ...]] = {
     "class_names": ("batos/synthesis/",),
-    "docstrings": ("batos/mind/attempt_context.py:", *(f"batos/{package}/" for package in _LATER)),
+    "docstrings": tuple(f"batos/{package}/" for package in _LATER),
     "test_imports": ("",),
 }
 

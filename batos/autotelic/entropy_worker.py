@@ -53,9 +53,7 @@ class Assessor:
     """Measures missions. All methods are called on the loop's thread; `await run()` until cancelled."""
 
     def __init__(self, image: LivingImage, bus: EventBus, embed: Embed, limits: AssessorLimits) -> None:
-        """
-        :param embed: the vectors of texts; raises BatosError where nobody can.
-        """
+        """:param embed: returns the vectors of texts; raises BatosError if there is no embedder."""
         self._image, self._embed, self._limits = image, embed, limits
         self._window = Window(limits.window)
         self._ended: collections.deque[str] = collections.deque()

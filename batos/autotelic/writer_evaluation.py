@@ -153,7 +153,7 @@ async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> s
 
 
 async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
-    """Whether a source does what the accepted method does, as far as is known."""
+    """Return True if a source does what the accepted method does, as far as is known."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:
         return False

@@ -130,7 +130,7 @@ class Fairness:
 
 @contextlib.contextmanager
 def session(ticket: Ticket) -> Iterator[None]:
-    """The inferences in this block are one mission's: between them it keeps its turn."""
+    """Mark the inferences in this block as one mission's: it keeps its turn between them."""
     ticket.ended = False
     try:
         with scope.enter(ticket=ticket):

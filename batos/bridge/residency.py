@@ -421,7 +421,7 @@ class Preloader:
             await self.stop()
 
     async def stop(self) -> None:
-        """Give up what is being preloaded; returns when that is over."""
+        """Stop the preload. Return when it has ended."""
         if self._task is not None and not self._task.done():
             await cancel_and_wait(self._task)
 

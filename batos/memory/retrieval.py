@@ -81,7 +81,7 @@ _SOURCES = 20  # that are named of what a summary is of
 _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
-class SearchRequest(NamedTuple):
+class PassageQuery(NamedTuple):
     """Search of the memory: a question, the number of passages, and filters."""
 
     question: str
@@ -136,7 +136,7 @@ class Retrieval:
         """Return the view of the search index now."""
         return self._collection().view()
 
-    async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
+    async def search(self, wanted: PassageQuery, *, explain: bool = False) -> dict[str, Any]:
         """Return the passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.

@@ -366,7 +366,7 @@ class _Reading(NamedTuple):
 
 
 def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> AnsweringCall | None:
-    """The one call that a mission's brief comes to; None where there is none, or more than one could be meant."""
+    """Return the one call that a mission's brief comes to; None if there is none, or more than one could be meant."""
     mission = attempt.mission
     asked_otherwise = any(mission[name] not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     asked_otherwise = asked_otherwise or bool(mission.get("images"))  # a method sees no picture

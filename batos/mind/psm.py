@@ -496,7 +496,7 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
 
 
 def inner_number(attempt: Attempt) -> str:
-    """The number of the next cycle inside the one that runs now."""
+    """Return the number of the next cycle inside the one that runs now."""
     outer = scope.current().cycle
     return attempt.number("" if outer is None else str(outer.number))
 

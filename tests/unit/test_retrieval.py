@@ -19,7 +19,7 @@ from batos.memory.drafts import DraftPart, Turn
 from batos.memory.embedders import Identity
 from batos.memory.embedding_worker import adopt_embedder, load_collection
 from batos.memory.records import Numbers
-from batos.memory.retrieval import Retrieval, RetrievalTerms, SearchRequest
+from batos.memory.retrieval import PassageQuery, Retrieval, RetrievalTerms
 from batos.memory.search_index import Collection
 from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import build
