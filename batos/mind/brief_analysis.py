@@ -1,8 +1,8 @@
 """Brief analysis: how deeply a mission is thought about and in whose voice, and which briefs are errands. By rule, without a model.
 
-A fact, a definition, a text to write, arithmetic or a greeting is best answered at once, whatever the model. Plans, problems, decisions and
-feelings may gain by several ways of thinking, if the model is fit for them. A small model does best with one inference: what it makes of
-its own plan and notes is worse than its first answer (docs/decisions.md has the figures).
+A fact, a definition, a text to write, arithmetic or a greeting is best answered at once, whatever the model; plans, problems, decisions and
+feelings may gain by several ways of thinking, where the model is fit for them. A small model does best with one inference: what it
+makes of its own plan and notes is worse than its first answer (docs/rationale.md, decision 13, has the figures).
 
 An errand asks for an action outside of the system. A model that is asked to open a page, to run a program or to remind someone claims that
 it did. For actions that the system cannot do, it says so itself; it knows the time and date of its machine. `errands.toml` has the

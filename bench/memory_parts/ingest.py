@@ -15,7 +15,7 @@ from batos.image import LivingImage
 from batos.memory import objects, section_builder
 from batos.memory.store import library_of
 from bench.memory_parts.catalogue import texts
-from bench.memory_parts.served import served
+from bench.memory_parts.embedder import served
 
 if TYPE_CHECKING:
     from bench.memory import Bench

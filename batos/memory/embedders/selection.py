@@ -24,10 +24,12 @@ class OllamaEmbedder:
     """An `Embedder`. The model's digest is asked for each time; the number of its dimensions once for each digest."""
 
     def __init__(self, model: str, ask: Ask, digest: Callable[[], Awaitable[str]], *, batch: int) -> None:
-        """:param ask: makes one vector for each text; a text longer than the model's context must get the mean of its parts.
-        :param digest: returns the current digest of the model.
-        :param batch: texts in one request. One request for documents is under way at a time: more are no faster (docs/decisions.md).
-            A question does not wait for its turn here, but in the queue of that Ollama (`batos.concurrency.ShortFirst`).
+        """
+        :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
+        :param digest: of the model as it is now.
+        :param batch: texts in one request. One request of documents is under way at a time: several at once are no faster
+            (docs/rationale.md, decision 17).
+            A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).
         """
         self._model, self._ask, self._digest, self._batch = model, ask, digest, batch
         self._turn = asyncio.Lock()
