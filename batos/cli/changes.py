@@ -9,8 +9,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from batos.cli.app import Json, app
-from batos.cli.client import DAEMON, QuerySource, ask, look
-from batos.cli.option_groups import grouped
+from batos.cli.client import DAEMON, QuerySource, ask, grouped, look
 from batos.cli.output import Output, ago, one_line
 from batos.wire.fields import ChangeState
 

@@ -9,18 +9,18 @@ import asyncio
 import contextlib
 import datetime
 import functools
+import inspect
 import os
 import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
 
 from batos.cli.app import Connect, check_reachable, endpoint, run_async
-from batos.cli.option_groups import OptionGroup
 from batos.cli.output import size
 from batos.config import load, nearest
 from batos.errors import BatosError, UnknownTarget
@@ -124,6 +124,42 @@ FileFlag = Annotated[
     str | None,
     typer.Option("--image", metavar="FILE", help="Look into this image (a file, or a URI) instead of asking a daemon."),
 ]
+
+
+class OptionGroup:
+    """Options that belong together, as one parameter of a verb: a frozen dataclass whose fields are options with a default.
+
+        @app.command()
+        @grouped
+        def history(target: Target, source: QuerySource = DAEMON, as_json: Json = False) -> None: ...
+
+    The command line has `--image` and `--connect` in the place of `source`.
+    """
+
+
+def grouped(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return the verb with each parameter that is an option group replaced by the fields of that group, for typer to read."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, type[Any]] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(verb).parameters.items():
+        kind = hints[name]
+        if isinstance(kind, type) and issubclass(kind, OptionGroup):
+            groups[name] = kind
+            types = get_type_hints(kind, include_extras=True)
+            parameters += [parameter.replace(name=one.name, annotation=types[one.name], default=one.default) for one in fields(kind)]  # type: ignore[arg-type]
+        else:
+            parameters.append(parameter.replace(annotation=kind))
+
+    @functools.wraps(verb)
+    def flat(**given: Any) -> None:
+        made = {name: kind(**{one.name: given.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        verb(**given, **made)
+
+    del flat.__wrapped__  # typer would read the signature of that
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    flat.__annotations__ = {one.name: one.annotation for one in parameters}
+    return flat
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, Json, SetFlag, app, check_named, endpoint, settings_from
-from batos.cli.client import DAEMON, AtFlag, QuerySource, look, moment, with_nearest
+from batos.cli.client import DAEMON, AtFlag, QuerySource, grouped, look, moment, with_nearest
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
-from batos.cli.option_groups import grouped
 from batos.cli.output import Output, ago, json_text
 from batos.config import shown
 from batos.errors import ConfigError, UnknownTarget

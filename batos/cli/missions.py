@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from batos.cli.app import INTERRUPTED, Connect, Json, NumbersCommand, app, endpoint
-from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, look, moment, with_nearest
+from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, grouped, look, moment, with_nearest
 from batos.cli.mission_view import (
     FOLDED,
     STATE_STYLES,
@@ -31,7 +31,6 @@ from batos.cli.mission_view import (
     sources,
     undone_pairs,
 )
-from batos.cli.option_groups import grouped
 from batos.cli.output import Output, ago, one_line
 from batos.config import nearest, shown
 from batos.errors import Busy, InvalidInput, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint, invoke
-from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, look, moment
+from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, grouped, look, moment
 from batos.cli.mission_view import page
 from batos.cli.missions import print_missions
-from batos.cli.option_groups import grouped
 from batos.cli.output import Output, one_line, size
 from batos.config import nearest
 

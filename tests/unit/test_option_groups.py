@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from batos.cli.option_groups import OptionGroup, grouped
+from batos.cli.client import OptionGroup, grouped
 
 
 @dataclass(frozen=True)
