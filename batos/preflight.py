@@ -1,7 +1,7 @@
-"""What `batos run` refuses, or does without, of settings each of which may be as it is: found before anything is made, and without a
-start for `config` and `doctor`.
+"""Preflight: validate settings in combination before start-up. `run` refuses faulty ones; `config` and `doctor` report them without a
+start.
 
-The table of settings stands below what knows of profiles, endpoints and keys; this stands above, and asks those.
+The table of settings is in a layer below profiles, endpoints and keys; this module is above them, and asks them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """What a start would come upon, in its order; what a setting that is empty leaves out is not looked at."""
+    """Yield the checks in the order of a start, each with its setting; a setting that is empty and optional is skipped."""
     from batos.bridge import selection
     from batos.bridge.client import connect  # late: not every verb asks
     from batos.bridge.profiles import AUTO, modelfiles_folder

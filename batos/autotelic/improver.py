@@ -45,10 +45,10 @@ class ImproverBudget(Protocol):
     """`budget.Budget`, as the improver needs it."""
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty where it may."""
+        """Why the loop may not think now, in words; empty if it may."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Why the loop may not change anything now, in words; empty if it may."""
 
     def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
@@ -115,7 +115,7 @@ class Improver:
     async def step(self) -> bool:
         """Take one proposal one step on; return whether there was one.
 
-        :raises BatosError: where that could not be done now; it is tried again at the next look.
+        :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
         if found := await in_helper(self._image.read, self._new):
             await self._image.system(_take, found, self._settings.changes_kept)
@@ -192,7 +192,7 @@ class Improver:
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
         """Return what stands at the target, and the last change made.
 
-        :raises BatosError: where the proposal makes no sense any more.
+        :raises BatosError: if the proposal makes no sense any more.
         """
         change_types.check(root, proposal, self._ground)
         return change_types.standing(root, proposal), _made(root)
@@ -315,6 +315,6 @@ def _again(root: Any, number: int) -> None:
 
 
 def _refused(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
-    """System transaction: the proposal is refused, and what was paid for it is let go of."""
+    """System transaction: refuse the proposal, and release the inferences paid for it."""
     changes.refuse(root, number, why, comparison)
     rehearsal_budget.forget_payments(root)

@@ -1,4 +1,4 @@
-"""Rehearsals: recorded missions thought through again in two mirrors of the image, one of them with a change.
+"""Rehearsals: recorded missions are thought through again in two mirrors of the image, one of them with a change.
 
 Both sides take every inference from the missions' journals. One that is not there, because the change asks something else, is paid for
 within an allowance (`batos.autotelic.rehearsal_budget`); beyond it the mission's outcome is unknown and does not count. Nothing that is
@@ -74,7 +74,7 @@ class BudgetedSource:
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
         """Have the purse pay for what the journal does not have.
 
-        :raises Unknown: where it cannot be had.
+        :raises Unknown: if it cannot be had.
         """
         return await self._purse.pay(self._mission, await with_pictures(request, self._image), place, label)
 
@@ -151,9 +151,9 @@ class Rehearsals:
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
         """Return what a change does to recorded missions, and to the trials of the method that it is about.
 
-        :param mission: the mission that proposed it: its id is the one of trials.
-        :param key: what the trigger was measured on, for the choice of missions; empty for none.
-        :raises BatosError: where the change cannot be made even there.
+        :param mission: the mission that proposed it: its id names the trials.
+        :param key: key of the trigger's measurement, for the choice of missions; empty for none.
+        :raises BatosError: if the change cannot be made even there.
         """
         settings, names = self._settings, _Names(self._inference)
         async with self._stages(names) as (without, changed):
@@ -268,7 +268,7 @@ class Rehearsals:
     async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime) -> bool:
         """Return True if a trial fails.
 
-        :raises BatosError: where that cannot be found out.
+        :raises BatosError: if its outcome cannot be found.
         """
         try:
             return bool((await trials.run(case, pupil, method, attempt, methods, attempt.making.new_activity())).reason)

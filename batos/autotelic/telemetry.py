@@ -1,16 +1,11 @@
-"""The senses: what happens, gathered in memory, and written into the image's ring once an interval.
+"""Telemetry: events are counted in memory, and written into a ring of buckets in the image, one for each interval.
 
-Nothing here is on a mission's way: what is counted is counted in microseconds from the events of missions and by those who
-pay, audit and run; what must be read of a mission is read when the interval ends, in a helper thread. A kill costs what the
-interval under way had counted.
+It never delays a mission: counters take microseconds, from the events of missions and from inferences, audits and runs; missions are
+read when the interval ends, in a helper thread. A kill loses the counts of the current interval.
 
-Tallies: how often, how much in all, how much at most; by table and key, within bounds.
-
-The rolling record in the image: one small object an interval, in a ring of fixed length that is written round and round.
-
-An interval in which nothing happened leaves nothing, so a quiet system remembers further back than a busy one.
-
-When each generated method was last of use: what the senses noted of runs, kept for longer than their ring.
+Tallies count times, sums and maxima, by table and key, within bounds. The ring has a fixed length and is overwritten; an interval in which
+nothing happened leaves nothing, so a quiet system remembers further back than a busy one. The last use of each generated method is kept
+for longer than the ring.
 """
 
 from __future__ import annotations
@@ -46,7 +41,7 @@ class KeyTally(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Amount each time; 0 where there was none."""
+        """Amount each time; 0 if there was none."""
         return self.total / self.times if self.times else 0.0
 
 
@@ -65,7 +60,7 @@ class Tallies:
         self._add(table, key, KeyTally(1, amount, amount))
 
     def add(self, table: str, key: str, count: int) -> None:
-        """Count so many more; none leaves no trace."""
+        """Add to a count; zero leaves no trace."""
         if count:
             self._add(table, key, KeyTally(count, float(count), float(count)))
 

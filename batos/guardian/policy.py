@@ -1,7 +1,4 @@
-"""Policies: what a method may import, and which capabilities it was granted.
-
-The limits of an audit, from the settings.
-"""
+"""Policies of an audit: allowed imports, granted capabilities, and the limits from the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from batos.guardian.allowlist import CAPABILITIES
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the rules allow beyond what they always allow. `DEFAULT.granting("files")` makes one with a capability."""
+    """Permissions beyond those that every method has. `DEFAULT.granting("files")` makes a policy with a capability."""
 
     name: str
     imports: bool = True
@@ -25,9 +22,9 @@ class Policy:
     """granted capabilities: `files`, `network`"""
 
     def granting(self, *capabilities: str) -> Policy:
-        """This policy with more capabilities.
+        """Return this policy with more capabilities.
 
-        :raises ValueError: for a capability that does not exist.
+        :raises ValueError: if a capability does not exist.
         """
         unknown = sorted(set(capabilities) - set(CAPABILITIES))
         if unknown:
@@ -42,7 +39,7 @@ POLICIES = {policy.name: policy for policy in (STRICT, DEFAULT)}
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
+    """Return the policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
 
     :raises ValueError: if there is none.
     """
@@ -53,7 +50,7 @@ def policy_named(name: str) -> Policy:
 
 
 class AuditLimits(NamedTuple):
-    """How large a source may be; see the settings of the same names."""
+    """Limits on the size of a source; see the settings of the same names."""
 
     bytes: int
     nodes: int
@@ -64,7 +61,7 @@ class AuditLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> AuditLimits:
-        """The limits that the settings hold."""
+        """Return the limits that the settings hold."""
         return cls(
             settings.method_bytes,
             settings.method_nodes,
