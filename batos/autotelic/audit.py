@@ -212,7 +212,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
 
 
 def unrecorded(root: Any) -> list[MissionRecord]:
-    """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
+    """Return the last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
     known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
     own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
     new = (one for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known)
@@ -220,7 +220,7 @@ def unrecorded(root: Any) -> list[MissionRecord]:
 
 
 def proposal_of(mission: MissionRecord) -> dict[str, Any] | None:
-    """What a mission that `ledger.describe` tells of has proposed, if it stands."""
+    """Return the proposal in a mission's record (`ledger.describe`); None if there is none, or the mission was undone."""
     return (mission.result or {}).get("proposal") if mission.undone is None else None
 
 
