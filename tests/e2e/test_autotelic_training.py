@@ -19,8 +19,8 @@ from batos.bridge.client import connect
 from batos.bridge.lora.staging import read_about
 from batos.config import Settings
 from batos.image import ledger, model_registry
-from tests import short_training
-from tests.daemon import ROOT
+from tests.support import short_training
+from tests.support.daemon import ROOT
 
 SETTINGS: dict[str, Any] = {
     "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600, "remember": "off", "evidence_passages": 0, "lora_scan_s": 3600,

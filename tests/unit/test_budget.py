@@ -15,9 +15,8 @@ from batos.autotelic.budget import DAY_S, HOUR_S, Budget, DaySpending
 from batos.autotelic.trigger_missions import Alarms
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
-from tests.unit.test_changes import EVIDENCE, Proposal
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import EVIDENCE, Proposal, opened
+from tests.support.missions import WAIT_S, FakeInference, mind, submit
 
 PLENTY = DaySpending(1e9, 1440, 1e9, 100)
 ON = {"autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600}

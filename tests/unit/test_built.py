@@ -10,8 +10,7 @@ from batos.image.taught_examples import Example
 from batos.synthesis.enumeration import Expression
 from batos.synthesis.literals import built
 from batos.synthesis.terms import Computed
-from tests.unit.test_frames import first, made
-from tests.unit.test_reuse import asked
+from tests.support.synthesis import asked, first, made
 
 
 def parts(**held: Any) -> list[Computed]:

@@ -13,7 +13,7 @@ from batos.image import taught_examples
 from batos.mind import direct_answers
 from batos.mind.attempt_context import Thinking
 from batos.objects import Method
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 METHODS: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "celsius_": (

@@ -14,9 +14,9 @@ from batos.errors import InferenceFailed
 from batos.image import history, journal
 from batos.missions.replay import Replays
 from batos.objects import Method
-from tests.unit.improving_support import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
-from tests.unit.mind_support import FakeInference, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
+from tests.support.autonomy import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, submit, written
 
 FACET = {"kind": "facet", "target": "robin.gardener_facet_", "content": "Look at it as a gardener looks at a bed in spring."}
 

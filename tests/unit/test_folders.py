@@ -12,7 +12,7 @@ from batos.config import Settings
 from batos.image.daemon_files import DaemonFiles
 from batos.memory.files import IgnoreRules, LeftOut, files_in
 from batos.memory.store import library_of
-from tests.unit.memory_support import memory
+from tests.support.memory import memory
 
 
 @pytest.fixture

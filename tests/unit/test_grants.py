@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from batos.api.dispatcher import Dispatcher
 from batos.app.kernel import Kernel
 from batos.console.api_client import Heard
 from batos.errors import InvalidInput, RoleRefused
@@ -21,8 +20,8 @@ from batos.memory.store import library_of
 from batos.objects import Method, Primitive, UvmObject, lookup_order
 from batos.wire.admin_schemas import UndoRequest
 from batos.wire.schemas import SendRequest
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
-from tests.unit.test_forge import give, sent, writing
+from tests.support.methods import desk_of, give, sent, writing
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
 
 TEXT = "The key is under the third stone of the garden wall."
 TIDY = "def tidy_(self):\n    return self.memory.forget_(self.note)\n"
@@ -521,10 +520,3 @@ async def until_asked(kernel: Kernel, id: str) -> None:
     async with asyncio.timeout(WAIT_S):
         while kernel.scheduler.state(id) != "NEEDS_INPUT":
             await asyncio.sleep(0)
-
-
-def desk_of(kernel: Kernel) -> Dispatcher:
-    """A desk of a kernel without endpoints; what missions do not need is not there."""
-    absent = ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
-    parts: dict[str, Any] = dict.fromkeys((*absent, "uploads"))
-    return Dispatcher(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, heartbeat, schema, trigger_missions
+from batos.autotelic import changes, heartbeat, trigger_missions
 from batos.autotelic.changes import Proposal
 from batos.autotelic.heartbeat import Heartbeat
 from batos.errors import Busy
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
+from tests.support.autonomy import opened
+from tests.support.missions import WAIT_S, FakeInference, mind, submit
 
 FACTS = {
     "uptime_s": 61.4, "complete": 3, "failed": 1, "conflicts": 2, "objects": 40, "bytes": 9000, "accepted": 5,
@@ -83,15 +83,6 @@ class World:
     @property
     def ids(self) -> list[str]:
         return [id for id, _ in self.submitted]
-
-
-@contextlib.asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{folder / 'image.fs'}", steps=(schema.install,))
-    try:
-        yield image
-    finally:
-        await image.close()
 
 
 async def test_it_beats_first_after_its_first_pause_then_at_each_interval(tmp_path: Path) -> None:

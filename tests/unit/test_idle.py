@@ -1,4 +1,4 @@
-"""A daemon that nobody asks anything: what it costs. Time passes by itself (`tests.passing_time`)."""
+"""A daemon that nobody asks anything: what it costs. Time passes by itself (`tests.support.passing_time`)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from batos.autotelic.trigger_missions import Alarms
 from batos.bridge.capabilities import Capabilities
 from batos.errors import InferenceFailed
 from batos.image import ledger
-from tests import passing_time
-from tests.unit.mind_support import FakeInference, submit
-from tests.unit.mind_support import settings as quick
+from tests.support import passing_time
+from tests.support.missions import FakeInference, submit
+from tests.support.missions import settings as quick
 
 DAY_S = 86400.0
 CLOCKED = (Heartbeat, Alarms, Budget, Senses, Leash)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,6 @@ from batos.image import Journal, LivingImage, PendingSet, journal, ledger
 from batos.image.journal import InferenceRecord
 from batos.image.storage import FORMAT
 from batos.objects import UvmObject
-
-
-@pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
 
 
 async def accept(image: LivingImage, id: str, brief: str = "b", begin: bool = False, **options: Any) -> tuple[bool, dict[str, Any]]:

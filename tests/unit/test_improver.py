@@ -22,9 +22,9 @@ from batos.image import history, ledger, taught_examples
 from batos.image.usage_totals import CostMeter
 from batos.mind import incarnation
 from batos.objects import Method
-from tests.unit.improving_support import BRIEFS, fire, improving, listed, overlooked, proposing, stepped, thought, varied
-from tests.unit.mind_support import FakeInference, answer, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
+from tests.support.autonomy import BRIEFS, fire, improving, listed, overlooked, proposing, recorded, stepped, thought, varied
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, answer, submit, written
 
 FACET = {"kind": "facet", "target": "robin.gardener_facet_", "content": "Look at it as a gardener looks at a bed in spring."}
 PROMPT = {"kind": "meta_prompt", "target": "psm.SYNTHESIZING", "content": "The gardener is asked: $brief. Notes: $voices"}
@@ -40,13 +40,6 @@ def lively(inference: FakeInference, **proposal: str) -> None:
 
 def facet(kernel: Kernel) -> str | None:
     return kernel.image.read(lambda root: getattr(root["lobby"].robin._slots.get("gardener_facet_"), "text", None))  # type: ignore[no-any-return]
-
-
-async def recorded(kernel: Kernel, kind: str, target: str, content: Any) -> int:
-    """A proposal as if a mission had made it."""
-    proposal, evidence = Proposal(kind, target, content, "why"), {"trigger": "t", "key": "", "words": "w"}
-    missions = kernel.image.read(lambda root: next(ledger.newest_first(root)).id)
-    return await kernel.image.system(lambda root: changes.propose(root, proposal, evidence, missions))  # type: ignore[no-any-return]
 
 
 async def test_a_good_proposal_is_rehearsed_and_made_in_one_annotated_transaction(tmp_path: Path) -> None:

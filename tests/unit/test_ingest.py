@@ -21,7 +21,7 @@ from batos.memory.files import read_file
 from batos.memory.store import library_of
 from batos.mind.evidence import passages
 from batos.wire.admin_schemas import IngestRequest, SearchRequest
-from tests.unit.memory_support import CountsWords, flip, memory
+from tests.support.memory import CountsWords, flip, memory
 
 TOMATOES = (
     "# Garden\n\nThe tomatoes stand on the balcony and want water every day.\n\n# Cats\n\nThe cat sleeps on the piano all day long.\n"

@@ -28,10 +28,10 @@ from batos.forge import method_prompts
 from batos.image import model_registry
 from batos.synthesis.handbook import handbook
 from batos.training.dataset import generate
-from tests import fake_trainer
-from tests.unit.improving_support import fire, improving, listed, stepped
-from tests.unit.mind_support import WAIT_S, FakeInference, answer, written
-from tests.unit.test_forge import ADD, give, sent
+from tests.support import fake_trainer
+from tests.support.autonomy import fire, improving, listed, stepped
+from tests.support.methods import ADD, give, sent
+from tests.support.missions import WAIT_S, FakeInference, answer, written
 
 OLD, NEW = "brick:method-writer-v1", "brick:method-writer-v2"
 ON = {"loop_training_minutes": 5, "trigger_syntheses": 2, "rehearsal_tasks": 3}

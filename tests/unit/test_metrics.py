@@ -16,7 +16,7 @@ import pytest
 from batos import metrics
 from batos.app.kernel import Kernel
 from batos.errors import EndpointError, InferenceFailed
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 
 async def read(kernel: Kernel) -> dict[str, float]:

@@ -22,8 +22,8 @@ from batos.mind.plans import QUESTION
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
 from batos.wire import Client, SyncClient
-from tests.daemon import note_built, provisioned
-from tests.pictures import png
+from tests.support.daemon import note_built, provisioned
+from tests.support.pictures import png
 
 SEES, BLIND = "eye:8b", "blind:8b"
 ANSWER = "A white square lies on a grey table beside a cup."

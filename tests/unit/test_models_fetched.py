@@ -16,9 +16,8 @@ from batos.autotelic.prerequisites import ModelPreparation
 from batos.bridge.downloads import TOO_LARGE
 from batos.bridge.inference import ChatRequest
 from batos.bridge.model_status import ModelStatus
-from tests.unit.improving_support import BRIEFS, improving, listed, stepped, thought, varied
-from tests.unit.mind_support import FakeInference, answer
-from tests.unit.test_improver import recorded
+from tests.support.autonomy import BRIEFS, improving, listed, recorded, stepped, thought, varied
+from tests.support.missions import FakeInference, answer
 
 NEW = "small:1b"
 PULLED = ModelStatus(NEW, "pulled")

@@ -14,7 +14,7 @@ from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image import daemon_files
 from batos.image.backup import FORK_NAME
-from tests.unit.memory_support import QUICK, memory
+from tests.support.memory import QUICK, memory
 
 OTHER = 65534
 SECRET = "The combination of the safe is walrus.\n"

@@ -11,7 +11,7 @@ import pytest
 
 from batos.memory import readers
 from batos.memory.drafts import Draft, DraftPart, Turn
-from tests.unit.memory_support import memory
+from tests.support.memory import memory
 
 FREEZES = """
 import re

@@ -18,8 +18,8 @@ from batos.image import ledger
 from batos.mind import plans
 from batos.objects import Primitive, UvmObject
 from batos.wire.schemas import OPS
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
-from tests.unit.test_grants import desk_of
+from tests.support.methods import desk_of
+from tests.support.missions import WAIT_S, FakeInference, Listened, answer, mind, submit
 
 QUESTION = "How many guests?"
 

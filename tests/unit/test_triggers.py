@@ -18,9 +18,9 @@ from batos.autotelic.triggers import Entropy, Measurement, Seen, TriggerLimits
 from batos.errors import Busy, InferenceFailed
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import FakeInference, mind, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import opened
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, mind, submit, written
 
 LIMITS = TriggerLimits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01)
 NOW = 1_795_262_400.0

@@ -9,7 +9,7 @@ from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatRequest
 from batos.errors import BatosError, InferenceFailed
 from batos.image import model_registry
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 BRIEF = "Look up the moon"  # BABS's
 

@@ -14,6 +14,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed
 from batos.image import ledger
+from batos.missions.replay import Replays
 
 WAIT_S = 90  # for what must come; a test that waits this long has failed
 DIGEST = "d" * 64
@@ -146,3 +147,21 @@ async def audited(kernel: Kernel) -> dict[str, Any]:
         while not (last := kernel.info()["autotelic"]["heartbeat"]["last"]):
             await kernel.image.system(lambda root: None)
     return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, last)))  # type: ignore[no-any-return]
+
+
+def replays(kernel: Kernel, inference: FakeInference) -> Replays:
+    return kernel._replays(inference)
+
+
+async def replayed(kernel: Kernel, inference: FakeInference, id: str = "m1") -> dict[str, Any]:
+    """A replay, which asks no model and leaves no trace."""
+    await kernel.image.system(lambda root: None)  # with it comes what was deferred
+    asked, tid = len(inference.asked), kernel.image.db.lastTransaction()
+    found = await replays(kernel, inference).replay(id)
+    await kernel.image.system(lambda root: None)
+    assert len(inference.asked) == asked
+    assert kernel.image.db.lastTransaction() == tid
+    return found
+
+
+TWO = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."

@@ -10,6 +10,9 @@ from typing import Any
 import transaction
 import ZODB
 
+from batos.image import LivingImage
+from batos.objects import UvmObject
+
 
 class Store:
     """A FileStorage database of a test's own. Each `open` begins with nothing loaded."""
@@ -47,3 +50,20 @@ class Store:
 
 def is_ghost(obj: Any) -> bool:
     return obj._p_state == -1
+
+
+def step(lobby: UvmObject) -> None:
+    if "robin" not in lobby._slots:
+        lobby.robin = lobby.genesis.derive(name="robin", comment="I am ROBIN.", tags=["a"], n=0)
+
+
+async def change(image: LivingImage, mission: str, **slots: Any) -> str:
+    """Set slots of ROBIN's; the transaction's id."""
+    async with image.unit() as unit:
+        for name, value in slots.items():
+            if value is None:
+                del unit.root["lobby"].robin._slots[name]
+            else:
+                unit.root["lobby"].robin._slots[name] = value
+        unit.note(mission, f"COMPLETE by {mission}")
+    return image.db.lastTransaction().hex()  # type: ignore[no-any-return]
