@@ -126,7 +126,7 @@ class Life:
     def __init__(self, folder: pathlib.Path, image: LivingImage, memory: Recollection, chunks: int, curates: bool) -> None:
         self.folder, self.image, self.memory, self.chunks, self.curates = folder, image, memory, chunks, curates
         self.now = 1.7e9
-        memory.curator._now = lambda: self.now
+        memory.curator.now = lambda: self.now
         self.upkeep = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=folder, interval_s=1e6, first_s=1e6)
         self.writer, self.chance = Writer(7), random.Random(8)
 

@@ -89,12 +89,12 @@ class Alarms:
         fired = self._image.read(_fired)
         quiet = {(one.trigger, one.key) for one in fired}
         if over := _recovered(quiet, found):
-            await self._image.system(_forget, sorted(over))
+            await self._image.system(let_fire_again, sorted(over))
             log.info("triggers_recovered", triggers=[" ".join(filter(None, one)) for one in sorted(over)])
         due = next((one for one in found if one.fires and (one.trigger, one.key) not in quiet), None)
         if due is None or len(fired) >= KEPT or self._image.read(_is_under_way):
             return None
-        new: Fired = Fired(*await self._image.system(_fire, due.trigger, due.key, due.words, self._now()))
+        new: Fired = Fired(*await self._image.system(fire, due.trigger, due.key, due.words, self._now()))
         log.info("trigger_fired", trigger=new.trigger, key=new.key, mission=new.mission, measured=new.words)
         await self._enqueue(new)
         return new
@@ -146,7 +146,7 @@ def _ever(root: Any) -> int:
     return int(schema.part_of(root, "triggers").ever)
 
 
-def _fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
+def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
     """System transaction: note that a trigger fired; with the id of its mission."""
     held = schema.part_of(root, "triggers")
     held.ever += 1
@@ -155,7 +155,7 @@ def _fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any
     return row
 
 
-def _forget(root: Any, over: Sequence[tuple[str, str]]) -> None:
+def let_fire_again(root: Any, over: Sequence[tuple[str, str]]) -> None:
     """System transaction: let triggers fire again."""
     fired = schema.part_of(root, "triggers").fired
     for trigger, key in over:

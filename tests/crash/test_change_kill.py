@@ -62,7 +62,7 @@ def server() -> Iterator[Model]:
 
 async def fired(image: LivingImage) -> None:
     """A trigger fired, and the daemon was killed before its mission was accepted."""
-    await image.system(trigger_missions._fire, "entropy_falls", "", "it has fallen.", 1.0)
+    await image.system(trigger_missions.fire, "entropy_falls", "", "it has fallen.", 1.0)
 
 
 @pytest.fixture(scope="module")

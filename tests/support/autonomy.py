@@ -80,7 +80,7 @@ async def thought(kernel: Kernel, *briefs: str, prefix: str = "m", **options: An
 
 async def fire(kernel: Kernel, trigger: str, key: str = "", words: str = "it was measured.") -> dict[str, Any]:
     """A trigger fires; the result of the mission that it becomes."""
-    row = await kernel.image.system(trigger_missions._fire, trigger, key, words, time.time())
+    row = await kernel.image.system(trigger_missions.fire, trigger, key, words, time.time())
     end = await (await submit(kernel, row[2], f"self_improvement {trigger}: {words}", origin="system")).end()
     assert end["state"] == "COMPLETE", end
     return dict(end["result"])
@@ -88,7 +88,7 @@ async def fire(kernel: Kernel, trigger: str, key: str = "", words: str = "it was
 
 async def overlooked(kernel: Kernel, inference: FakeInference, trigger: str, key: str = "", words: str = "it was measured.") -> str:
     """A trigger fired, and nothing came of its mission, which was cancelled; that mission's id."""
-    row = await kernel.image.system(trigger_missions._fire, trigger, key, words, time.time())
+    row = await kernel.image.system(trigger_missions.fire, trigger, key, words, time.time())
     inference.hold()
     heard = await submit(kernel, row[2], f"self_improvement {trigger}: {words}", origin="system")
     await kernel.scheduler.cancel(row[2])

@@ -41,7 +41,7 @@ class Curated:
     def __init__(self, held: Memory, folder: Path) -> None:
         self.held, self.folder, self.clock = held, folder, Clock()
         self.curator = held.recollection.curator
-        self.curator._now = self.clock
+        self.curator.now = self.clock
 
     async def fill(self, themes: Sequence[str] = tuple(THEMES), places: Sequence[str] = PLACES) -> None:
         await self.write(themes, places)

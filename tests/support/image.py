@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import transaction
 import ZODB
 
@@ -67,3 +68,22 @@ async def change(image: LivingImage, mission: str, **slots: Any) -> str:
                 unit.root["lobby"].robin._slots[name] = value
         unit.note(mission, f"COMPLETE by {mission}")
     return image.db.lastTransaction().hex()  # type: ignore[no-any-return]
+
+
+def within(patch: pytest.MonkeyPatch, image: LivingImage, step: Callable[..., Any], first: Callable[..., object]) -> None:
+    """Call `first(root, *args)` at the beginning of each read and system transaction `step(root, *args)` of an image.
+
+    What it raises fails the transaction, as damage or a full disk would.
+    """
+
+    def preceded(root: Any, *args: Any) -> Any:
+        first(root, *args)
+        return step(root, *args)
+
+    for name in ("read", "system"):
+        real = getattr(image, name)
+
+        def run(function: Callable[..., Any], *args: Any, real: Any = real, **more: Any) -> Any:
+            return real(preceded if function is step else function, *args, **more)
+
+        patch.setattr(image, name, run)

@@ -149,7 +149,8 @@ async def audited(kernel: Kernel) -> dict[str, Any]:
     return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, last)))  # type: ignore[no-any-return]
 
 
-def replays(kernel: Kernel, inference: FakeInference) -> Replays:
+def replays_of(kernel: Kernel, inference: FakeInference) -> Replays:
+    """What replays missions of a kernel that has no endpoints."""
     return kernel._replays(inference)
 
 
@@ -157,7 +158,7 @@ async def replayed(kernel: Kernel, inference: FakeInference, id: str = "m1") -> 
     """A replay, which asks no model and leaves no trace."""
     await kernel.image.system(lambda root: None)  # with it comes what was deferred
     asked, tid = len(inference.asked), kernel.image.db.lastTransaction()
-    found = await replays(kernel, inference).replay(id)
+    found = await replays_of(kernel, inference).replay(id)
     await kernel.image.system(lambda root: None)
     assert len(inference.asked) == asked
     assert kernel.image.db.lastTransaction() == tid

@@ -150,6 +150,6 @@ class Held(Memory):
 @contextlib.asynccontextmanager
 async def held(folder: Path, **settings: Any) -> AsyncIterator[Held]:
     inference = FakeInference()
-    inference.embedder = CountsWords()._vector
+    inference.embedder = CountsWords().vector
     async with mind(folder / "data", inference, **{"remember": "off", **QUICK, **settings}) as kernel:
         yield Held(kernel)

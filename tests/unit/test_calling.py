@@ -13,7 +13,7 @@ from batos.image import taught_examples
 from batos.mind import direct_answers
 from batos.mind.attempt_context import Thinking
 from batos.objects import Method
-from tests.support.missions import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, replays_of, submit
 
 METHODS: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "celsius_": (
@@ -168,7 +168,7 @@ async def test_a_mission_is_answered_by_the_method_and_costs_no_inference(kernel
     assert (result["text"], result["value"], result["usage"]["inferences"], inference.asked) == ("10.0", 10.0, 0, [])
     assert (result["called"]["selector"], result["called"]["name"], result["called"]["args"]) == ("celsius_", "BRICK", [50])
     assert heard.states == ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
-    assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+    assert (await replays_of(kernel, inference).replay("m1"))["outcome"] == "same"
 
 
 async def test_a_method_that_fails_leaves_it_to_the_model(kernel: Kernel, inference: FakeInference) -> None:

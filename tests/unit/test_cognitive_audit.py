@@ -16,7 +16,7 @@ from batos.missions.replay import Replays
 from batos.objects import Method
 from tests.support.autonomy import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
 from tests.support.methods import ADD, give, sent, writing
-from tests.support.missions import FakeInference, submit, written
+from tests.support.missions import FakeInference, replays_of, submit, written
 
 FACET = {"kind": "facet", "target": "robin.gardener_facet_", "content": "Look at it as a gardener looks at a bed in spring."}
 
@@ -75,8 +75,8 @@ async def test_what_is_no_json_at_all_is_no_failure_and_a_service_that_fails_is_
 async def test_an_improvement_whose_trigger_has_recovered_proposes_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
-        row = await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
-        await kernel.image.system(trigger_missions._forget, [("entropy_falls", "")])
+        row = await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions.let_fire_again, [("entropy_falls", "")])
         end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
         assert "proposal" not in end["result"]
         assert asked(inference) == []
@@ -92,9 +92,9 @@ async def test_an_audit_takes_up_what_has_not_recovered_and_asks_nobody_where_no
         assert (result["by_rule"], "proposal" in result, result["usage"]["inferences"]) == (True, False, 0)
         assert result["text"].startswith("No trigger stands")
         assert len(inference.asked) == before
-        row = await kernel.image.system(trigger_missions._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+        row = await kernel.image.system(trigger_missions.fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
         assert "proposal" not in await audited(kernel, "self_audit-0"), "its own mission is on its way"
-        await kernel.image.system(trigger_missions._forget, [row[:2]])
+        await kernel.image.system(trigger_missions.let_fire_again, [row[:2]])
         await overlooked(kernel, inference, "entropy_falls", words="it has fallen.")
         result = await audited(kernel, "self_audit-4")
         assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MODEL, "it has fallen.")
@@ -119,7 +119,7 @@ async def test_a_model_that_is_not_fit_is_not_asked_and_the_measurement_decides(
         assert result["usage"]["inferences"] == 0
         assert len(inference.asked) == before
         await written(kernel)
-        replays: Replays = kernel._replays(inference)
+        replays: Replays = replays_of(kernel, inference)
         assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
 
 
@@ -152,7 +152,7 @@ async def test_an_audit_asks_the_model_once_in_so_many_missions_and_looks_at_eac
 async def test_a_user_s_mission_and_others_of_the_system_s_propose_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
-        await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "w", 1.0)
         for id, origin in (("self_audit-of-a-user", "client"), ("another", "system")):
             end = await (await submit(kernel, id, BRIEFS[0], origin=origin)).end()
             assert "proposal" not in end["result"]
@@ -238,7 +238,7 @@ async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: P
     async with improving(tmp_path, inference) as kernel:
         await fire(kernel, "entropy_falls")
         await written(kernel)
-        replays: Replays = kernel._replays(inference)
+        replays: Replays = replays_of(kernel, inference)
         count = len(inference.asked)
         assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
         assert len(inference.asked) == count
@@ -247,7 +247,7 @@ async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: P
 async def test_off_proposes_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference, autotelic="off") as kernel:
-        await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "w", 1.0)
         end = await (await submit(kernel, "self_audit-1", "self_audit", origin="system")).end()
         assert "proposal" not in end["result"]
         assert kernel.improving.improver is None

@@ -72,7 +72,7 @@ class Models(CountsWords):
             self._there(model)
         self.asked[model] += 1
         self.made += [(model, text) for text in texts]
-        return [[self.FIRST[model] * 9, *self._vector(text)] for text in texts]
+        return [[self.FIRST[model] * 9, *self.vector(text)] for text in texts]
 
     async def digest(self, model: str) -> str:
         self._there(model)

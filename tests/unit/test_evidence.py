@@ -22,7 +22,7 @@ from batos.memory.store import library_of
 from batos.mind import direct_answers, evidence
 from batos.mind.evidence import RecalledPassage
 from tests.support import missions
-from tests.support.missions import FakeInference, Listened, answer, submit
+from tests.support.missions import FakeInference, Listened, answer, replays_of, submit
 
 TIDE = "The tide mill at Olhao was built in 1840 and ground maize until 1975."
 MILLER = "Its last miller was Joaquim Fernandes, who kept a diary of every tide."
@@ -296,7 +296,7 @@ async def test_a_replay_asks_no_memory_and_leaves_no_trace(tmp_path: Path) -> No
         await think(kernel, "m1", "Plan a visit to the mill")
         kernel.memory = recalls = Recalls([1])
         await kernel.image.system(lambda root: setattr(ledger.mission_of(root, "m1").journal, "nothing_on", ()))  # as older missions are
-        told = await kernel._replays(inference).replay("m1")
+        told = await replays_of(kernel, inference).replay("m1")
         assert (told["outcome"], recalls.asked) == ("same", [])
         await kernel.image.system(lambda root: None)  # with it comes what was deferred
         assert kernel.image.read(journal.recalled_of, "m1") == {}

@@ -23,7 +23,7 @@ SAID = "Boats, harbours and the tide."
 @contextlib.asynccontextmanager
 async def harbours(folder: Path, inference: FakeInference, **settings: object) -> AsyncIterator[tuple[Kernel, list[int]]]:
     """A daemon that remembers something long, and its sections."""
-    inference.embedder = CountsWords()._vector
+    inference.embedder = CountsWords().vector
     async with mind(folder, inference, **{"remember": "off", "curate_s": 86400, **QUICK, **settings}) as kernel:
         held = Held(kernel)
         if not held.look(lambda library: list(library.sections)):

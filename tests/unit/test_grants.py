@@ -21,7 +21,7 @@ from batos.objects import Method, Primitive, UvmObject, lookup_order
 from batos.wire.admin_schemas import UndoRequest
 from batos.wire.schemas import SendRequest
 from tests.support.methods import desk_of, give, sent, writing
-from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, replays_of, submit
 
 TEXT = "The key is under the third stone of the garden wall."
 TIDY = "def tidy_(self):\n    return self.memory.forget_(self.note)\n"
@@ -379,7 +379,7 @@ async def test_an_answered_mission_replays_the_same(tmp_path: Path) -> None:
         await answered(kernel, "m1", heard, "yes")
         assert (await heard.end())["state"] == "COMPLETE"
         await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await replays_of(kernel, inference).replay("m1"))["outcome"] == "same"
 
 
 # --- trials

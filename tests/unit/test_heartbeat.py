@@ -228,14 +228,14 @@ async def test_what_is_news(tmp_path: Path) -> None:
         await image.system(ledger.accept, "own", "b", {"origin": "system"}, False)
         assert image.read(heartbeat.news_since, last, 0) == "", "what it does itself is no news"
         assert image.read(heartbeat.news_since, last, 2) == "records found damaged: 2."
-        await image.system(trigger_missions._fire, "state_slow", "IDLE", "it is slow.", 1.0)
+        await image.system(trigger_missions.fire, "state_slow", "IDLE", "it is slow.", 1.0)
         assert image.read(heartbeat.news_since, last, 0) == "triggers that fired: 1."
         last = image.read(heartbeat.audit_seen, 0)
         assert image.read(heartbeat.news_since, last, 0) == "", "it stands, and that was seen"
         number = await image.system(changes.propose, Proposal("retire", "thing.add_", "", "w"), {"trigger": "state_slow"}, "own")
         await image.system(changes.refuse, number, "nothing gets better", {})
         assert image.read(heartbeat.news_since, last, 0) == "a change about one that stands was decided."
-        await image.system(trigger_missions._forget, [("state_slow", "IDLE")])
+        await image.system(trigger_missions.let_fire_again, [("state_slow", "IDLE")])
         assert image.read(heartbeat.news_since, last, 0) == ""
 
 

@@ -71,7 +71,7 @@ def test_a_day_after_a_mission_and_with_a_trigger_that_stands(tmp_path: Path) ->
         kernel = await Kernel.start(settings(tmp_path), inference=inference, listen=False)
         try:
             await (await submit(kernel, "m1", "I feel stuck")).end()
-            await kernel.image.system(trigger_missions._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+            await kernel.image.system(trigger_missions.fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
             await asyncio.sleep(DAY_S / 2)
             asked = len(inference.asked)
             await asyncio.sleep(DAY_S / 2)

@@ -471,7 +471,7 @@ async def test_where_the_model_cannot_think_its_own_mission_through_the_measurem
     async with improving(tmp_path, inference, mission_attempts=1) as kernel:
         await thought(kernel, *BRIEFS)
         inference.say = lambda request: "-" if "ALFRED" in request.system else varied(lambda request: True)(request)
-        row = await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "it has fallen.", 1.0)
+        row = await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "it has fallen.", 1.0)
         end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
         assert end["state"] == "FAILED"
         (change,) = await stepped(kernel)

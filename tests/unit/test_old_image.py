@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def inference() -> FakeInference:
     inference = FakeInference()
-    inference.embedder = CountsWords()._vector
+    inference.embedder = CountsWords().vector
     return inference
 
 

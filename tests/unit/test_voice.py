@@ -9,7 +9,7 @@ from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatRequest
 from batos.errors import BatosError, InferenceFailed
 from batos.image import model_registry
-from tests.support.missions import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, replays_of, submit
 
 BRIEF = "Look up the moon"  # BABS's
 
@@ -106,7 +106,7 @@ async def test_a_replay_speaks_with_the_voice_of_the_mission(tmp_path: Path) -> 
     async with mind(tmp_path, inference) as kernel:
         await (await submit(kernel, "m", BRIEF)).end()
         await built(kernel, "weaver")
-        replays = kernel._replays(inference)
+        replays = replays_of(kernel, inference)
         assert (await replays.replay("m"))["outcome"] == "same"
 
 
