@@ -68,7 +68,7 @@ class Alarms:
         :param entropy: how it stands with the entropy metric.
         """
         self._image, self._limits, self._spans = image, limits, spans
-        self._submit, self._since, self._entropy, self._now = submit, since, entropy, now
+        self._submit, self._since, self._entropy, self.now = submit, since, entropy, now
         self._looking = asyncio.Lock()  # two that look at once would both see what is not quiet yet
 
     async def look(self) -> Fired | None:
@@ -94,7 +94,7 @@ class Alarms:
         due = next((one for one in found if one.fires and (one.trigger, one.key) not in quiet), None)
         if due is None or len(fired) >= KEPT or self._image.read(_is_under_way):
             return None
-        new: Fired = Fired(*await self._image.system(fire, due.trigger, due.key, due.words, self._now()))
+        new: Fired = Fired(*await self._image.system(fire, due.trigger, due.key, due.words, self.now()))
         log.info("trigger_fired", trigger=new.trigger, key=new.key, mission=new.mission, measured=new.words)
         await self._enqueue(new)
         return new
@@ -108,7 +108,7 @@ class Alarms:
         await self._submit(fired.mission, brief)
 
     def _seen(self, root: Any, buckets: Sequence[Bucket], entropy: Entropy) -> Seen:
-        now, spans = self._now(), self._spans
+        now, spans = self.now(), self._spans
         window = [bucket for bucket in buckets if bucket["ended"] > now - spans.window_s]
         recent = [bucket for bucket in window if bucket["ended"] > now - spans.recent_s]
         sizes = [bucket["levels"].get("image_bytes", 0) for bucket in window] or [0]

@@ -97,10 +97,16 @@ async def overlooked(kernel: Kernel, inference: FakeInference, trigger: str, key
     return str(row[2])
 
 
-async def stepped(kernel: Kernel, most: int = 8) -> list[dict[str, Any]]:
-    """All changes, the newest first, once nothing is left to be done."""
+def improver_of(kernel: Kernel) -> Improver:
+    """A kernel's improver, which is there where the loop is on."""
     improver = kernel.improving.improver
     assert improver is not None
+    return improver
+
+
+async def stepped(kernel: Kernel, most: int = 8) -> list[dict[str, Any]]:
+    """All changes, the newest first, once nothing is left to be done."""
+    improver = improver_of(kernel)
     for _ in range(most):
         if not await improver.step():
             break

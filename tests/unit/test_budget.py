@@ -37,7 +37,7 @@ class World:
 
     def __init__(self, image: LivingImage, limits: DaySpending = PLENTY) -> None:
         self.at, self.slept = time.time(), [0.0]
-        self.budget = Budget(image, limits, now=lambda: self.at, sleep=self.sleep)
+        self.budget = Budget(image, limits, now=lambda: self.at, sleep=lambda seconds: self.sleep(seconds))
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -156,7 +156,7 @@ async def test_it_defers_until_there_is_room_and_says_so(tmp_path: Path) -> None
             said.append(world.budget.facts()["deferred"])
             await original(seconds)
 
-        world.budget._sleep = sleep
+        world.sleep = sleep
         await world.budget.ready()
         assert said[0] == "in 24 hours the loop has spent 30 of 20 tokens (loop_tokens)"
         assert world.slept[1] > DAY_S - 60, "until the first of them is a day old, and no look before"

@@ -14,7 +14,7 @@ from batos.errors import InferenceFailed
 from batos.image import history, journal
 from batos.missions.replay import Replays
 from batos.objects import Method
-from tests.support.autonomy import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
+from tests.support.autonomy import BRIEFS, fire, improver_of, improving, overlooked, proposing, stepped, thought
 from tests.support.methods import ADD, give, sent, writing
 from tests.support.missions import FakeInference, replays_of, submit, written
 
@@ -111,7 +111,7 @@ async def test_a_model_that_is_not_fit_is_not_asked_and_the_measurement_decides(
         async def too_small(model: str) -> str:
             return f"{model} is too small"
 
-        kernel.improving._audits._why_unfit = too_small
+        improver_of(kernel).audits.why_unfit = too_small
         result = await fire(kernel, "entropy_falls", words="it has fallen to 0.31.")
         assert (result["by_rule"], result["proposal"]["source"], result["proposal"]["kind"]) == (True, changes.MEASUREMENT, "facet")
         assert "it has fallen to 0.31." in result["text"]
@@ -188,7 +188,7 @@ async def test_a_change_that_was_refused_for_want_of_missions_may_be_proposed_ag
         await fire(kernel, "entropy_falls")
         (first,) = await stepped(kernel)
         assert first["reason"].startswith("too little is known")
-        fault = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
+        fault = improver_of(kernel).audits.fault_of
         proposal = Proposal(**{**FACET, "why": "w"})
         assert "it was proposed before and is refused" in kernel.image.read(fault, proposal, audit.Cause("", "", ""))
         await thought(kernel, *BRIEFS[1:], prefix="n")
@@ -210,7 +210,7 @@ async def test_a_method_that_was_not_taken_away_may_be_for_another_reason_or_whe
             return number
 
         def fault(trigger: str) -> str:
-            faulty = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
+            faulty = improver_of(kernel).audits.fault_of
             return str(kernel.image.read(faulty, retire, audit.Cause(trigger, "k", "w")))
 
         await kernel.image.system(refused, "method_fails")
@@ -266,4 +266,4 @@ async def test_the_methods_that_there_are_are_named(tmp_path: Path) -> None:
                 schema.part_of(root, "usage").methods[key] = (1.0, 1.0, 1)
 
         await kernel.image.system(note)
-        assert [line for line in kernel.image.read(audit._there) if "the method" in line] == [f"- the method {oid}.add_"]
+        assert [line for line in kernel.image.read(audit.changeable) if "the method" in line] == [f"- the method {oid}.add_"]

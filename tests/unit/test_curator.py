@@ -15,6 +15,7 @@ from batos.image import blobs
 from batos.memory import archive_format, curation, eviction, ingest
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
+from batos.memory.embedding_worker import unlinked_titles
 from batos.memory.records import DIGEST, MISSION, SUMMARY
 from batos.memory.section_builder import remember_document
 from batos.memory.segments import LIVED
@@ -224,6 +225,7 @@ async def test_where_there_never_was_an_embedder_things_leave_and_come_back_too(
     async with curated(tmp_path, curate_least=3) as kept:  # the sections of a document: nothing says what else is of one theme
         kept.held.embedder.away = True
         await kept.write(("boats",))
+        await kept.held.until(lambda: not kept.held.image.read(unlinked_titles, 1))  # whose links would change what is put away
         await kept.curator.round("to see what is there")
         kept.clock.now += 31 * DAY
         assert (await kept.curator.round("time went by"))["chunks"] == 12

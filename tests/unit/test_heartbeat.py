@@ -43,8 +43,8 @@ class World:
         self.facts = FACTS
         self.after_submit: Callable[[], None] = lambda: None
         self.heart = Heartbeat(
-            image, interval_s=600, jitter=0.1, first_s=30, submit=self.submit, measure=self.measure, quiet=self.quiet,
-            sleep=self.sleep, now=lambda: self.now, chance=lambda: chance,
+            image, interval_s=600, jitter=0.1, first_s=30, submit=self.submit, measure=lambda: self.measure(), quiet=lambda: self.quiet(),
+            sleep=lambda seconds: self.sleep(seconds), now=lambda: self.now, chance=lambda: chance,
         )  # fmt: skip
 
     async def submit(self, id: str, brief: str) -> None:
@@ -164,7 +164,7 @@ async def test_a_clock_that_is_set_back_while_it_sleeps_does_not_silence_it(tmp_
             if len(world.slept) == 2:
                 world.now -= 365 * 86400
 
-        world.heart._sleep = set_back
+        world.sleep = set_back
         await world.run()
         assert world.slept == [30, 600, 600]
         assert len(world.ids) == 3
@@ -194,7 +194,7 @@ async def test_without_news_there_is_no_audit_and_the_pause_doubles_up_to_a_day(
             due.append(world.heart.facts()["due"])
             await passed(seconds)
 
-        world.heart._sleep = sleep
+        world.sleep = sleep
         await world.run()
         assert len(world.ids) == 1, "the first look"
         pauses = [after - before for before, after in itertools.pairwise(dict.fromkeys(due[1:]))]
@@ -267,7 +267,7 @@ async def test_it_waits_for_a_quiet_moment(tmp_path: Path) -> None:
             waits.set()
             await world.calm.wait()
 
-        world.heart._quiet = quiet
+        world.quiet = quiet
         running = asyncio.create_task(world.run())
         await asyncio.wait_for(waits.wait(), WAIT_S)
         assert world.submitted == []
@@ -292,7 +292,7 @@ async def test_a_fault_of_its_own_is_not_hidden(tmp_path: Path) -> None:
         async def nothing() -> dict[str, Any]:
             return {}
 
-        world.heart._measure = nothing
+        world.measure = nothing
         with pytest.raises(KeyError):
             await world.heart.run()
 

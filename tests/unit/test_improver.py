@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import functools
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from transaction import TransactionManager
@@ -22,7 +23,7 @@ from batos.image import history, ledger, taught_examples
 from batos.image.usage_totals import CostMeter
 from batos.mind import incarnation
 from batos.objects import Method
-from tests.support.autonomy import BRIEFS, fire, improving, listed, overlooked, proposing, recorded, stepped, thought, varied
+from tests.support.autonomy import BRIEFS, fire, improver_of, improving, listed, overlooked, proposing, recorded, stepped, thought, varied
 from tests.support.methods import ADD, give, sent, writing
 from tests.support.missions import FakeInference, answer, submit, written
 
@@ -644,17 +645,11 @@ async def test_a_rehearsal_that_kills_the_daemon_does_not_do_so_for_ever(tmp_pat
     async with improving(tmp_path, inference, rehearsal_tries=2) as kernel:
         await thought(kernel, *BRIEFS)
         await fire(kernel, "entropy_falls")
-        improver = kernel.improving.improver
-        assert improver is not None
-
-        async def kills(*_: Any) -> Mapping[str, Any]:
-            raise SystemError("killed")
-
         with monkeypatch.context() as patched:
-            patched.setattr(improver, "_compared", kills)
+            patched.setattr(change_types, "check", Mock(side_effect=SystemError("killed")))  # the first step of a rehearsal
             for _ in range(2):
                 with pytest.raises(SystemError):
-                    await improver.step()
+                    await improver_of(kernel).step()
         (change,) = await stepped(kernel)
         assert (change["state"], change["reason"]) == (changes.REFUSED, "its rehearsal was begun 2 times and never ended")
 
@@ -679,28 +674,23 @@ async def test_a_rehearsal_that_only_waits_for_users_is_left_and_does_not_count(
         await fire(kernel, "entropy_falls")
         improver = kernel.improving.improver
         assert improver is not None
-        quiet, waited = improver._quiet, asyncio.Event()
+        quiet, waited = improver.quiet, asyncio.Event()
 
         async def busy() -> None:
-            monkeypatch.setattr(improver, "_quiet", never)
+            monkeypatch.setattr(improver, "quiet", never)
             await quiet()
 
         async def never() -> None:
             waited.set()
             await asyncio.Event().wait()
 
-        def impatient(limit_s: float) -> WorkTime:
-            time = WorkTime(limit_s)
-            time._left[True] = 0.01
-            return time
-
         with monkeypatch.context() as patched:
-            patched.setattr(improving_module, "WorkTime", impatient)
-            patched.setattr(improver, "_quiet", busy)
+            patched.setattr(improving_module, "WorkTime", functools.partial(WorkTime, waiting_s=0.01))
+            patched.setattr(improver, "quiet", busy)
             assert not await improver.step()
         assert waited.is_set()
         assert listed(kernel)[0]["state"] == changes.PROPOSED
-        monkeypatch.setattr(improver, "_quiet", quiet)
+        monkeypatch.setattr(improver, "quiet", quiet)
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED
 
@@ -708,27 +698,25 @@ async def test_a_rehearsal_that_only_waits_for_users_is_left_and_does_not_count(
 # --- what is done outside
 
 
-async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp_path: Path) -> None:
+async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
         ran: list[int] = []
 
-        async def curate() -> dict[str, Any]:
+        async def curate(why: str) -> dict[str, Any]:
             ran.append(1)
             return {"archived": 7}
 
-        improver = kernel.improving.improver
-        assert improver is not None
-        improver._curate, improver._ground = curate, improver._ground._replace(curates=True)
+        monkeypatch.setattr(kernel.memory.curator, "round", curate)
         await thought(kernel, BRIEFS[0])
         await recorded(kernel, "curate", "memory", "")
         (change,) = await stepped(kernel)
         assert (change["state"], change["comparison"]["curated"], ran) == (changes.KEPT, {"archived": 7}, [1])
 
-        async def cannot() -> dict[str, Any]:
+        async def cannot(why: str) -> dict[str, Any]:
             raise ImageError("the storage keeps no blobs")
 
-        improver._curate = cannot
+        monkeypatch.setattr(kernel.memory.curator, "round", cannot)
         await thought(kernel, BRIEFS[1], prefix="n")
         await recorded(kernel, "curate", "memory", "")
         change = (await stepped(kernel))[0]

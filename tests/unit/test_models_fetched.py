@@ -55,7 +55,7 @@ def equip(kernel: Kernel, store: Store, limit: int = 1000) -> Budget:
     improver = kernel.improving.improver
     assert improver is not None
     budget = Budget(kernel.image, DaySpending(1e9, 1440, 1e9, 100, limit))
-    improver._preparations = {"model": ModelPreparation(kernel.image, store, budget)}
+    improver.preparations = {"model": ModelPreparation(kernel.image, store, budget)}
     return budget
 
 
@@ -134,15 +134,10 @@ async def test_a_model_that_is_slower_than_it_may_be_is_refused(tmp_path: Path, 
         async def slow(request: ChatRequest, **more: Any) -> Any:
             return dataclasses.replace(await chat(request, **more), total_ms=9000.0)
 
-        monkeypatch.setattr(improver_of(kernel), "_inference", inference)
         monkeypatch.setattr(inference, "chat", slow)
         await recorded(kernel, "model", "robin", NEW)
         (change,) = await stepped(kernel)
         assert "s of model time, 0.0 s before" in change["reason"]
-
-
-def improver_of(kernel: Kernel) -> Any:
-    return kernel.improving.improver
 
 
 @pytest.mark.parametrize(

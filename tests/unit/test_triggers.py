@@ -311,7 +311,7 @@ async def test_a_method_that_is_of_no_use_any_more(tmp_path: Path) -> None:
         (use,) = kernel.image.read(telemetry.used_methods)
         assert (use.method.endswith(" add_"), use.runs) == (True, 1)
         assert kernel.loop.alarms is not None
-        kernel.loop.alarms._now = lambda: use.last + 3 * 86400
+        kernel.loop.alarms.now = lambda: use.last + 3 * 86400
         (brief,) = await looked(kernel)
         assert "has not run for 3 days; it ran 1 times before" in brief
         await kernel.image.system(lambda root: root["lobby"].thing._slots.pop("add_"))
