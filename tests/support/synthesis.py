@@ -45,11 +45,26 @@ def asked(intent: str, *examples: Example, call: tuple[Any, ...] | None = None, 
     return specification_of(UvmObject(**slots), "m_", examples[0].args if call is None else call, {}, intent=intent, examples=examples)
 
 
+_found: dict[str, list[tuple[float, str]]] = {}
+
+
+def _anything(text: str) -> bool:
+    return True
+
+
 async def made(
-    what: Specification, *known: HandbookEntry, most: int = 60_000, audit: Any = lambda text: True, run: Any = None
+    what: Specification, *known: HandbookEntry, most: int = 60_000, audit: Any = _anything, run: Any = None
 ) -> list[tuple[float, str]]:
+    """Return what a search finds, with its costs. The same search is made once in a process: it takes seconds."""
+    key = repr((what, known, most))
+    again = audit is _anything and run is None and " at 0x" not in key
+    if again and key in _found:
+        return list(_found[key])
     shared = [(0.6, one) for one in known]
-    return sorted(await composer.composed(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
+    found = sorted(await composer.composed(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
+    if again:
+        _found[key] = found
+    return list(found)
 
 
 async def first(what: Specification, *known: HandbookEntry) -> str:

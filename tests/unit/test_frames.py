@@ -177,8 +177,8 @@ async def test_none_are_tried_where_none_may_be_and_all_are_audited() -> None:
 def test_it_is_the_same_in_each_process() -> None:
     script = """
 import asyncio
-from tests.support.synthesis import ROWS, SHORT, made
-from tests.support.? import Example, asked
+from batos.image.taught_examples import Example
+from tests.support.synthesis import ROWS, SHORT, asked, made
 print(asyncio.run(made(asked("the sorted names of the city 'Rome'", Example((ROWS,), (), ["Abe", "Ann"])), SHORT)))
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
