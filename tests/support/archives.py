@@ -83,6 +83,6 @@ def made_of(held: Memory, material: archive_format.ArchiveContent, number: int, 
 
 
 async def pack(image: LivingImage, folder: Path) -> None:
-    from batos.image.upkeep import Upkeep
+    from batos.image.upkeep import Upkeep, UpkeepPlan
 
-    await Upkeep(image, None, history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1).pack(0)  # type: ignore[arg-type]
+    await Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=folder).pack(0)  # type: ignore[arg-type]

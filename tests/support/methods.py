@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from batos.api.dispatcher import Dispatcher
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatRequest
 from batos.objects import Method
@@ -55,10 +54,3 @@ def method_of(kernel: Kernel, path: str, selector: str) -> dict[str, Any]:
         return {"version": found.version, "contract": dict(found.contract), "versions": versions, **dict(found.provenance)}
 
     return kernel.image.read(read)  # type: ignore[no-any-return]
-
-
-def desk_of(kernel: Kernel) -> Dispatcher:
-    """A desk of a kernel without endpoints; what missions do not need is not there."""
-    absent = ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
-    parts: dict[str, Any] = dict.fromkeys((*absent, "uploads"))
-    return Dispatcher(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)

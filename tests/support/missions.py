@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,6 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed
 from batos.image import ledger
-from batos.missions.replay import Replays
 
 WAIT_S = 90  # for what must come; a test that waits this long has failed
 DIGEST = "d" * 64
@@ -103,6 +103,12 @@ async def mind(folder: Path, inference: FakeInference, **more: Any) -> AsyncIter
         await kernel.stop()
 
 
+def give(kernel: Kernel, **services: Any) -> None:
+    """Let attempts that begin from now on, and replays, work with these services in the place of the kernel's own."""
+    given = dataclasses.replace(kernel.attempt_services, **services)
+    kernel.attempt_services = kernel.scheduler.services = kernel.replays.services = given
+
+
 async def written(kernel: Kernel) -> None:
     """Return when what was deferred so far is in the image."""
     kernel.image.committer.flush()
@@ -149,16 +155,11 @@ async def audited(kernel: Kernel) -> dict[str, Any]:
     return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, last)))  # type: ignore[no-any-return]
 
 
-def replays_of(kernel: Kernel, inference: FakeInference) -> Replays:
-    """What replays missions of a kernel that has no endpoints."""
-    return kernel._replays(inference)
-
-
 async def replayed(kernel: Kernel, inference: FakeInference, id: str = "m1") -> dict[str, Any]:
     """A replay, which asks no model and leaves no trace."""
     await kernel.image.system(lambda root: None)  # with it comes what was deferred
     asked, tid = len(inference.asked), kernel.image.db.lastTransaction()
-    found = await replays_of(kernel, inference).replay(id)
+    found = await kernel.replays.replay(id)
     await kernel.image.system(lambda root: None)
     assert len(inference.asked) == asked
     assert kernel.image.db.lastTransaction() == tid

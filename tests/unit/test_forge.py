@@ -20,7 +20,7 @@ from batos.methods.runtime import Making
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire import Client
 from tests.support.methods import ADD, give, method_of, sent, writing
-from tests.support.missions import WAIT_S, FakeInference, Listened, mind, replays_of, settings, submit
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, settings, submit
 
 COUNT = "def count_(self, number):\n    self.total = self.total + number\n    self._p_changed = True\n    return self.total\n"
 
@@ -424,7 +424,7 @@ async def test_a_replay_comes_out_the_same(tmp_path: Path) -> None:
         await sent(kernel, "m1", "thing", "count_", 5)
         await kernel.image.system(lambda root: root["lobby"].thing._slots.pop("count_"))
         await kernel.image.system(lambda root: setattr(root["lobby"].thing, "total", 1))
-        replayed = await replays_of(kernel, inference).replay("m1")
+        replayed = await kernel.replays.replay("m1")
         assert replayed["outcome"] == "same", replayed
 
 
@@ -437,7 +437,7 @@ async def test_a_replay_does_not_wait_for_whoever_writes_the_same_method(tmp_pat
         inference.hold()
         second = asyncio.create_task(sent(kernel, "m2", "thing", "add_", 2, 3))
         await inference.came(len(asked) + 1)
-        found = await replays_of(kernel, inference).replay("m1")
+        found = await kernel.replays.replay("m1")
         assert (found["outcome"], found["inferences"]) == ("same", 1)
         inference.release()
         assert (await second)["result"]["value"] == 5

@@ -20,8 +20,8 @@ from batos.memory.store import library_of
 from batos.objects import Method, Primitive, UvmObject, lookup_order
 from batos.wire.admin_schemas import UndoRequest
 from batos.wire.schemas import SendRequest
-from tests.support.methods import desk_of, give, sent, writing
-from tests.support.missions import WAIT_S, FakeInference, Listened, mind, replays_of, submit
+from tests.support.methods import give, sent, writing
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
 
 TEXT = "The key is under the third stone of the garden wall."
 TIDY = "def tidy_(self):\n    return self.memory.forget_(self.note)\n"
@@ -379,7 +379,21 @@ async def test_an_answered_mission_replays_the_same(tmp_path: Path) -> None:
         await answered(kernel, "m1", heard, "yes")
         assert (await heard.end())["state"] == "COMPLETE"
         await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
-        assert (await replays_of(kernel, inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
+
+
+async def test_a_replay_asks_nobody(tmp_path: Path) -> None:
+    """Not for a yes, either, that the mission was cancelled without."""
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await holding(kernel, "def tidy_(self):\n    return self.revert_('one_', 0)['version']\n", "def one_(self):\n    return 1\n")
+        heard = await submit(kernel, "m1", "send thing tidy_", **ASKS)
+        async with asyncio.timeout(WAIT_S):
+            while not any(event["type"] == "needs_input" for event in heard.events):
+                await asyncio.sleep(0.01)
+        await kernel.scheduler.cancel("m1")
+        told = await kernel.replays.replay("m1")
+        assert told["outcome"] == "different"
+        assert "was not answered" in told["difference"]["found"]
 
 
 # --- trials
@@ -503,7 +517,7 @@ async def test_who_is_no_operator_sends_nothing_that_changes_more_than_its_recei
 ) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         await holding(kernel, TIDY)
-        desk = desk_of(kernel)
+        desk = kernel.transport.dispatcher
         request = SendRequest(op="send", id="m1", target=target, selector=selector, args=[] if target == "thing" else ["Keys"])
         for operates in (False, True):
             heard = Heard(8)

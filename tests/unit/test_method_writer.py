@@ -22,7 +22,7 @@ from batos.training.dataset import HARD_FROM_IMAGE, answered, as_read, pairs_fro
 from tests.support import missions
 from tests.support.method_writer import DOUBLE, EXPERT, SQUARE, hire, teach, writing
 from tests.support.methods import give, method_of, sent
-from tests.support.missions import FakeInference, replays_of, submit
+from tests.support.missions import FakeInference, submit
 
 TRIPLE = "def twice_(self, number):\n    return number * 3\n"
 
@@ -151,7 +151,7 @@ async def test_a_refused_draft_is_amended_and_nothing_more_is_asked(tmp_path: Pa
         assert (kept["edited"], kept["tries"], kept["model"]) == (True, 1, EXPERT)
         assert kept["prompt_digest"] == hashlib.sha256(asked[0].user.encode()).hexdigest()
         await kernel.image.system(lambda root: root["lobby"].thing._slots.update(twice_=Intent("twice the number")))
-        assert (await replays_of(kernel, inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
 
 
 async def test_slots_that_it_changes_are_amended_too(tmp_path: Path) -> None:

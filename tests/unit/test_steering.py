@@ -18,7 +18,6 @@ from batos.image import ledger
 from batos.mind import plans
 from batos.objects import Primitive, UvmObject
 from batos.wire.schemas import OPS
-from tests.support.methods import desk_of
 from tests.support.missions import WAIT_S, FakeInference, Listened, answer, mind, submit
 
 QUESTION = "How many guests?"
@@ -163,7 +162,7 @@ async def test_pausing_what_has_ended_or_never_was(tmp_path: Path) -> None:
 async def test_what_is_steered_and_had_ended_says_so(tmp_path: Path) -> None:
     inference = FakeInference()
     async with mind(tmp_path, inference) as kernel:
-        desk = desk_of(kernel)
+        desk = kernel.transport.dispatcher
 
         async def steered(op: str, id: str) -> tuple[str, bool]:
             heard = Heard(8)
