@@ -6,7 +6,7 @@ import asyncio
 import functools
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from transaction import TransactionManager
@@ -21,6 +21,7 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import ImageError, ImageFailed, InferenceFailed
 from batos.image import history, ledger, taught_examples
 from batos.image.usage_totals import CostMeter
+from batos.memory.curator import Curator
 from batos.mind import incarnation
 from batos.objects import Method
 from tests.support.autonomy import BRIEFS, fire, improver_of, improving, listed, overlooked, proposing, recorded, stepped, thought, varied
@@ -700,23 +701,14 @@ async def test_a_rehearsal_that_only_waits_for_users_is_left_and_does_not_count(
 
 async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inference = FakeInference()
+    curate = AsyncMock(return_value={"archived": 7})
+    monkeypatch.setattr(Curator, "round", curate)
     async with improving(tmp_path, inference) as kernel:
-        ran: list[int] = []
-
-        async def curate(why: str) -> dict[str, Any]:
-            ran.append(1)
-            return {"archived": 7}
-
-        monkeypatch.setattr(kernel.memory.curator, "round", curate)
         await thought(kernel, BRIEFS[0])
         await recorded(kernel, "curate", "memory", "")
         (change,) = await stepped(kernel)
-        assert (change["state"], change["comparison"]["curated"], ran) == (changes.KEPT, {"archived": 7}, [1])
-
-        async def cannot(why: str) -> dict[str, Any]:
-            raise ImageError("the storage keeps no blobs")
-
-        monkeypatch.setattr(kernel.memory.curator, "round", cannot)
+        assert (change["state"], change["comparison"]["curated"], curate.await_count) == (changes.KEPT, {"archived": 7}, 1)
+        curate.side_effect = ImageError("the storage keeps no blobs")
         await thought(kernel, BRIEFS[1], prefix="n")
         await recorded(kernel, "curate", "memory", "")
         change = (await stepped(kernel))[0]
