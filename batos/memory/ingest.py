@@ -72,7 +72,7 @@ class Reading:
 
     @property
     def running(self) -> bool:
-        """Whether there is a child process."""
+        """Return True if there is a child process."""
         return self._child.pid is not None
 
     async def close(self) -> None:
