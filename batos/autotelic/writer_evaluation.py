@@ -16,10 +16,9 @@ from batos.errors import BatosError, ExpertRefused, InvalidInput, MethodUnsuppor
 from batos.forge import method_prompts, trials
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
-from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt_context import Thinking, thinking
-from batos.objects import Method, UvmObject, find
+from batos.objects import Example, Method, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
 KIND, TARGET = "training", "methods"

@@ -23,9 +23,8 @@ from batos.forge import method_prompts, trials
 from batos.guardian import A_SELECTOR, is_selector
 from batos.image import history, ledger, taught_examples
 from batos.image.history import resolve
-from batos.image.taught_examples import Example
 from batos.mind.messages import BUILT_IN, called
-from batos.objects import Intent, Method, Primitive, UvmObject, check_slot, find
+from batos.objects import Example, Intent, Method, Primitive, UvmObject, check_slot, find
 from batos.synthesis import plain_values
 from batos.synthesis.handbook import LONGEST, HandbookEntry, words_in
 

@@ -17,7 +17,8 @@ import hashlib
 import importlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -25,6 +26,7 @@ from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.forge import lessons, method_prompts, trials
+from batos.forge.session import Candidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.living_image import add_missing
@@ -34,8 +36,10 @@ from batos.mind.attempt_context import Thinking, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 from batos.resources import charged, give_memory_back
-from batos.synthesis.handbook import handbook
-from batos.synthesis.ranking import OpenQuestion
+
+if TYPE_CHECKING:  # a daemon whose writer is no expert loads none of the search
+    from batos.forge.candidate_search import CandidateSearch
+    from batos.synthesis.ranking import OpenQuestion
 
 log = structlog.get_logger(__name__)
 
@@ -103,10 +107,7 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
 
 HANDBOOK, PARTS = "handbook", "parts"
 """Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
-_WITHOUT_MODEL = {HANDBOOK: "reused", PARTS: "made"}  # and where a cycle has those that it found
-_NOT_KEPT = (
-    "_tmp_synthesis_", "args", "kwargs", "lacked", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused", "made",
-)  # fmt: skip
+_WITHOUT_MODEL = (HANDBOOK, PARTS)
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 _SECOND_LOOK = (
     "batos.forge.candidate_search"  # brings numpy and dictionaries: late, for whoever is taught nothing, and not on the loop's time
@@ -140,8 +141,8 @@ async def forge(
             found = find(obj, selector)
             if found is not None and isinstance(found[1], Method):
                 return found[1]
-        cycle = _new_cycle(obj, holder, selector, args, kwargs)
-        cycle.lacked = tuple(lacked)
+        cycle = _new_cycle(obj, holder, selector)
+        open_session(cycle, args, kwargs, lacked)
         if attempt.keeps:
             if attempt.making.methods.writer_awaited and not model_registry.speaks_methods(_root(cycle)):
                 raise WriterAwaited  # else the first message of a new image is left to a voice that can write no methods
@@ -153,16 +154,14 @@ async def forge(
         return method
 
 
-def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> UvmObject:
+def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
+    """Return the object of a cycle in its first state. The image keeps it with its slots in this order."""
     lobby = lobby_of(obj if obj._p_jar is not None else holder)
     parents = {"state*": lobby.forge.IDLE, "parent*": lobby.traits.cycle}
     cycle = UvmObject(**parents, machine=lobby.forge, persona=_writer(lobby), target=obj, holder=holder, selector=selector)
     cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
     cycle.why = "nobody understands the message"
-    cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
-    cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
-    cycle.edited, cycle.passed, cycle.known, cycle.reused, cycle.made, cycle.open = False, (), None, None, None, ()
-    cycle.last = False
+    cycle.tries, cycle.draws, cycle.refusals, cycle.edited, cycle.open, cycle.last = 0, 0, (), False, (), False
     return cycle
 
 
@@ -188,53 +187,59 @@ async def reify(cycle: UvmObject) -> str:
     elif isinstance(held, Method):
         intent = intent or dict(held.provenance).get("intent", "")
     cycle.intent = intent
-    cycle.taught = tuple(taught)
+    session_of(cycle).taught = tuple(taught)
     return "DECOMPOSING"
 
 
 @Primitive.register("forge.study")
 async def study(cycle: UvmObject) -> str:
     """DECOMPOSING: gather what a model must know. A facet needs none: it is its intent, as guidance for the persona's own model."""
-    from batos.forge import candidate_search
-
-    attempt = current()
-    if cycle.selector.endswith("_facet_") and cycle.intent and len(cycle.args) == 1 and not cycle.kwargs and find(cycle.target, "think_"):
+    attempt, session = current(), session_of(cycle)
+    if (
+        cycle.selector.endswith("_facet_")
+        and cycle.intent
+        and len(session.args) == 1
+        and not session.kwargs
+        and find(cycle.target, "think_")
+    ):
         cycle._tmp_synthesis_ = f"def {cycle.selector}(self, text):\n    return self.think_({cycle.intent!r}, text)\n"
-        cycle.written_by, cycle.prompt = "rule", ""
+        cycle.written_by, session.prompt = "rule", ""
         return "SYNTHESIZING"
     cycle.model, chars = _model(cycle, attempt), attempt.settings.synthesis_chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
-    asked = (cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs))
+    asked = (cycle.target, cycle.selector, session.args, dict(session.kwargs))
     if cycle.expert:
+        from batos.synthesis.handbook import handbook  # late: only an expert's daemon reads the tables
+
         own = lessons.accepted_entries(_root(cycle), attempt.mission["accepted"], (cycle.target, cycle.selector))
-        told = {"intent": cycle.intent, "examples": cycle.taught, "chars": chars, "book": await in_helper(handbook), "own": own}
-        cycle.prompts = method_prompts.compact(*asked, **told, views=method_prompts.VIEWS)
-        if known := await candidate_search.exact_match(cycle):
-            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = known, HANDBOOK, ""
+        told = {"intent": cycle.intent, "examples": session.taught, "chars": chars, "book": await in_helper(handbook), "own": own}
+        session.prompts = method_prompts.compact(*asked, **told, views=method_prompts.VIEWS)
+        search = _search(cycle)
+        if known := await search.exact_match():
+            cycle._tmp_synthesis_, cycle.written_by, session.prompt = known, HANDBOOK, ""
             return "SYNTHESIZING"
-        if made := await candidate_search.best_composed(cycle):
-            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = made, _without_model(cycle, made) or PARTS, ""
+        if made := await search.best_composed():
+            cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
         avoid = _lessons(cycle, attempt)
-        cycle.prompts = (method_prompts.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=avoid, chars=chars),)
+        session.prompts = (method_prompts.prompt(*asked, intent=cycle.intent, examples=session.taught, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
 
 @Primitive.register("forge.write")
 async def write(cycle: UvmObject) -> str:
     """DELEGATING: the model writes; what can be mended without it is."""
-    from batos.forge import candidate_search
-
-    attempt = current()
+    attempt, session = current(), session_of(cycle)
     if _spent(cycle):
-        if cycle.expert and not cycle.last and (last := await candidate_search.last_resort(cycle)):
-            cycle.last, cycle._tmp_synthesis_, cycle.mended, cycle.prompt = True, last, (), ""
-            cycle.written_by = _without_model(cycle, last)
+        search = _search(cycle)
+        if cycle.expert and not cycle.last and (last := await search.last_resort()):
+            cycle.last, cycle._tmp_synthesis_, cycle.mended, session.prompt = True, last, (), ""
+            cycle.written_by = _without_model(session, last)
             return "SYNTHESIZING"
         source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the model's
-        raise _refused(cycle, source, reasons, await candidate_search.still_open(cycle))
-    reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, attempt)
+        raise _refused(cycle, source, reasons, await search.open_question())
+    reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, session, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
     cycle.draws += 1
     if not (cycle.expert and any(known == mended.source for known, _ in cycle.refusals)):
@@ -248,27 +253,25 @@ async def write(cycle: UvmObject) -> str:
 async def try_out(cycle: UvmObject) -> str:
     """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back, unless it is an
     expert's and an edit of it is right: an expert is asked the same again, and cannot be told what was wrong."""
-    from batos.forge import candidate_search
-
-    source = cycle._tmp_synthesis_
+    session, search, source = session_of(cycle), _search(cycle), cycle._tmp_synthesis_
     known = _known(cycle, source)
     reasons, did = known or await _faults(cycle, source)
-    if reasons and known is None and cycle._slots.get("expert") and (amended := await candidate_search.repaired(cycle, source, _faults)):
+    if reasons and known is None and cycle._slots.get("expert") and (amended := await search.repair(source)):
         source, did = amended
         cycle._tmp_synthesis_ = source
-        reasons, other = [], _without_model(cycle, source)
+        reasons, other = [], _without_model(session, source)
         cycle.edited = not other
         if other:
-            cycle.written_by, cycle.mended, cycle.prompt = other, (), ""
-    if not reasons and cycle.written_by != "rule" and (whole := await candidate_search.edge_case_added(cycle, source, _faults)):
+            cycle.written_by, cycle.mended, session.prompt = other, (), ""
+    if not reasons and cycle.written_by != "rule" and (whole := await search.add_edge_case(source)):
         source, did = whole
         cycle._tmp_synthesis_, cycle.edited = source, True
-    if not reasons and cycle.written_by != "rule" and not cycle.candidates:
-        cycle.open = await candidate_search.left_open(cycle, source, did)
+    if not reasons and cycle.written_by != "rule" and not session.candidates:
+        cycle.open = await search.ambiguity(source, did)
     if not reasons:
         cycle.tries = max(1, cycle.tries) if cycle.written_by in _WITHOUT_MODEL else cycle.tries
-        cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
-    if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
+        session.candidates = (*session.candidates, Candidate(source, cycle._slots.get("mended", ()), did, session.prompt))
+    if session.candidates and (len(session.candidates) >= _wanted(cycle) or _spent(cycle)):
         _settle(cycle)
         return "COMPLETE"
     if not reasons:
@@ -283,7 +286,7 @@ async def try_out(cycle: UvmObject) -> str:
 @Primitive.register("forge.put_in_place", reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
-    attempt, source = current(), cycle._tmp_synthesis_
+    attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
     verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also where a cycle came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     provenance = {
@@ -291,17 +294,17 @@ async def put_in_place(cycle: UvmObject) -> None:
         "intent": cycle.intent,
         "model": cycle.written_by,
         "model_digest": cycle._slots.get("written_digest", "") if cycle.written_by not in _WITHOUT_MODEL else "",
-        "prompt_digest": hashlib.sha256(cycle.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        "prompt_digest": hashlib.sha256(session.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         "policy": verdict.policy,
         "warnings": tuple(str(finding) for finding in verdict.findings),
         "repairs": cycle._slots.get("mended", ()),
         "edited": cycle.edited,
         "tries": cycle.tries,
-        "trials": 1 + len(cycle.taught),
-        "constant": taught_examples.all_constant(cycle.taught),
+        "trials": 1 + len(session.taught),
+        "constant": taught_examples.all_constant(session.taught),
         "open": cycle.open,
         "receiver": history.oid_of(cycle.target) or "",
-        "taught": taught_examples.examples_digest(cycle.taught),
+        "taught": taught_examples.examples_digest(session.taught),
         "candidates": cycle.compared,
         "agreed": cycle.agreed,
     }
@@ -313,19 +316,23 @@ async def put_in_place(cycle: UvmObject) -> None:
         provenance=provenance,
         previous=before if isinstance(before, Method) else None,
     )
-    # The journal has the prompt, the mission the arguments.
-    for name in _NOT_KEPT:
-        cycle._slots.pop(name, None)
+    cycle._slots.pop("_tmp_synthesis_", None)  # the rest of the working state is the session's
     cycle.answer = source
 
 
 # --- what they need
 
 
-def _without_model(cycle: UvmObject, source: str) -> str:
-    """Who wrote a method that no model wrote; "" where a model did."""
-    found = (who for who, slot in _WITHOUT_MODEL.items() if any(source == one for _, one in cycle._slots.get(slot) or ()))
-    return next(found, "")
+def _search(cycle: UvmObject) -> CandidateSearch:
+    from batos.forge.candidate_search import CandidateSearch  # late: `reify` has brought it, in a helper thread
+
+    return CandidateSearch(cycle, session_of(cycle), partial(_faults, cycle))
+
+
+def _without_model(session: SynthesisSession, source: str) -> str:
+    """Return the author of a method that no model wrote, HANDBOOK or PARTS; "" where a model wrote it."""
+    found = ((HANDBOOK, session.adapted), (PARTS, session.composed))
+    return next((author for author, passed in found if any(source == one for _, one in passed or ())), "")
 
 
 def _spent(cycle: UvmObject) -> bool:
@@ -340,21 +347,22 @@ def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
     for known, reasons in cycle.refusals:
         if known == source:
             return list(reasons), ""
-    return next((([], did) for known, _, did, _ in cycle.candidates if known == source), None)
+    return next((([], one.did) for one in session_of(cycle).candidates if one.source == source), None)
 
 
 def _wanted(cycle: UvmObject) -> int:
     """How many methods are to be compared: nothing else tells whether one is right where nobody gave an example."""
-    return current().settings.synthesis_candidates if cycle.written_by != "rule" and cycle.expert and not cycle.taught else 1
+    return current().settings.synthesis_candidates if cycle.written_by != "rule" and cycle.expert and not session_of(cycle).taught else 1
 
 
 def _settle(cycle: UvmObject) -> None:
     """Take the first of the candidates that most others agree with: of those that did the same on the call that asked for the method."""
-    counts = Counter(did for _, _, did, _ in cycle.candidates)
+    session = session_of(cycle)
+    counts = Counter(one.did for one in session.candidates)
     agreed = max(counts.values())
-    source, mended, _, prompt = next(one for one in cycle.candidates if counts[one[2]] == agreed)
-    cycle._tmp_synthesis_, cycle.mended, cycle.prompt = source, mended, prompt
-    cycle.compared, cycle.agreed = len(cycle.candidates), agreed
+    source, mended, _, prompt = next(one for one in session.candidates if counts[one.did] == agreed)
+    cycle._tmp_synthesis_, cycle.mended, session.prompt = source, mended, prompt
+    cycle.compared, cycle.agreed = len(session.candidates), agreed
 
 
 def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: OpenQuestion | None = None) -> MethodRefused:
@@ -388,7 +396,8 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
     if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
         return [fault], ""
-    cases = [(cycle.target, one) for one in trials.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
+    session = session_of(cycle)
+    cases = [(cycle.target, one) for one in trials.cases(session.args, dict(session.kwargs), session.taught, session.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trials.of_examples(taught_examples.examples_of(_root(cycle), obj, selector)[0])]
     if reason := next(filter(None, (misfit(source, case.args, case.kwargs) for _, case in cases)), None):
         return [reason], ""
@@ -405,7 +414,8 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
 
 def _own_words(cycle: UvmObject) -> str:
     """What the user said himself, as far as a method may say it, too."""
-    return " ".join((cycle.selector, cycle.intent, repr(cycle.args), repr(cycle.kwargs), repr(cycle.taught)))
+    session = session_of(cycle)
+    return " ".join((cycle.selector, cycle.intent, repr(session.args), repr(session.kwargs), repr(session.taught)))
 
 
 def _kin(cycle: UvmObject) -> list[UvmObject]:

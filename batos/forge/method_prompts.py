@@ -12,15 +12,17 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batos.bridge.inference import ChatReply
-from batos.image.taught_examples import Example
+from batos.forge.session import SynthesisSession
 from batos.mind.attempt_context import Thinking
 from batos.mind.psm import by
-from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
-from batos.synthesis.handbook import Handbook, HandbookEntry
+from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.plain_values import parameters, signature
+
+if TYPE_CHECKING:  # a daemon whose writer is no expert has no handbook
+    from batos.synthesis.handbook import Handbook, HandbookEntry
 
 SYSTEM = (
     "You write one method of an object in Python. Answer with the method only: one def, nothing before or behind it. "
@@ -222,9 +224,9 @@ EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
 
 
-async def ask_writer(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """A model that writes anything: it is told what was refused, and why."""
-    request = cycle.prompt = cycle.prompts[0]
+async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Thinking) -> ChatReply:
+    """Ask a general model for a draft. After a refusal it is told the draft that was refused, and why."""
+    request = session.prompt = session.prompts[0]
     if cycle.refusals:
         source, reasons = cycle.refusals[-1]
         request = again(request, source, reasons, attempt.settings.synthesis_chars)
@@ -232,12 +234,12 @@ async def ask_writer(cycle: UvmObject, attempt: Thinking) -> ChatReply:
     return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
 
 
-async def ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """An expert for methods: asked the same again."""
-    view, temperature = expert_draw(cycle.draws, len(cycle.prompts))
-    cycle.prompt = cycle.prompts[view]
+async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Thinking) -> ChatReply:
+    """Ask an expert for methods for a draft: after a refusal the same again, by another draw or beside other known methods."""
+    view, temperature = expert_draw(cycle.draws, len(session.prompts))
+    session.prompt = session.prompts[view]
     return await attempt.chat(
-        cycle.model, COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
+        cycle.model, COMPACT_SYSTEM, session.prompt, part=cycle.selector, silent=True, by=by(cycle),
         temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
     )  # fmt: skip
 

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError
 from batos.image import history
-from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt_context import Thinking
-from batos.objects import Method, UvmObject, find, is_new
+from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.plain_values import same
 

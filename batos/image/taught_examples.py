@@ -8,35 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
-from batos.objects import UvmObject
-
-
-class Example(NamedTuple):
-    """One example, as plain values: the arguments, what the message answers, what slots hold before and after."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: tuple[tuple[str, Any], ...] = ()
-    result: Any = None
-    slots: tuple[tuple[str, Any], ...] = ()
-    """Slots that the receiver has before the message; those it has already if it is not said."""
-    after: tuple[tuple[str, Any], ...] = ()
-    """Slots that it must have after it."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object; what is empty is left out, but for the result."""
-        told = {"args": list(self.args), "kwargs": dict(self.kwargs), "slots": dict(self.slots), "after": dict(self.after)}
-        return {**{name: value for name, value in told.items() if value}, "result": self.result}
-
-    @classmethod
-    def from_json(cls, told: dict[str, Any]) -> Example:
-        """The example that `to_json` described."""
-        pairs = {name: tuple((told.get(name) or {}).items()) for name in ("kwargs", "slots", "after")}
-        return cls(args=tuple(told.get("args") or ()), result=told.get("result"), **pairs)
+from batos.objects import Example, UvmObject
 
 
 class Taught(Persistent):

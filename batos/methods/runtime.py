@@ -26,8 +26,7 @@ from batos.guardian import PersistenceGuardian, Verdict, policy_named
 from batos.image import taught_examples
 from batos.image.history import oid_of
 from batos.image.living_image import LivingImage
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Example, Intent, Method, Primitive, UvmObject, find
 from batos.sandbox import Activity, Sandbox, Sender
 from batos.synthesis.plain_values import KINDS, kind_of
 

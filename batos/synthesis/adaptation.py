@@ -20,12 +20,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.image.taught_examples import Example
-from batos.synthesis import batch_runner, mutations, plain_values
-from batos.synthesis.batch_runner import MethodCall, Run
+from batos.objects.example import Example
+from batos.synthesis import mutations, plain_values
 from batos.synthesis.handbook import HandbookEntry, words_in
-from batos.synthesis.ranking import Passed, Specification, as_expected
+from batos.synthesis.ranking import Passed, as_expected
 from batos.synthesis.repair import other_answers, without_edge_cases
+from batos.synthesis.specification import MethodCall, SearchContext, Specification
 
 _NAMES = {
     ",": "comma", ".": "dot point period stop", ":": "colon", ";": "semicolon", "-": "dash hyphen minus", "_": "underscore", "/": "slash",
@@ -111,9 +111,10 @@ class Anatomy(NamedTuple):
     fixed: tuple[int | str, ...]
 
 
-def asked(what: Specification, selector: str) -> MethodRequest | None:
+def asked(what: Specification) -> MethodRequest | None:
     """What a request gives: arguments as in its examples, and slots that words or examples speak of; None where the examples differ in
     what they give."""
+    selector = what.selector
     if not mutations.sayable(selector):
         return None
     ways = {tuple(plain_values.arguments(call.args, call.kwargs)) for call, _ in what.examples}
@@ -140,52 +141,41 @@ def _values(call: MethodCall, example: Example) -> Iterator[Any]:
 
 
 async def adapted_passing(
-    what: Specification,
-    selector: str,
-    entries: Sequence[tuple[float, HandbookEntry]],
-    audit: Callable[[str], bool],
-    run: Run,
-    *,
-    most: int,
-    limit: int,
-    exactly: bool = False,
-    within: float = math.inf,
+    context: SearchContext, entries: Sequence[tuple[float, HandbookEntry]], *, exactly: bool = False, within: float = math.inf
 ) -> Passed:
-    """Known methods that pass the examples, as they are or with another answer made of theirs.
+    """Return known methods that pass the examples, as they are or with another answer made of theirs.
 
-    :param entries: known methods with the share of the words that they have in common with the request, the most first.
-    :param most: how many calls of them are tried.
-    :param exactly: whether their own answers count alone.
-    :param within: what they may cost.
-
-    The other parameters are those of `amending.passing`.
+    :param entries: known methods, each with the share of the request's words that it explains, the largest first.
+    :param exactly: keep their own answers only.
+    :param within: the highest cost of an adapted method.
     """
-    if (request := asked(what, selector)) is None:
+    spec = context.spec
+    if (request := asked(spec)) is None:
         return ()
-    changes = bool(what.known.changed)
+    changes = bool(spec.known.changed)
 
     def bound() -> list[tuple[float, str]]:
         found = (
-            (_FAR * (1 - share) + unused(text, what.known.told), text)
-            for share, entry in soon(entries, what)
+            (_FAR * (1 - share) + unused(text, spec.known.told), text)
+            for share, entry in soon(entries, spec)
             for text in adapted(entry, request, changes=changes)
         )
-        return list({text: (cost, text) for cost, text in itertools.islice(found, most) if cost <= within}.values())
+        tried = itertools.islice(found, context.budget.adaptations)
+        return list({text: (cost, text) for cost, text in tried if cost <= within}.values())
 
-    tried = await in_helper(bound)
-    came = await batch_runner.run_batch([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
+    tried = await context.run_examples(await in_helper(bound))
 
     def passed() -> Iterator[tuple[float, str]]:
-        for (cost, text), texts in zip(tried, came, strict=True):
-            if all(as_expected(told, one) for told, (_, one) in zip(texts, what.examples, strict=True)):
+        for (cost, text), texts in tried:
+            if all(as_expected(told, one) for told, (_, one) in zip(texts, spec.examples, strict=True)):
                 yield cost, text
             elif not exactly:
-                for more, other in other_answers(text, texts, what, request.names):
+                for more, other in other_answers(text, texts, spec, request.names):
                     if cost + more <= within:
                         yield cost + more, other
 
     def audited() -> Passed:
-        return tuple(one for one in sorted(passed()) if mutations.makes_sense(one[1], what.known) and audit(one[1]))
+        return tuple(one for one in sorted(passed()) if mutations.makes_sense(one[1], spec.known) and context.auditor(one[1]))
 
     return await in_helper(audited)
 

@@ -12,13 +12,14 @@ import itertools
 import random
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import structlog
 
 from batos.errors import MethodError, MethodUnsupported, SandboxFailed
-from batos.image import history
-from batos.sandbox import unsupported
+from batos.objects.json_form import uncut
+from batos.synthesis.specification import MethodCall
 
 log = structlog.get_logger("batos.mind")
 
@@ -56,81 +57,73 @@ _END = f"""
 """
 
 Run = Callable[[str, list[Any]], Awaitable[Any]]
-"""Runs the source of a method of the selector `SELECTOR` in the sandbox, with one argument; its answer."""
+"""Runs the source of a method of the selector `SELECTOR` in a sandbox, with one argument, and returns its answer."""
+CallOutcome = tuple[Any, dict[str, Any]] | None
+"""The answer of a method, and the slots after it. None where the method failed, or the outcome is not known."""
 
 
-class Aside:
-    """Runs methods side by side that send messages, too: those that are plain functions."""
+class BatchRunner:
+    """An executor of many methods in few runs of the sandbox."""
 
-    def __init__(self, run: Run, helpers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        source_bytes: int,
+        helpers: Mapping[str, str] = MappingProxyType({}),
+        supports: Callable[[str], bool] = lambda source: True,
+    ) -> None:
         """
-        :param helpers: sources of what is sent, by selector; of methods that are `plain`.
+        :param source_bytes: the limit of one method's source (setting method_bytes).
+        :param helpers: sources of the messages that methods may send, by selector. Each is pure (`is_pure`).
+        :param supports: returns False for a source that the sandbox cannot compile.
         """
-        self._run, self.helpers = run, helpers
+        self._run, self._source_bytes, self._helpers, self._supports = run, source_bytes, helpers, supports
 
-    def __call__(self, text: str, given: list[Any]) -> Awaitable[Any]:
-        return self._run(text, given)
+    async def outcomes(self, sources: Sequence[str], calls: Sequence[MethodCall]) -> list[tuple[str, ...]]:
+        """Return for each source its outcome on each call: the `repr` of the answer and of the slots after it, or "" for a failure.
 
+        :param sources: methods that the guardian accepts, and that send nothing but the helpers.
+        """
+        given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
+        found: list[tuple[str, ...]] = []
+        again = _AGAIN
+        waiting = [list(rows) for rows in _parted(sources, self._source_bytes - sum(map(len, self._helpers.values())))][::-1]
+        while waiting:
+            rows = waiting.pop()
+            came = await self._batch(rows, given)
+            if came is None and again > 1 and len(rows) > 1:  # one method is enough for that: run the others without it
+                again -= 2
+                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+            else:
+                found += came or [("",) * len(calls)] * len(rows)
+        return found
 
-Did = tuple[Any, dict[str, Any]] | None
-"""What was answered, and the slots after it; None where that is not known."""
-
-
-class MethodCall(NamedTuple):
-    """A call of a method, and the slots of its receiver. Plain values only, which are never changed."""
-
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = {}
-    slots: Mapping[str, Any] = {}
-
-
-async def run_batch(sources: Sequence[str], calls: Sequence[MethodCall], run: Run, *, limit: int) -> list[tuple[str, ...]]:
-    """What each method does on each call: the `repr` of its answer and of the slots after it; "" where that is not known, as it fails.
-
-    :param sources: of methods that pass the guardian and send nothing, but what `run` has (`Aside`).
-    :param limit: bytes that the source of one method may have (setting method_bytes).
-    """
-    given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
-    found: list[tuple[str, ...]] = []
-    again = _AGAIN
-    helpers = run.helpers if isinstance(run, Aside) else {}
-    waiting = [list(rows) for rows in _parted(sources, limit - sum(map(len, helpers.values())))][::-1]
-    while waiting:
-        rows = waiting.pop()
-        came = await _together(rows, given, run)
-        if came is None and again > 1 and len(rows) > 1:  # one of them is enough for that: what do the others?
-            again -= 2
-            waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-        else:
-            found += came or [("",) * len(calls)] * len(rows)
-    return found
-
-
-async def _together(rows: Sequence[str], given: Sequence[Any], run: Run) -> list[tuple[str, ...]] | None:
-    """What each of a few does; None where one of them met a limit."""
-    able, helpers = list(range(len(rows))), run.helpers if isinstance(run, Aside) else {}
-    try:
+    async def _batch(self, rows: Sequence[str], given: Sequence[Any]) -> list[tuple[str, ...]] | None:
+        """Return the outcomes of one batch, or None where one of its methods met a limit."""
+        able = list(range(len(rows)))
         try:
-            told = await run(batch_source(rows, helpers), [*given])
-        except MethodUnsupported:  # one is enough for that
-            able = [n for n, row in enumerate(rows) if not unsupported(row)]
-            told = await run(batch_source([rows[n] for n in able], helpers), [*given])
-    except (MethodError, SandboxFailed) as e:
-        log.info("side_by_side_failed", error=e.message, methods=len(rows))
-        return None
-    known = dict(zip(able, map(tuple, told), strict=False))
-    return [known.get(n, ("",) * len(given)) for n in range(len(rows))]
+            try:
+                told = await self._run(batch_source(rows, self._helpers), [*given])
+            except MethodUnsupported:  # one method is enough for that
+                able = [n for n, row in enumerate(rows) if self._supports(row)]
+                told = await self._run(batch_source([rows[n] for n in able], self._helpers), [*given])
+        except (MethodError, SandboxFailed) as e:
+            log.info("side_by_side_failed", error=e.message, methods=len(rows))
+            return None
+        known = dict(zip(able, map(tuple, told), strict=False))
+        return [known.get(n, ("",) * len(given)) for n in range(len(rows))]
 
 
-def read_outcome(text: str) -> Did:
+def read_outcome(text: str) -> CallOutcome:
     """A text of `did`, or of a trial, in plain values."""
     if (found := outcome_values(text)) is None:
         return None
     value, slots = found
-    return history.uncut(value), {name: history.uncut(one) for name, one in slots.items()}
+    return uncut(value), {name: uncut(one) for name, one in slots.items()}
 
 
-def outcome_values(text: str) -> Did:
+def outcome_values(text: str) -> CallOutcome:
     """A text of `did`, in the values that there were: a set is a set."""
     try:
         value, slots = ast.literal_eval(text)

@@ -15,19 +15,19 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.image.taught_examples import Example
+from batos.objects.example import Example
 from batos.synthesis import adaptation, batch_runner, mutations
 from batos.synthesis.adaptation import MethodRequest, asked
 from batos.synthesis.aggregations import FILTERED, FOUND, Aggregation, fitting, lists
-from batos.synthesis.batch_runner import MethodCall, Run
 from batos.synthesis.enumeration import ITEM, names_in
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
 from batos.synthesis.idiom_costs import MODULES, reserved
-from batos.synthesis.ranking import Passed, Specification, as_expected
+from batos.synthesis.ranking import Passed, as_expected
+from batos.synthesis.specification import MethodCall, SearchContext, Specification
 from batos.synthesis.targets import ANSWER, WHETHER, Goal, goals, spelled, targets, written_together
 from batos.synthesis.terms import UNSAID, Computed, Over, computed, grown_of, overs
 
@@ -100,29 +100,19 @@ class FoundPart(NamedTuple):
     end: Goal
 
 
-async def composed(
-    what: Specification,
-    selector: str,
-    known: Sequence[tuple[float, HandbookEntry]],
-    audit: Callable[[str], bool],
-    run: Run,
-    *,
-    most: int,
-    limit: int,
-) -> Passed:
-    """Methods put together of parts that pass the examples.
+async def composed(context: SearchContext, known: Sequence[tuple[float, HandbookEntry]]) -> Passed:
+    """Return methods composed of parts that pass the examples.
 
-    :param most: values that are computed; none where it is 0.
-
-    The other parameters are those of `reuse.passing`.
+    :param known: known methods, each with the share of the request's words that it explains, the largest first.
     """
+    what, most = context.spec, context.budget.parts
     if not most:
         return ()
     ours = await in_helper(_ours)  # reads all idioms the first time
     if names := clashing(what, ours):
-        held = await composed(renamed(what, names), selector, known, audit, run, most=most, limit=limit)
-        return await in_helper(lambda: tuple(one for one in named_back(held, names) if audit(one[1])))
-    if (request := asked(what, selector)) is None or not _small(request, what):
+        held = await composed(context.about(renamed(what, names)), known)
+        return await in_helper(lambda: tuple(one for one in named_back(held, names) if context.auditor(one[1])))
+    if (request := asked(what)) is None or not _small(request, what):
         return ()
     wanted = list(itertools.islice(goals(what, request), _GOALS))
     several = [] if wanted else targets(what, request)
@@ -144,7 +134,7 @@ async def composed(
 
     share = most // (len(given) + 2)
     for over in given:  # most is made of what is given as a whole
-        parts = await computed(over, request, what, soon, run, said=said, whole=whole, most=share if over.text else 2 * share, limit=limit)
+        parts = await computed(context, over, request, soon, said=said, whole=whole, most=share if over.text else 2 * share)
         whole = whole if over.text else parts
         more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts, weights.keys())))
         await in_helper(lambda over=over, parts=parts: look(over, parts))
@@ -155,16 +145,15 @@ async def composed(
     def able() -> list[tuple[float, str]]:
         texts: dict[str, float] = {}
         for cost, text in itertools.islice(_written(found, wanted, several, request, weights), _WRITTEN):
-            if text not in texts and mutations.makes_sense(text, what.known) and audit(text):
+            if text not in texts and mutations.makes_sense(text, what.known) and context.auditor(text):
                 texts[text] = cost + adaptation.unused(text, what.known.told)
             if len(texts) >= _PASSED:
                 break
         return [(cost, text) for text, cost in texts.items()]
 
-    tried = await in_helper(able)
-    came = await batch_runner.run_batch([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
     expected = [example for _, example in what.examples]
-    return tuple(one for one, texts in zip(tried, came, strict=True) if all(map(as_expected, texts, expected)))
+    tried = await context.run_examples(await in_helper(able))
+    return tuple(one for one, texts in tried if all(map(as_expected, texts, expected)))
 
 
 def _small(request: MethodRequest, what: Specification) -> bool:

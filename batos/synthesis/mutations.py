@@ -15,6 +15,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from batos.synthesis.specification import RequestFacts
+
 _COMPARED: tuple[type[ast.cmpop], ...] = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq, ast.NotEq)
 _CALCULATED: tuple[type[ast.operator], ...] = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _LIKE = (
@@ -47,34 +49,6 @@ SMALLEST = 1.0
 _LENT_CHARS = 80
 _LONG, _PARTS = 500, 250  # characters, and nodes of its tree, of a source of which there are none: so many, so long, would take minutes
 _USUAL = 250  # of one that as many as may be tried are tried of
-
-
-class RequestFacts(NamedTuple):
-    """What an edit may be made of, beside the draft itself.
-
-    :ivar told: what the method is for, in words, and in a line of its own its selector's.
-    :ivar slots: names of the object's slots.
-    :ivar shown: those that the examples speak of.
-    :ivar changed: those that the examples have changed.
-    :ivar fields: keys of records in the examples.
-    :ivar sends: messages that the words name, and that may be sent.
-    """
-
-    told: str
-    slots: Collection[str]
-    shown: Collection[str] = ()
-    changed: Collection[str] = ()
-    fields: Collection[str] = ()
-    sends: Collection[str] = ()
-
-    def speaks_of(self, slot: str) -> bool:
-        """Whether the words or an example speak of a slot."""
-        return slot in self.shown or self.names(slot)
-
-    def names(self, slot: str) -> bool:
-        """Whether the words name a slot, or a part of it."""
-        words = set(re.split(r"[\W_]+", self.told.lower()))
-        return any(part in words for part in slot.lower().split("_"))
 
 
 def edits(source: str, known: RequestFacts, drafts: Sequence[str] = (), *, most: int, within: float = math.inf) -> list[tuple[float, str]]:
@@ -151,6 +125,8 @@ def _never_works(node: ast.AST) -> bool:
     match node:
         case ast.Subscript(value=ast.Constant(value=str()) | ast.JoinedStr() | ast.List() | ast.ListComp() | ast.Tuple(), slice=place):
             return isinstance(place, ast.Constant) and type(place.value) is not int
+        case ast.Subscript(value=ast.Subscript(value=ast.Constant(value=str())), slice=ast.Constant(value=str())):
+            return True
         case ast.Subscript(value=value):
             return isinstance(value, _WITHOUT_PARTS)
         case ast.Call(func=func):

@@ -18,21 +18,20 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.image import history
-from batos.image.taught_examples import Example
+from batos.objects.example import Example
+from batos.objects.json_form import uncut
 from batos.synthesis import batch_runner, mutations, plain_values
-from batos.synthesis.batch_runner import MethodCall, Run, variations
+from batos.synthesis.batch_runner import variations
 from batos.synthesis.mutations import SMALLEST
 from batos.synthesis.plain_values import same
+from batos.synthesis.specification import MethodCall, Runner, SearchContext, Specification
 
 SURE = 0.8
 """Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
-_HUGE = 10**15  # a number that is larger than any float has no form of so many digits
-_DIGITS = 3  # of a number that is not soon hit by chance
 _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
 ABOUT = 0.3
 """Methods that are put together cost about the same where they differ by so much: the shorter one is meant then. That a longer one explains
@@ -42,22 +41,6 @@ _COMPARED = 60  # methods that pass and are compared: the cheapest
 
 Passed = tuple[tuple[float, str], ...]
 """Sources that pass the examples, with what each costs."""
-
-
-class Specification(NamedTuple):
-    """What a method shall do, in plain values."""
-
-    known: mutations.RequestFacts
-    examples: Sequence[tuple[MethodCall, Example]]
-    calls: Sequence[MethodCall]
-    """Those of the examples and the one that asked for the method."""
-    helpers: Mapping[str, str] = {}
-    """Sources of the messages that may be sent (`side_by_side.Aside`)."""
-
-    @property
-    def tells(self) -> bool:
-        """Whether the examples tell enough to amend anything by them."""
-        return any(tells(example) for _, example in self.examples)
 
 
 class Group(NamedTuple):
@@ -77,60 +60,35 @@ class Group(NamedTuple):
         return math.exp(-_BY_COST * self.cost)
 
 
-def tells(example: Example) -> bool:
-    """Whether an example tells much: slots that it has changed, or an answer that is not among what was given and that few methods give."""
-    if example.after:
-        return True
-    result = example.result
-    if result is None or isinstance(result, bool) or result in ("", [], {}):
-        return False
-    if isinstance(result, int | float) and abs(result) < _HUGE and len(f"{abs(result):.10g}".replace(".", "").lstrip("0")) < _DIGITS:
-        return False
-    given = (*example.args, *dict(example.kwargs).values(), *dict(example.slots).values())
-    return not any(type(one) is type(result) and one == result for value in given for one in _parts(value))
+async def mutants_passing(context: SearchContext, source: str, before: Sequence[str] = (), *, within: float = math.inf) -> Passed:
+    """Return the mutants of a draft that pass the examples: methods that are one edit away from it.
 
-
-async def mutants_passing(
-    source: str,
-    before: Sequence[str],
-    what: Specification,
-    audit: Callable[[str], bool],
-    run: Run,
-    *,
-    most: int,
-    limit: int,
-    within: float = math.inf,
-) -> Passed:
-    """What is one edit away from a draft and passes the examples.
-
-    :param before: drafts before it.
-    :param audit: whether the guardian lets a source pass; called in a helper thread.
-    :param most: edits that are tried.
-    :param limit: see `side_by_side.did`.
-    :param within: see `edits.edits`.
+    :param before: earlier drafts, which lend their expressions.
+    :param within: the highest cost of an edit (`mutations.edits`).
     """
+    spec = context.spec
 
     def audited() -> list[tuple[float, str]]:
-        return [one for one in mutations.edits(source, what.known, before, most=most, within=within) if audit(one[1])]
+        found = mutations.edits(source, spec.known, before, most=context.budget.edits, within=within)
+        return [one for one in found if context.auditor(one[1])]
 
-    found = await in_helper(audited)
-    came = await batch_runner.run_batch([text for _, text in found], [call for call, _ in what.examples], run, limit=limit)
-    expected = [example for _, example in what.examples]
-    return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
+    expected = [example for _, example in spec.examples]
+    tried = await context.run_examples(await in_helper(audited))
+    return tuple(one for one, texts in tried if all(map(as_expected, texts, expected)))
 
 
-async def likely(passed: Passed, what: Specification, run: Run, *, limit: int) -> list[str]:
-    """Of what passes the examples that which most likely is right, the cheapest first; none where that is open.
+async def likely(context: SearchContext, passed: Passed) -> list[str]:
+    """Return the sources that are most likely right, the cheapest first. Return none where the examples leave that open.
 
-    :param passed: what passed of all drafts till now: what one of them leaves open another one's edits do not close.
+    :param passed: sources that passed, of all drafts so far. A question that one draft leaves open is not closed by the mutants of another.
     """
-    share, sources = await likeliest(passed, what, run, limit=limit)
+    share, sources = await likeliest(context, passed)
     return list(sources) if share >= SURE else []
 
 
-async def likeliest(passed: Passed, what: Specification, run: Run, *, limit: int) -> tuple[float, Sequence[str]]:
-    """Of what passes the examples that which does the same and has the most weight, the cheapest first; and its share of the weight."""
-    found = await able(passed, what, run, limit=limit)
+async def likeliest(context: SearchContext, passed: Passed) -> tuple[float, Sequence[str]]:
+    """Return the group of most weight, the cheapest source first, with its share of the whole weight."""
+    found = await able(context, passed)
     return (found[0].weight / sum(one.weight for one in found), found[0].sources) if found else (0.0, ())
 
 
@@ -141,32 +99,34 @@ def by_best(found: Sequence[Group]) -> list[tuple[float, Group]]:
     return sorted(((one.best / whole, one) for one in found), key=lambda one: -one[0])
 
 
-async def able(passed: Passed, what: Specification, run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
-    """What passes the examples, by what it does elsewhere, the likeliest first: what does not fail on the call that asked for it, and does
-    not do the same whatever it is given, where there is such.
+async def able(context: SearchContext, passed: Passed, *, about: float = 0.0) -> list[Group]:
+    """Return sources that pass the examples, grouped by their outcomes elsewhere, the likeliest group first.
+
+    Sources that fail on the call that asked for the method are left out where others do not fail; so are sources that
+    answer every call alike.
 
     :param about: see `groups`.
     """
-    found = await groups(passed, elsewhere(what), run, limit=limit, about=about)
-    found = [one for one in found if all(one.did[: len(what.calls)])] or found
+    found = await groups(context.runner, passed, elsewhere(context.spec), about=about)
+    found = [one for one in found if all(one.did[: len(context.spec.calls)])] or found
     return [one for one in found if len(set(one.did)) > 1] or found
 
 
-def elsewhere(what: Specification) -> list[MethodCall]:
-    """The calls on which methods that pass the examples are compared: those that are known, and variations of them."""
-    return [*what.calls, *variations(what.calls, _VARIATIONS)]
+def elsewhere(spec: Specification) -> list[MethodCall]:
+    """Return the calls on which methods that pass the examples are compared: the known calls, and variations of them."""
+    return [*spec.calls, *variations(spec.calls, _VARIATIONS)]
 
 
-async def groups(passed: Passed, calls: Sequence[MethodCall], run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
-    """Methods by what they do on calls, the group of the most weight first; in each the cheapest first.
+async def groups(runner: Runner, passed: Passed, calls: Sequence[MethodCall], *, about: float = 0.0) -> list[Group]:
+    """Group methods by their outcomes on calls. The group of the most weight comes first; in each group the cheapest method.
 
-    :param about: but the shortest before those that cost so much less.
+    :param about: costs that differ by no more than this count as equal. Then the shortest method comes first.
     """
     cheapest: dict[str, float] = {}
     for cost, text in sorted(passed):
         cheapest.setdefault(text, cost)
     compared = list(cheapest.items())[:_COMPARED]
-    came = await batch_runner.run_batch([text for text, _ in compared], calls, run, limit=limit)
+    came = await runner.outcomes([text for text, _ in compared], calls)
     alike: dict[tuple[str, ...], list[tuple[str, float]]] = {}
     for one, texts in zip(compared, came, strict=True):
         alike.setdefault(texts, []).append(one)
@@ -193,16 +153,7 @@ def as_expected(text: str, expected: Example) -> bool:
 def as_left(slots: Mapping[str, Any], expected: Example) -> bool:
     """Whether slots are as an example leaves them: what it says of one stays so, unless it says what becomes of it."""
     left = dict(expected.slots) | dict(expected.after)
-    return all(same(history.uncut(slots.get(name)), held) for name, held in left.items())
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """A value and all that is in it, keys too."""
-    yield value
-    if isinstance(value, Mapping):
-        yield from value
-    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
-        yield from _parts(one)
+    return all(same(uncut(slots.get(name)), held) for name, held in left.items())
 
 
 _CHARS = 400  # of an example that a user is asked to look at
@@ -226,36 +177,33 @@ class OpenQuestion(NamedTuple):
         return f"{selector}({given}){when} answers {' or '.join(map(_answer, self))}"
 
 
-async def ambiguity_of_kept(
-    source: str, did: str, what: Specification, audit: Callable[[str], bool], run: Run, *, most: int, limit: int, other: Passed = ()
-) -> OpenQuestion | None:
-    """What the examples leave open of a method that passes them; None where they leave nothing open that is near, or where it does
-    otherwise here than in its trial.
+async def ambiguity_of_kept(context: SearchContext, source: str, did: str, *, other: Passed = ()) -> OpenQuestion | None:
+    """Return the question that the examples leave open about a method that passes them.
 
-    :param did: what it did in that, `trial.Outcome.did` of the call that asked for it.
-    :param other: further methods that pass them.
+    Return None where no near method differs, or where the method did something else here than in its trial.
 
-    The other parameters are those of `amending.passing`.
+    :param did: the outcome of its trial on the call that asked for it.
+    :param other: further methods that pass the examples.
     """
-    near = (*await mutants_passing(source, (), what, audit, run, most=most, limit=limit, within=SMALLEST), *other)
+    near = (*await mutants_passing(context, source, within=SMALLEST), *other)
     if not near:
         return None
-    calls = elsewhere(what)
+    calls = elsewhere(context.spec)
     first = min(cost for cost, _ in near) - 1  # no others may crowd it out
-    found = await groups(((first, source), *near), calls, run, limit=limit)
+    found = await groups(context.runner, ((first, source), *near), calls)
     own = next(one for one in found if source in one.sources)
-    if not _as_tried(own, did, what):
+    if not _as_tried(own, did, context.spec):
         return None
-    return _question(source, own, [one for one in found if one is not own], what, calls)
+    return _question(source, own, [one for one in found if one is not own], context.spec, calls)
 
 
-async def ambiguity_of_refused(passed: Passed, what: Specification, run: Run, *, limit: int) -> OpenQuestion | None:
-    """What is open between methods that pass the examples, of which none was taken; None where nothing is."""
+async def ambiguity_of_refused(context: SearchContext, passed: Passed) -> OpenQuestion | None:
+    """Return the question that is open between methods that pass the examples, or None. None of the methods was taken."""
     if not passed:
         return None
-    calls = elsewhere(what)
-    best, *others = await groups(passed, calls, run, limit=limit)
-    return _question(best.sources[0], best, others, what, calls)
+    calls = elsewhere(context.spec)
+    best, *others = await groups(context.runner, passed, calls)
+    return _question(best.sources[0], best, others, context.spec, calls)
 
 
 def _question(source: str, own: Group, others: Sequence[Group], what: Specification, calls: Sequence[MethodCall]) -> OpenQuestion | None:
@@ -276,7 +224,7 @@ def _question(source: str, own: Group, others: Sequence[Group], what: Specificat
     return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def _between(call: MethodCall, one: batch_runner.Did, two: batch_runner.Did, shown: Collection[str]) -> OpenQuestion | None:
+def _between(call: MethodCall, one: batch_runner.CallOutcome, two: batch_runner.CallOutcome, shown: Collection[str]) -> OpenQuestion | None:
     """What is open if methods did this and that on a call; None where that is the same, one of them failed, or no example can say it.
 
     Both sides tell of every slot that one of them changes: an example that is silent about it would let the other method pass.

@@ -16,12 +16,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.image import history
-from batos.image.taught_examples import Example
+from batos.objects.example import Example
+from batos.objects.json_form import uncut
 from batos.synthesis import batch_runner, mutations, plain_values
-from batos.synthesis.batch_runner import MethodCall
 from batos.synthesis.plain_values import same
-from batos.synthesis.ranking import Specification, as_left
+from batos.synthesis.ranking import as_left
+from batos.synthesis.specification import MethodCall, RequestFacts, Specification
 
 _MADE_OF = (
     "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.values())",
@@ -93,7 +93,7 @@ def answers_from_slot(slot: str, left: Sequence[Any], wanted: Sequence[Example],
 def _comes_to(text: str, it: Any, given: Any, expected: Any) -> bool:
     try:
         value = _COMPUTING[text](it, given)
-        return _could_be(value, expected) and same(history.uncut(value), expected)
+        return _could_be(value, expected) and same(uncut(value), expected)
     except _WRONG:
         return False
 
@@ -298,7 +298,7 @@ def _kind(value: Any) -> str | None:
 
 def _meant(able: Mapping[str, str], words: str) -> str | None:
     """What is empty: what the words name, or what is the only one of its kind."""
-    named = [name for name in able if name.startswith("self.") and mutations.RequestFacts(words, ()).names(name.removeprefix("self."))]
+    named = [name for name in able if name.startswith("self.") and RequestFacts(words, ()).names(name.removeprefix("self."))]
     called = [name for name, kind in able.items() if any(word in words for word in _CALLED[kind])]
     return next((found[0] for found in (named, called, list(able)) if len(found) == 1), None)
 

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 from batos.synthesis import enumeration, mutations, plain_values, repair
 from batos.synthesis.adaptation import MethodRequest
-from batos.synthesis.batch_runner import MethodCall
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import words_in
-from batos.synthesis.ranking import Specification
+from batos.synthesis.specification import MethodCall, Specification
 from batos.synthesis.translation_model import Spoken, pairs
 
 _Fails = Callable[[Any, Any], bool]

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from batos.concurrency import in_helper
 from batos.synthesis import adaptation, batch_runner, enumeration, mutations, plain_values
 from batos.synthesis.adaptation import MethodRequest
-from batos.synthesis.batch_runner import MethodCall, Run
 from batos.synthesis.enumeration import ITEM, Expression, Valued, names_in, valued
 from batos.synthesis.handbook import HandbookEntry, words_in
-from batos.synthesis.ranking import Specification
+from batos.synthesis.specification import MethodCall, SearchContext, Specification
 from batos.synthesis.targets import spelled, value_read
 
 _ITEMS, _FIELDS = 40, 6  # of all examples together; of a record
@@ -131,29 +130,27 @@ def _split(name: str, kind: str, given: Sequence[Any]) -> Iterator[tuple[str, li
 
 
 async def computed(
+    context: SearchContext,
     over: Over,
     request: MethodRequest,
-    what: Specification,
     known: Sequence[tuple[float, HandbookEntry]],
-    run: Run,
     *,
     said: frozenset[str],
     whole: Sequence[Computed] = (),
     most: int,
-    limit: int,
 ) -> list[Computed]:
-    """What is computed of each item, the cheapest first.
+    """Return the expressions that are computed of each item, the cheapest first.
 
-    :param known: methods with the share of the words that they have in common with the request, the most first.
-    :param said: words that speak of it.
-    :param whole: what was computed of what is given as a whole, which may stand beside an item.
-    :param most: values that are computed.
-    :param limit: see `side_by_side.did`.
+    :param known: known methods, each with the share of the request's words that it explains, the largest first.
+    :param said: words that speak of the result.
+    :param whole: expressions of the inputs as a whole, which may stand beside an item.
+    :param most: values that are computed at most.
     """
+    what = context.spec
     rows = [(item, call) for items, (call, _) in zip(over.of, what.examples, strict=True) for item in items]
     if len(rows) > most:
         return []
-    came = await _of_known(over, request, known, rows, run, sends=what.helpers, limit=limit)
+    came = await _of_known(context, over, request, known, rows)
 
     def all_parts() -> list[Computed]:
         terms, given = _terms(over, rows, said), _given(over, request, rows, whole)
@@ -172,26 +169,20 @@ async def computed(
         return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
 
     parts = await in_helper(all_parts)
-    return parts if not what.helpers else await _with_sent(parts, over, request, what, rows, run, limit=limit)
+    return parts if not what.helpers else await _with_sent(context, parts, over, request, rows)
 
 
 async def _with_sent(
-    parts: Sequence[Computed],
-    over: Over,
-    request: MethodRequest,
-    what: Specification,
-    rows: Sequence[tuple[Any, MethodCall]],
-    run: Run,
-    *,
-    limit: int,
+    context: SearchContext, parts: Sequence[Computed], over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Computed]:
-    """These, and what messages answer that are sent with the cheapest of them."""
-    terms = {f"self.{name}({ITEM})" for name in what.helpers}
+    """Return these expressions, and the answers of messages that are sent with the cheapest of them."""
+    helpers = context.spec.helpers
+    terms = {f"self.{name}({ITEM})" for name in helpers}
     given = [one.part for one in parts if one.part.cost <= _SENT and "self." not in one.part.text and one.part.text not in terms][
         :_SENT_WITH
     ]
-    sent = [_sent(name, part, part.cost) for name in what.helpers for part in given]
-    came = [one for one in await _run(sent, request, rows, run, limit=limit) if one.part.text not in {part.part.text for part in parts}]
+    sent = [_sent(name, part, part.cost) for name in helpers for part in given]
+    came = [one for one in await _run(context, sent, request, rows) if one.part.text not in {part.part.text for part in parts}]
     return sorted([*parts, *(_nested(one, over) for one in came)], key=lambda one: one.part.cost)
 
 
@@ -280,17 +271,14 @@ def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str
 
 
 async def _of_known(
+    context: SearchContext,
     over: Over,
     request: MethodRequest,
     known: Sequence[tuple[float, HandbookEntry]],
     rows: Sequence[tuple[Any, MethodCall]],
-    run: Run,
-    *,
-    sends: Collection[str],
-    limit: int,
 ) -> list[Valued]:
-    """Known methods of one expression, with the item as what they are given, or some of what is given as a whole, and messages that are
-    sent with that; what they come to."""
+    """Return the values of known methods of one expression, called with the item or with inputs, and of helpers sent with these."""
+    sends: Collection[str] = context.spec.helpers
     names, kinds = ((ITEM,), {ITEM: over.kind, **over.fixed}) if over.text else ((), over.fixed)
     one = MethodRequest(request.selector, names, kinds, request.numbers, request.texts, request.marks)
 
@@ -303,19 +291,19 @@ async def _of_known(
         best = sorted(found.values(), key=lambda part: part.cost)[: max(100, _RUN // max(1, len(rows)))]
         return [*(_sent(name, term.part) for name in sends for term in _terms(over, rows, frozenset())), *best]
 
-    return await _run(await in_helper(told), request, rows, run, limit=limit)
+    return await _run(context, await in_helper(told), request, rows)
 
 
 async def _run(
-    parts: Sequence[Expression], request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]], run: Run, *, limit: int
+    context: SearchContext, parts: Sequence[Expression], request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Valued]:
-    """What expressions come to that the sandbox runs; of those that fail nowhere."""
+    """Run expressions in the sandbox and return the values of those that never fail."""
     head = f"def {request.selector}({', '.join(('self', ITEM, *request.names))}):"
     sources = [
         "\n    ".join([head, *(f"import {one}" for one in enumeration.modules_in(part.text)), f"return {part.text}"]) for part in parts
     ]
     calls = [MethodCall((item, *plain_values.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
-    came = await batch_runner.run_batch(sources, calls, run, limit=limit)
+    came = await context.runner.outcomes(sources, calls)
 
     def held() -> Iterator[Valued | None]:
         for part, did in zip(parts, came, strict=True):

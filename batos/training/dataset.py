@@ -26,8 +26,7 @@ from batos.forge.lessons import RecordedCall, last_refusal, method_for, recorded
 from batos.forge.method_prompts import COMPACT_SYSTEM
 from batos.guardian import PersistenceGuardian
 from batos.image import history, ledger, taught_examples
-from batos.image.taught_examples import Example
-from batos.objects import Method, UvmObject
+from batos.objects import Example, Method, UvmObject
 from batos.sandbox import Activity, Sandbox
 from batos.synthesis.families import EVERYDAY, Family, families
 from batos.synthesis.handbook import handbook

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.forge import method_prompts
-from batos.image.taught_examples import Example
-from batos.objects import Method, UvmObject
+from batos.objects import Example, Method, UvmObject
 from batos.synthesis import plain_values
 from batos.synthesis.families import NEW_SLOT_NAMES, SLOT_NAMES, Family, draw, fill
 from batos.synthesis.handbook import Handbook

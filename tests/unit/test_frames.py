@@ -14,17 +14,18 @@ from typing import Any
 
 import pytest
 
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis import adaptation, aggregations, composer, enumeration, terms
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import HandbookEntry, words_in
 from batos.synthesis.idiom_costs import MODULES
 from batos.synthesis.plain_values import same
-from batos.synthesis.ranking import Specification, likely
+from batos.synthesis.ranking import likely
+from batos.synthesis.specification import Specification
 from batos.synthesis.translation_model import tables
-from tests.unit.test_reuse import LARGEST, asked, entry, here
+from tests.synthesis_support import context
+from tests.unit.test_reuse import LARGEST, asked, entry
 
-LIMIT = 8192
 SHORT = entry("the text without its x and y", "def short_(self, text):\n    return ''.join(c for c in text if c not in 'xy')")
 ROWS = [
     {"name": "Ann", "city": "Rome", "age": 41, "member": True},
@@ -37,7 +38,7 @@ async def made(
     what: Specification, *known: HandbookEntry, most: int = 60_000, audit: Any = lambda text: True, run: Any = None
 ) -> list[tuple[float, str]]:
     shared = [(0.6, one) for one in known]
-    return sorted(await composer.composed(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
+    return sorted(await composer.composed(context(what, audit=audit, run=run, parts=most), shared))
 
 
 async def first(what: Specification, *known: HandbookEntry) -> str:
@@ -213,7 +214,7 @@ print(asyncio.run(made(asked("the sorted names of the city 'Rome'", Example((ROW
 
 async def test_what_is_likely_is_told_from_what_passes_by_chance() -> None:
     what = asked("the names sorted by age", Example((ROWS,), (), ["Bob", "Abe", "Ann"]))
-    sources = await likely(tuple(await made(what)), what, here(), limit=LIMIT)
+    sources = await likely(context(what), tuple(await made(what)))
     assert sources[0].endswith("return [item['name'] for item in sorted(items, key=lambda item: item['age'])]")
 
 
@@ -254,7 +255,7 @@ async def test_what_comes_as_a_set_has_no_order_here() -> None:
 @pytest.mark.parametrize("given", [[1, "a"], list(range(41)), [], None, ["x" * 500] * 3])
 async def test_what_has_no_items_of_one_kind_or_too_many_is_taken_as_a_whole(given: Any) -> None:
     what = asked("all", Example((given,), (), 7))
-    request = adaptation.asked(what, "m_")
+    request = adaptation.asked(what)
     assert request is not None
     first, *texts = [over.text for over in terms.overs(request, what)]
     assert first == ""

@@ -15,9 +15,8 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import ImageDamaged
 from batos.forge import method_prompts, versions
 from batos.image import history, ledger, model_registry, taught_examples
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, UvmObject
-from batos.synthesis import batch_runner
+from batos.objects import Example, Intent, Method, UvmObject
+from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import NEAR
 from batos.training.dataset import HARD_FROM_IMAGE, answered, as_read, pairs_from_image
 from tests.unit import mind_support
@@ -231,7 +230,7 @@ async def test_a_mission_that_is_cancelled_while_a_draft_is_amended_leaves_nothi
         await hire(kernel)
         await kernel.image.system(teach, Example((50,), (), 100))
         with monkeypatch.context() as patched:
-            patched.setattr(batch_runner, "run_batch", held)
+            patched.setattr(BatchRunner, "outcomes", held)
             sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
             await reached.wait()
             assert await kernel.scheduler.cancel("m1")
