@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.synthesis.specification import RequestFacts
+from batos.synthesis.transformations import templates
 
 _COMPARED: tuple[type[ast.cmpop], ...] = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq, ast.NotEq)
 _CALCULATED: tuple[type[ast.operator], ...] = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
@@ -27,15 +28,7 @@ _LIKE = (
     ("isalpha", "isdigit", "isupper", "islower", "isalnum", "isspace"),
 )  # fmt: skip
 """Names that are taken for one another."""
-_AROUND = (
-    "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.items())",
-    "list({}.keys())", "dict({})", "set({})", "len({})", "sum({})", "max({})", "min({})", "str({})", "int({})", "float({})", "bool({})",
-    "abs({})", "round({})", "round({}, 2)", "not {}", "-{}", "{}[0]", "{}[-1]", "{}[::-1]", "{}[1:]", "{}[:-1]", "{}.lower()", "{}.upper()",
-    "{}.title()", "{}.capitalize()", "{}.strip()", "{}.split()", "{}.values()", "{}.items()", "' '.join({})", "''.join({})",
-    "', '.join({})", "' '.join({}.split())", "{} + 1", "{} - 1", "{} * 2", "{} ** 2", "{} / 2", "{} // 2", "{} % 2 == 0", "{} % 2 == 1",
-    "{} or 0",
-)  # fmt: skip
-"""What is put around an expression."""
+_AROUND = templates("E")
 _WITHOUT_PARTS = (ast.Constant, ast.UnaryOp, ast.GeneratorExp, ast.Set, ast.SetComp, ast.Compare, ast.Lambda)
 _ALWAYS = ("0", "1", "''", "' '", "[]", "{}", "None", "True", "False")
 _IN_WORDS = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.objects.example import Example
@@ -22,32 +22,13 @@ from batos.synthesis import batch_runner, mutations, plain_values
 from batos.synthesis.plain_values import same
 from batos.synthesis.ranking import as_left
 from batos.synthesis.specification import MethodCall, RequestFacts, Specification
+from batos.synthesis.transformations import SLOT_ANSWERS, compiled, templates
 
-_MADE_OF = (
-    "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.values())",
-    "list({}.keys())", "dict({})", "len({})", "len(set({}))", "sum({})", "sum({}.values())", "max({})", "min({})", "str({})", "int({})",
-    "float({})", "abs({})", "round({})", "round({}, 1)", "round({}, 2)", "round({}, 3)", "not {}", "bool({})", "-{}", "{}[0]", "{}[-1]",
-    "{}[::-1]", "{}.lower()", "{}.upper()", "{}.title()", "{}.capitalize()", "{}.strip()", "{}.split()", "' '.join({})", "''.join({})",
-    "', '.join({})", "[str(x) for x in {}]",
-)  # fmt: skip
-"""What is made of an answer."""
-_CALCULATED = ("{} + 1", "{} - 1", "{} * 2", "{} / 2", "{} // 2", "{} * 100", "{} > 0", "{} == 0")
-"""What is made of one that is a number."""
-_LEFT = (
-    "{slot}", "len({slot})", "sum({slot})", "max({slot})", "min({slot})", "{slot}[-1]", "{slot}[{given}]", "{slot}.get({given}, 0)",
-    "{given}", "len({given})", "True", "sum({slot}.values())", "sorted({slot})", "list({slot})", "sum({slot}) / len({slot})",
-    "round(sum({slot}) / len({slot}), 1)", "round(sum({slot}) / len({slot}), 2)", "', '.join({slot})", "len({slot}) + 1",
-)  # fmt: skip
-"""What is answered of a slot that was changed, and of what was given."""
-
-
-def _computing(text: str) -> Callable[[Any, Any], Any]:
-    """What computes an expression of this module here: of an answer, or of a slot and what was given."""
-    made: Callable[[Any, Any], Any] = eval(f"lambda it, given: {text.format('it', slot='it', given='given')}")  # noqa: S307 - they stand above
-    return made
-
-
-_COMPUTING = {text: _computing(text) for text in (*_MADE_OF, *_CALCULATED, *_LEFT)}
+_ANSWERS, _OF_NUMBERS = templates("A"), templates("N")
+_EVALUATED = {
+    text: compiled(f"lambda it, given: {text.format('it', slot='it', given='given')}", {})
+    for text in (*_ANSWERS, *_OF_NUMBERS, *SLOT_ANSWERS)
+}
 _COST = 2.2
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -68,7 +49,7 @@ def other_answers(source: str, did: Sequence[str], what: Specification, names: S
     if not all(as_left(slots, example) for (_, slots), example in zip(known, wanted, strict=True)):
         return
     numbers = all(isinstance(value, int | float) for value, _ in known)
-    for text in (*_MADE_OF, *(_CALCULATED if numbers else ())):
+    for text in (*_ANSWERS, *(_OF_NUMBERS if numbers else ())):
         if all(_comes_to(text, value, None, one.result) for (value, _), one in zip(known, wanted, strict=True)):
             yield from _returning(source, text)
     for slot in sorted(name for name in what.known.changed if mutations.sayable(name)):
@@ -85,14 +66,14 @@ def answers_from_slot(slot: str, left: Sequence[Any], wanted: Sequence[Example],
     calls = [plain_values.arguments(one.args, dict(one.kwargs)) for one in wanted]
     for given in names or ("",):
         held = [(value, call.get(given), one.result) for value, call, one in zip(left, calls, wanted, strict=True)]
-        for text in _LEFT:
+        for text in SLOT_ANSWERS:
             if all(_comes_to(text, *one) for one in held):
                 yield text.format(slot=f"self.{slot}", given=given or "None")
 
 
 def _comes_to(text: str, it: Any, given: Any, expected: Any) -> bool:
     try:
-        value = _COMPUTING[text](it, given)
+        value = _EVALUATED[text](it, given)
         return _could_be(value, expected) and same(uncut(value), expected)
     except _WRONG:
         return False

@@ -22,6 +22,7 @@ from batos.synthesis.idiom_costs import MODULES
 from batos.synthesis.plain_values import same
 from batos.synthesis.ranking import likely
 from batos.synthesis.specification import Specification
+from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, compiled_frame
 from batos.synthesis.translation_model import tables
 from tests.synthesis_support import context
 from tests.unit.test_reuse import LARGEST, asked, entry
@@ -268,7 +269,7 @@ VALUES = (3, 2.5, True, "b", "a", None, [1, 2], ["x"], {"a": 1}, 0, "", [], floa
 
 @pytest.mark.parametrize(
     "frame",
-    [*aggregations._ONE, *aggregations._COUNTED, *aggregations._ORDERED, *aggregations._GROUPED, *aggregations._WHOLE],
+    [*OF_EACH, *COUNTED, *ORDERED, *GROUPED, *WHOLE],
     ids=lambda one: one.template,
 )
 def test_a_frame_gives_nothing_but_what_it_may_give(frame: aggregations.Frame) -> None:
@@ -276,7 +277,7 @@ def test_a_frame_gives_nothing_but_what_it_may_give(frame: aggregations.Frame) -
     for one, other in itertools.product(VALUES, repeat=2):
         for rows in ([(one, one, other), (other, other, one)], [(one, other, one)], [(one, one, one)] * 3):
             with contextlib.suppress(*aggregations._FAILS):
-                value = aggregations._computing(frame)(rows)
+                value = compiled_frame(frame)(rows)
                 assert frame.may_give(value), value
                 came += 1
     assert came
