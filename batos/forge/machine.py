@@ -96,7 +96,8 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
         return
     await asyncio.sleep(settings.synthesis_ahead_s)
     if not await asked_for():
-        return  # it is read when it is first needed
+        await in_helper(give_memory_back)  # the start has freed some MB
+        return  # the tables are read when they are first needed
     for step in steps:
         await quiet()
         await in_helper(step)
