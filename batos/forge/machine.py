@@ -1,12 +1,11 @@
-"""The forge: the Prototypal State Machine that writes a missing method. Its states are objects of the image, as those of thinking are.
+"""The forge: the Prototypal State Machine that writes a missing method. Its states are objects of the image.
 
-A message that finds nothing, or an Intent, is reified into a cycle: IDLE → DECOMPOSING (what is known of the object, the
-purpose, what was taught, what failed before) → DELEGATING (a model writes) → SYNTHESIZING (guardian, sandbox, trials), and back
-to DELEGATING with the reasons of a refusal, a bounded number of times → COMPLETE (installed). All in the mission's own transaction.
+A message without a method, or with an Intent, becomes a cycle: IDLE → DECOMPOSING (gather facts) → DELEGATING (a model writes) →
+SYNTHESIZING (guardian, sandbox, trials), and after a refusal back to DELEGATING with the reasons, a bounded number of times → COMPLETE
+(installed). All of it happens in the mission's own transaction.
 
-What the first lesson would wait for, read ahead while nothing is under way: the handbook, the idioms, and what words come of them.
-
-It is the same for each lesson, and kept for as long as the process lives.
+The module also warms up the tables of the search while the daemon is idle: they are the same for each search, and stay for the life of the
+process.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ processor, which nothing interrupts."""
 
 
 def is_warm_up_wanted(root: Any, writer: str) -> bool:
-    """Whether lessons will ask for it: only those of an expert for methods do.
+    """Return True if an expert for methods will write: only its searches need the tables.
 
     :param writer: the setting `synthesis_model`.
     """
@@ -83,10 +82,10 @@ def is_warm_up_wanted(root: Any, writer: str) -> bool:
 
 
 async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], asked_for: Callable[[], Awaitable[bool]]) -> None:
-    """Read what lessons will ask for, a step at a time, `synthesis_ahead_s` from now.
+    """Read the tables of the search, a step at a time, `synthesis_ahead_s` from now.
 
     :param quiet: returns when no mission is under way or waits.
-    :param asked_for: whether any will; returns once that is known.
+    :param asked_for: returns True if a search will need the tables, once that is known.
     """
     steps = (
         *(WARM_UP_KNOWN if settings.synthesis_reuse or settings.synthesis_parts else ()),
@@ -96,7 +95,7 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
         return
     await asyncio.sleep(settings.synthesis_ahead_s)
     if not await asked_for():
-        await in_helper(give_memory_back)  # the start has freed some MB
+        await in_helper(_give_back)
         return  # the tables are read when they are first needed
     for step in steps:
         await quiet()
@@ -104,6 +103,12 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
     gc.freeze()  # it stays: to look through it would stop the loop for a tenth of a second, each time
     await in_helper(give_memory_back)  # reading takes twice what is kept
     log.debug("handbook_read")
+
+
+def _give_back() -> None:
+    """Return the memory to the system that the start used and freed."""
+    gc.collect()
+    give_memory_back()
 
 
 HANDBOOK, PARTS = "handbook", "parts"
@@ -123,12 +128,11 @@ async def forge(
     kwargs: Mapping[str, Any],
     lacked: Sequence[tuple[str, Any]] = (),
 ) -> Method:
-    """Write, try and install the method for a message; the method.
+    """Write, try and install the method for a message, and return it.
 
-    Within one mission the same message is written once, also where two of its parts send it at the same time.
+    Within one mission a message is written once, also where two of its parts send it at the same time.
 
-    :param lacked: slots that the receiver has not, and has for the call while methods are tried on it: a lesson's call is that of its
-        example, which nobody has sent.
+    :param lacked: slots that the receiver lacks, and has while methods are tried: the call of a lesson is that of its example.
     :raises InvalidInput: for a name under which no source could be kept.
     :raises MethodRefused: (or CovenantViolationError) when every try was refused.
     :raises BeingWritten: when another mission writes it; the cycle begins again when that one has ended.
@@ -156,7 +160,7 @@ async def forge(
 
 
 def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
-    """Return the object of a cycle in its first state. The image keeps it with its slots in this order."""
+    """Return the object of a cycle in its first state. The image keeps these slots, in this order."""
     lobby = lobby_of(obj if obj._p_jar is not None else holder)
     parents = {"state*": lobby.forge.IDLE, "parent*": lobby.traits.cycle}
     cycle = UvmObject(**parents, machine=lobby.forge, persona=_writer(lobby), target=obj, holder=holder, selector=selector)
@@ -178,7 +182,7 @@ def _writer(lobby: UvmObject) -> UvmObject:
 
 @Primitive.register("forge.reify")
 async def reify(cycle: UvmObject) -> str:
-    """IDLE: the message has become a cycle; find what it is for."""
+    """IDLE: turn the message into a cycle, and find its purpose and its examples."""
     await in_helper(importlib.import_module, _SECOND_LOOK)
     found = find(cycle.target, cycle.selector)
     held = found[1] if found is not None else None
@@ -194,7 +198,7 @@ async def reify(cycle: UvmObject) -> str:
 
 @Primitive.register("forge.study")
 async def study(cycle: UvmObject) -> str:
-    """DECOMPOSING: gather what a model must know. A facet needs none: it is its intent, as guidance for the persona's own model."""
+    """DECOMPOSING: gather the facts that a model must know. A facet needs none: it passes its intent to the persona's own model."""
     attempt, session = current(), session_of(cycle)
     if (
         cycle.selector.endswith("_facet_")
@@ -230,7 +234,7 @@ async def study(cycle: UvmObject) -> str:
 
 @Primitive.register("forge.write")
 async def write(cycle: UvmObject) -> str:
-    """DELEGATING: the model writes; what can be mended without it is."""
+    """DELEGATING: have the model write a draft, and repair its form without the model."""
     attempt, session = current(), session_of(cycle)
     if _spent(cycle):
         search = _search(cycle)
@@ -252,8 +256,11 @@ async def write(cycle: UvmObject) -> str:
 
 @Primitive.register("forge.try_out")
 async def try_out(cycle: UvmObject) -> str:
-    """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back, unless it is an
-    expert's and an edit of it is right: an expert is asked the same again, and cannot be told what was wrong."""
+    """SYNTHESIZING: audit, compile and try the draft.
+
+    A refusal goes back to the model. The draft of an expert is repaired first: an expert is asked the same again and cannot be told the
+    reason.
+    """
     session, search, source = session_of(cycle), _search(cycle), cycle._tmp_synthesis_
     known = _known(cycle, source)
     reasons, did = known or await _faults(cycle, source)
@@ -286,7 +293,7 @@ async def try_out(cycle: UvmObject) -> str:
 
 @Primitive.register("forge.put_in_place", reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
-    """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
+    """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
     attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
     verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also where a cycle came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
@@ -337,14 +344,14 @@ def _without_model(session: SynthesisSession, source: str) -> str:
 
 
 def _spent(cycle: UvmObject) -> bool:
-    """Whether the method was written as often as it may be."""
+    """Return True if the method was written as often as the settings allow."""
     settings = current().settings
     bound = settings.synthesis_expert_tries if cycle._slots.get("expert") else settings.synthesis_tries
     return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 
 def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
-    """What is known of a source that was written before in this cycle."""
+    """Return the outcome of a source that was tried before in this cycle; None for a new one."""
     for known, reasons in cycle.refusals:
         if known == source:
             return list(reasons), ""
@@ -352,12 +359,12 @@ def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
 
 
 def _wanted(cycle: UvmObject) -> int:
-    """How many methods are to be compared: nothing else tells whether one is right where nobody gave an example."""
+    """Return how many candidates are compared. Without an example, only their agreement tells whether one is right."""
     return current().settings.synthesis_candidates if cycle.written_by != "rule" and cycle.expert and not session_of(cycle).taught else 1
 
 
 def _settle(cycle: UvmObject) -> None:
-    """Take the first of the candidates that most others agree with: of those that did the same on the call that asked for the method."""
+    """Take the first candidate of the largest group that agrees: whose outcomes on the call that asked for the method are equal."""
     session = session_of(cycle)
     counts = Counter(one.did for one in session.candidates)
     agreed = max(counts.values())
@@ -367,9 +374,9 @@ def _settle(cycle: UvmObject) -> None:
 
 
 def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: OpenQuestion | None = None) -> MethodRefused:
-    """The error of the last refusal: of the covenant, where that was broken.
+    """Return the error of the last refusal; a violation of the covenant, where there was one.
 
-    :param question: what the examples leave open.
+    :param question: the call that the examples leave open.
     """
     verdict = current().making.methods.audit(source, cycle.selector)
     if not verdict.accepted:
@@ -388,8 +395,10 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
 
 
 async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
-    """Why a source cannot be kept, in the order of cost: audit, texts, form, compiler, trials; only the first kind that refuses is named.
-    And what it did on the call that asked for it."""
+    """Return the reasons why a source cannot be kept, and its outcome on the call that asked for it.
+
+    Checks run in the order of their cost: audit, texts, signature, compiler, trials. Only the first that refuses gives reasons.
+    """
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     verdict = methods.audit(source, selector)
@@ -414,7 +423,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
 
 
 def _own_words(cycle: UvmObject) -> str:
-    """What the user said himself, as far as a method may say it, too."""
+    """Return the words of the user, which a method may repeat."""
     session = session_of(cycle)
     return " ".join((cycle.selector, cycle.intent, repr(session.args), repr(session.kwargs), repr(session.taught)))
 
@@ -424,7 +433,7 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
 
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:
-    """Who writes, by the setting `synthesis_model`: an expert for methods, if there is one; else the writer's own voice."""
+    """Return the model that writes (setting `synthesis_model`): the expert for methods if there is one, else the writer's own voice."""
     chosen = attempt.settings.synthesis_model
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
@@ -432,8 +441,9 @@ def _model(cycle: UvmObject, attempt: Thinking) -> str:
 
 
 def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:
-    """Why earlier missions' methods for this selector were refused, newest first; those known when the mission was accepted, so that
-    a replay asks the same."""
+    """Return the reasons of earlier refusals for this selector, the newest first. Only those before the mission was accepted count, so
+    that a replay asks the same.
+    """
     found = ledger.failures(_root(cycle), selector=cycle.selector, limit=attempt.settings.synthesis_lessons)
     until = attempt.mission["accepted"]
     reasons = [str(reason) for row in found if row["at"] < until for reason in (row["error"].get("context") or {}).get("reasons", ())[:1]]
@@ -466,7 +476,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the forge."""
+    """Make the forge: a step of genesis."""
     comment = "I hold the states in which missing methods are written; my slot writer names the persona that writes them."
     add_missing(lobby, forge=lambda: lobby.genesis.derive(name="forge", comment=comment))
     add_missing(lobby.forge, writer="brick", FAILED=lobby.psm.FAILED)

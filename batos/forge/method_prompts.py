@@ -1,9 +1,6 @@
-"""What is asked of a model that is to write a method: the object, its neighbours, the purpose, examples, and the rules.
+"""The prompts by which a model is asked for a method: the object, its neighbours, the purpose, examples, and the rules.
 
-The form is compact and does not change from method to method: a small model that was tuned on it (`batos train methods`)
-has it by heart.
-
-How a model is asked for a draft of a method, and after a refusal for another.
+The form is compact and the same for every method, since small experts are trained on it (`batos train methods`).
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
 
 
 def purpose(selector: str, intent: str) -> str:
-    """What a method is for, in words: its intent, or what its selector says."""
+    """Return the purpose of a method in words: its intent, or the words of its selector."""
     return intent or f"what its name says: {selector.strip('_').replace('_', ' ')}"
 
 
@@ -59,7 +56,7 @@ def prompt(
     lessons: Sequence[str],
     chars: int,
 ) -> str:
-    """The request for a method, `chars` characters at most: what matters least is left out first."""
+    """Return the request for a method to a general model, of at most `chars` characters. The least important parts are left out first."""
     head = [f"Object: {_title(obj)}", *_slots(obj)]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
@@ -88,9 +85,10 @@ def compact(
     own: Sequence[HandbookEntry] = (),
     views: Sequence[Sequence[int]] = VIEWS[:1],
 ) -> tuple[str, ...]:
-    """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
-    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook. One for each view, no two alike; for the
-    first alone where the nearest method tells all that is asked.
+    """Return the requests for a method to an expert, in the short form that it was trained on (`batos train methods`).
+
+    A request names the slots that the purpose mentions, and a few besides. Before it stand the nearest methods of a handbook. There is one
+    request for each view, and no two are equal. There is one alone where the nearest method explains nearly all of the purpose.
 
     :param but: shapes of the handbook's methods that are not shown.
     :param own: methods of the image itself, which count as the handbook's.
@@ -122,7 +120,7 @@ def compact(
 
 
 def _shown(entries: Sequence[HandbookEntry], request: str, chars: int) -> str:
-    """A request behind methods of a handbook, as many as fit."""
+    """Return a request behind methods of a handbook, as many as fit into `chars` characters."""
     for entry in reversed(entries):
         if len(request) + len(part := f"# {entry.purpose}\n{entry.source}\n\n") <= chars:
             request = part + request
@@ -130,7 +128,7 @@ def _shown(entries: Sequence[HandbookEntry], request: str, chars: int) -> str:
 
 
 def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """The slots of an object that these words speak of, inherited ones too; and others of its own, up to a few."""
+    """Return the slots of an object that the words mention, inherited ones too, and a few others of its own."""
     near: list[tuple[str, Any]] = []
     other: list[tuple[str, Any]] = []
     for holder in lookup_order(obj):
@@ -145,7 +143,7 @@ def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list
 
 
 def sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
-    """The messages of an object that a purpose names; and `think_`, where it is understood."""
+    """Return the messages of an object that a purpose names, and `think_` where the object understands it."""
     text = f"{selector} {intent}".lower()
     found: dict[str, None] = {}
     for holder in lookup_order(obj):
@@ -158,13 +156,13 @@ def sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
 
 
 def again(first: str, source: str, reasons: Sequence[str], chars: int) -> str:
-    """The request after a refusal: what was written, and why it cannot be kept."""
+    """Return the request after a refusal, with the draft and the reasons."""
     why = "\n".join(f"- {reason}" for reason in reasons)
     return f"{first}\n\nYou wrote:\n{source[: chars // 2]}\n\nIt cannot be kept:\n{why}\n\nWrite the whole method again."
 
 
 def neighbours(obj: UvmObject, selector: str) -> list[str]:
-    """Sources of methods that the object has or inherits, nearest first: how methods look here."""
+    """Return sources of methods that the object has or inherits, the nearest first, as examples of style."""
     found: list[str] = []
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
@@ -179,7 +177,7 @@ def _title(obj: UvmObject) -> str:
 
 
 def _slots(obj: UvmObject) -> list[str]:
-    """One line for what the object holds, one for what it can be sent."""
+    """Return one line of the object's slots, and one of the messages that it understands."""
     held, sends = [], []
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
@@ -245,8 +243,10 @@ async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Think
 
 
 def expert_draw(draw: int, requests: int) -> tuple[int, float]:
-    """Which of an expert's requests is made at a draw, and at what temperature: by turns the first one, at a higher one each time, and one
-    of the others, at nought until all were made."""
+    """Return which request an expert gets at a draw, and the temperature.
+
+    Draws alternate between the first request, at a higher temperature each time, and the others, at zero until each was asked once.
+    """
     turn, other = divmod(draw, 2) if requests > 1 else (draw, 0)
     round_, view = divmod(turn, requests - 1) if other else (turn, -1)
     return view + 1, EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]

@@ -24,7 +24,7 @@ _drafts: contextvars.ContextVar[tuple[Draft, ...]] = contextvars.ContextVar("bat
 
 
 class Case(NamedTuple):
-    """One trial: a call, and what must come of it, where that is known."""
+    """A trial: a call, and the expected example if there is one."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -34,7 +34,11 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
+    """The outcome of a trial.
+
+    :ivar reason: why the method cannot be kept; "" if it can.
+    :ivar did: the `repr` of its answer and of the slots that it wrote, to be compared with that of other methods.
+    """
 
     case: Case
     reason: str
@@ -42,15 +46,15 @@ class Outcome(NamedTuple):
 
 
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
-    """The call that asked for the method, then what was taught of it.
+    """Return the trials of a method: the call that asked for it, then the taught examples.
 
-    :param slots: that the receiver has for that call, beside its own.
+    :param slots: slots that the receiver has for that call, beside its own.
     """
     return [Case(tuple(args), kwargs, slots=tuple(slots)), *of_examples(examples)]
 
 
 def of_examples(examples: Sequence[Example]) -> list[Case]:
-    """What was taught."""
+    """Return one trial for each taught example."""
     return [*map(_case, examples)]
 
 
@@ -95,10 +99,10 @@ async def run(
 async def _apart(
     obj: UvmObject, case: Case, methods: MethodRuntime, drafts: Sequence[Draft]
 ) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
-    """The receiver and the arguments as another transaction sees them, which is aborted at the end.
+    """Yield the receiver and the arguments in another transaction, which is aborted at the end.
 
-    An object of this very transaction is in no other: it is tried as a copy. None where an argument is such an object, since
-    a method could change it: then there is nothing that could be tried without trace.
+    An object of this very transaction is in no other: a copy of it is tried. Yield None where an argument is such an object: a method
+    could change it, so nothing can be tried without a trace.
     """
     async with methods.image.unit() as unit:
         unit.doom()
@@ -123,7 +127,7 @@ async def _apart(
 
 
 def _forged(attempt: Thinking) -> list[Draft]:
-    """The methods that this mission has written so far, which no other transaction has."""
+    """Return the methods that this mission wrote so far, which no other transaction has."""
     found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
     return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]
 
@@ -140,7 +144,7 @@ def _difference(case: Case, expected: Example, selector: str, value: Any, receiv
 
 
 def speaks_of(reason: str, example: Example, selector: str) -> bool:
-    """Whether a reason is what was wrong with the answer to an example."""
+    """Return True if a reason names a wrong outcome of an example."""
     call = _call(_case(example), selector)
     if reason.startswith(f"{call} answered "):
         return reason.endswith(f" and not {_shown(example.result)}")
@@ -148,18 +152,18 @@ def speaks_of(reason: str, example: Example, selector: str) -> bool:
 
 
 def call_key(example: Example) -> str:
-    """The call of an example, with what slots hold before it, as it was written."""
+    """Return the call of an example, with the slots before it, as a text to compare by."""
     return json.dumps([example.args, *(sorted(pairs, key=lambda pair: pair[0]) for pairs in (example.kwargs, example.slots))])
 
 
 def contradict(one: Example, other: Example) -> bool:
-    """Whether no method can keep two examples of the same call: they want another answer, or that a slot holds something else after it."""
+    """Return True if no method can satisfy two examples of the same call: their answers or their slots after it differ."""
     left = dict(other.after)
     return not same(one.result, other.result) or any(name in left and not same(value, left[name]) for name, value in one.after)
 
 
 def example_text(example: Example, selector: str) -> str:
-    """An example in words."""
+    """Return an example in words."""
     before = f" with {_named(example.slots)}" if example.slots else ""
     after = f", and {_named(example.after)} after it" if example.after else ""
     return f"{_call(_case(example), selector)}{before} -> {_shown(example.result)}{after}"

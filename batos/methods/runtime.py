@@ -1,12 +1,8 @@
-"""What generated methods need of the host: the guardian, the sandbox, and who is writing what.
+"""The runtime of generated methods: guardian, sandbox, signatures, and locks on what is being written.
 
-Who is writing which method: concurrent sends of the same missing message have it written once.
-
-A method is seen by others when the mission that wrote it has committed. So whoever comes second leaves its unit of work, waits
-for that mission's end, and begins again with a view that has the method. Where waiting could go round in a circle, nobody
-waits: both write, and the database's own conflict settles it.
-
-The parameters of a method's source, behind `self`.
+Concurrent sends of the same missing message have it written once. Other missions see a method once the mission that wrote it has
+committed. So the second sender leaves its unit of work, waits for the end of that mission, and begins again with a view that has the
+method. Where waiting would be circular, nobody waits: both write, and the database resolves the conflict.
 """
 
 from __future__ import annotations
@@ -74,7 +70,7 @@ class Claims:
             del self._waiting[owner]
 
     def release(self, owner: str) -> None:
-        """Let go of all that a mission had claimed: its attempt has ended."""
+        """End the attempt's claims: others may look for the methods that were written in it."""
         for key in [key for key, holder in self._owners.items() if holder == owner]:
             del self._owners[key]
         event = self._ended.pop(owner, None)
@@ -82,7 +78,7 @@ class Claims:
             event.set()
 
     def _leads_to(self, other: str, owner: str) -> bool:
-        """Whether `other` waits, by however many steps, for `owner`."""
+        """Return True if `other` waits for `owner`, directly or through others."""
         seen = {other}
         while (other := self._waiting.get(other, "")) and other not in seen:
             if other == owner:
@@ -92,7 +88,7 @@ class Claims:
 
 
 def misfit(source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Why a call does not fit a method's parameters; None if it does."""
+    """Return why a call does not fit the parameters of a method; None if it fits."""
     given = inspect.Signature(parameters_of(source))
     try:
         given.bind(*args, **kwargs)
@@ -102,9 +98,10 @@ def misfit(source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str |
 
 
 def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is one that a method is for: it fits the parameters, and gives each what is of a kind that this is for.
+    """Return True if a call fits the parameters of a method, with values of the kinds that they are for.
 
-    That is what examples give it, and what it is named after (`plain_values.signature`); one of which nothing is known is for anything.
+    The kind of a parameter follows from the examples and from its name (`plain_values.signature`). A parameter of unknown kind takes any
+    value.
 
     :param taught: the examples of the method.
     """
@@ -129,12 +126,12 @@ def _kind(value: Any) -> str:
 
 
 def parameters_in(source: str) -> list[str]:
-    """The parameters of a method's source behind `self`, in words."""
+    """Return the parameters of a method's source behind `self`, in words."""
     return [str(parameter) for parameter in parameters_of(source)]
 
 
 def parameters_of(source: str) -> list[inspect.Parameter]:
-    """The parameters behind `self`, as the signature of the definition has them."""
+    """Return the parameters behind `self`, as the signature of the definition has them."""
     definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     spec, kinds = definition.args, inspect.Parameter
     positional = [*spec.posonlyargs, *spec.args]
@@ -190,17 +187,17 @@ class MethodRuntime:
         self._writers_known = writers_known
 
     def audit(self, source: str, selector: str) -> Verdict:
-        """The guardian's verdict, by the policy of the settings."""
+        """Return the guardian's verdict on a source, by the policy of the settings."""
         verdict = self._guardian.audit(source, selector, self._policy)
         self._on_verdict(verdict.accepted)
         return verdict
 
     def lets_pass(self, source: str, selector: str) -> bool:
-        """Whether the guardian accepts a source that nobody wrote: counted nowhere. Any thread may call it."""
+        """Return True if the guardian accepts a candidate. The audit is counted nowhere. Any thread may call it."""
         return self._guardian.audit(source, selector, self._policy).accepted
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox, started.
+        """Return the sandbox, started.
 
         :raises SandboxFailed: if no worker runs.
         """
@@ -212,7 +209,7 @@ class MethodRuntime:
 
     @property
     def writer_awaited(self) -> bool:
-        """Whether an expert for methods may be there soon, if none is there."""
+        """True while no expert for methods is there, but may be soon."""
         return self._writers_known is not None and self.settings.synthesis_model == "expert"
 
     async def writer_known(self) -> None:
@@ -228,14 +225,19 @@ class MethodRuntime:
 
 
 def home_of(obj: UvmObject, selector: str) -> UvmObject:
-    """Where the method belongs: where the Intent or the earlier method is held, so that all who inherit have it; else the receiver."""
+    """Return the object that a method belongs to: the holder of the Intent or of the earlier method, so that all heirs have it, else the
+    receiver.
+    """
     found = find(obj, selector)
     return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught; or a version
-    before it took: what a new one does not take any more is its own fault."""
+    """Return True if a method takes a call, by its parameters and by the examples of receiver and holder; or if an earlier version took
+    it.
+
+    A call that a new version does not take any more is the fault of that version.
+    """
     taught = [
         one
         for home in {obj, holder}
@@ -261,7 +263,7 @@ class Making:
         self.activity = self.new_activity()
 
     def new_activity(self) -> Activity:
-        """What the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
+        """Return the shared state of one run's methods. Clock and seed are those of the mission, so that a replay is exact."""
         return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
 
     async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -300,7 +302,7 @@ class Making:
             done.set_result(None)
 
     def _leads_to(self, key: Hashable, around: tuple[Hashable, ...]) -> bool:
-        """Whether whoever writes `key` waits, by however many steps, for what is being written around here."""
+        """Return True if the writer of `key` waits, directly or through others, for a method that is written around here."""
         found, more = {key}, {key}
         while more:
             more = {wanted for by, wanted in self._waits if not found.isdisjoint(by)} - found

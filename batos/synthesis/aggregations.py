@@ -1,7 +1,7 @@
-"""What is made of all items together, from what is computed of each: lists, sums, the largest, those that are so, records by a key.
+"""Aggregations of all items: lists, sums, extremes, filters, and records by a key.
 
-Over lists and records as in Feser et al. 2015 (doi:10.1145/2737924.2737977): the parts have been computed; what comes of them together is
-computed from their values.
+The expressions of each item are computed by `batos.synthesis.terms`. An aggregation is evaluated on their values (over lists and records
+as in Feser et al. 2015, doi:10.1145/2737924.2737977).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIter
 
 
 class Aggregation(NamedTuple):
-    """A method of parts: in a frame, what is answered of each item, by what, and which of them count."""
+    """A frame, with the expression of each item, the key, and the filter that it is filled with."""
 
     frame: Frame
     of: Expression
@@ -57,10 +57,10 @@ class Aggregation(NamedTuple):
 
 
 def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str], most: int) -> Iterator[Aggregation]:
-    """What comes to the values that are wanted, one of each example.
+    """Yield the aggregations that give the expected values, one of each example.
 
-    :param said: the words of what is asked.
-    :param most: looks at what a frame comes to.
+    :param said: words of the request.
+    :param most: evaluations of frames at most.
     """
     if not over.text:
         yield from (Aggregation(WHOLE[0], one, None, None) for one in _composed(parts, expected, said))
@@ -93,7 +93,7 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
 
 
 def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Aggregation]:
-    """What is wanted of each item, where a list has as many, or a text as many between lines or commas: texts and records of its parts."""
+    """Yield aggregations where the expected list, or text between separators, has one entry for each item."""
     counts = [len(items) for items in over.of]
     if not over.text or not sum(counts):
         return
@@ -107,7 +107,7 @@ def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], sai
 
 
 def _of_some(over: Over, parts: Sequence[Computed], expected: Sequence[Any]) -> Iterator[Expression]:
-    """What is computed of the items that are so, where the others stay as they are."""
+    """Yield expressions that change the items for which a condition holds, and leave the others as they are."""
     items = [item for held in over.of for item in held]
     changed = [not _is(item, end) for item, end in zip(items, expected, strict=True)]
     if over.pairs or all(changed) or not any(changed):
@@ -131,17 +131,19 @@ def _of_some(over: Over, parts: Sequence[Computed], expected: Sequence[Any]) -> 
 
 
 def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Expression]:
-    """Texts, lists and records of parts that are what is expected, one of each row."""
+    """Yield texts, lists and records of parts that give the expected values, one of each row."""
     yield from joined(parts, expected, said)
     yield from built(parts, expected, said)
 
 
 def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool, plain: bool) -> bool:
-    """Whether it asks whether numbers are so, or whether there is nothing in what was computed, makes a text of a text, is the last by
-    alphabet of what is no number, or has one entry for each item and a key twice: what is lost then?
+    """Return True for an aggregation that passes by chance rather than by sense.
 
-    :param by_itself: whether items are ordered by what is answered of them.
-    :param plain: whether what is answered is given, and not computed.
+    Examples: it asks numbers or lists for their truth, converts a text to a text, takes the last text by alphabet, or loses entries of a
+    record by equal keys.
+
+    :param by_itself: True if items are ordered by the answer itself.
+    :param plain: True if the answer is an input, and not computed.
     """
     if frame.asks and any(isinstance(of, int | float) and not isinstance(of, bool) for row in rows for _, of, _ in row):
         return True
@@ -161,7 +163,7 @@ def _rows(items: Sequence[Any], of: Sequence[Any], by: Sequence[Any], kept: Sequ
 
 
 def _alike(parts: Sequence[Computed]) -> list[list[Computed]]:
-    """What is computed of items by the values it comes to, the cheapest first."""
+    """Group expressions by their values, the cheapest first."""
     found: dict[str, list[Computed]] = {}
     for part in parts:
         found.setdefault(repr(part.values), []).append(part)
@@ -169,10 +171,11 @@ def _alike(parts: Sequence[Computed]) -> list[list[Computed]]:
 
 
 def _filters(parts: Sequence[Computed], asked: Collection[str] = ()) -> list[list[Computed]]:
-    """What says which items count, and the opposite of each, by which they are; what says all or none of them says nothing, but where it
-    does so by a figure or a thing that the request names.
+    """Return the conditions on items, and their negations, grouped by the items that they keep.
 
-    :param asked: those.
+    A condition that keeps all items counts only where it uses a number or an input that the request names.
+
+    :param asked: these numbers and inputs.
     """
     found: dict[tuple[tuple[bool, ...], ...], list[Computed]] = {}
     all_of_them: list[Computed] = []
@@ -195,9 +198,9 @@ def _orders(one: Computed) -> bool:
 
 
 def lists(over: Over, parts: Sequence[Computed], said: Collection[str]) -> Iterator[Computed]:
-    """What is computed of each item, as lists and records; of these more is made as of what is given.
+    """Yield expressions of each item as lists and records, of which more is made as of the inputs.
 
-    :param said: the words of what is asked; none where they tell nothing.
+    :param said: words of the request; none where they tell nothing.
     """
     if not over.text:
         return

@@ -1,8 +1,7 @@
-"""What many methods do on the same calls, in few runs of the sandbox: compiled and run one by one they would take 30 ms each.
+"""Batch execution: many methods on the same calls, in few runs of the sandbox. One by one each would take 30 ms.
 
-They become functions of one method, with a record in the place of the receiver's slots; so they can neither send nor see anything else.
-
-Calls that are like a call: what tells whether two methods that pass an example do the same elsewhere, too.
+The methods become functions inside one method, with a record in place of the receiver's slots. So they can neither send nor see anything
+else. The module also mutates calls (`variations`), to compare methods that pass the same examples.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class BatchRunner:
 
 
 def read_outcome(text: str) -> CallOutcome:
-    """A text of `did`, or of a trial, in plain values."""
+    """Return an outcome text of `BatchRunner.outcomes`, or of a trial, in JSON values."""
     if (found := outcome_values(text)) is None:
         return None
     value, slots = found
@@ -124,7 +123,7 @@ def read_outcome(text: str) -> CallOutcome:
 
 
 def outcome_values(text: str) -> CallOutcome:
-    """A text of `did`, in the values that there were: a set is a set."""
+    """Return an outcome text in the original values: a set stays a set."""
     try:
         value, slots = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value
@@ -133,7 +132,7 @@ def outcome_values(text: str) -> CallOutcome:
 
 
 def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:
-    """In groups of which each makes one method that is not too long."""
+    """Yield batches of sources, each short enough to be one method of `limit` bytes."""
     rows: list[str] = []
     room = 0
     for source in sources:
@@ -148,9 +147,9 @@ def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:
 
 
 def batch_source(sources: Sequence[str], helpers: Mapping[str, str] = {}) -> str:
-    """The source of one method that does what all of these do, one after the other, on each of the calls that it is given.
+    """Return the source of one method that runs all of these on each of the calls that it is given.
 
-    :param helpers: see `Aside`.
+    :param helpers: see `BatchRunner`.
     """
     functions = [_function(source, f"method{n}_", helpers) for n, source in enumerate(sources)]
     names = ", ".join(function.name for function in functions)
@@ -160,8 +159,7 @@ def batch_source(sources: Sequence[str], helpers: Mapping[str, str] = {}) -> str
 
 
 def is_pure(source: str) -> bool:
-    """Whether a method does nothing with its receiver, so that it is a function of what it is given; and has a `while` for nothing that
-    goes on without end."""
+    """Return True if a method does not use its receiver and has no `while` loop: a function of its arguments that ends."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -182,7 +180,7 @@ def _indented(text: str) -> str:
 
 
 class _Slots(ast.NodeTransformer):
-    """The receiver's slots as entries of a record, and what is sent to it as functions."""
+    """Replaces the receiver's slots by entries of a record, and messages by functions."""
 
     def __init__(self, helpers: Collection[str]) -> None:
         self._helpers = helpers
@@ -216,8 +214,12 @@ _PARTS = 40  # of another value, at most
 
 
 def variations(calls: Sequence[MethodCall], count: int) -> list[MethodCall]:
-    """So many calls, each made of one of these: numbers near it, texts with other words or some of them twice, lists and records with more
-    or less in them, and what is looked for where it is to be found. Each way to change a value has its turn."""
+    """Return mutated calls: numbers nearby, texts with other or doubled words, lists and records with more or fewer entries.
+
+    A searched value sometimes becomes a part of another one, so that the search succeeds. The ways to change a value take turns.
+
+    :param count: how many to return. The same calls give the same variations in each process.
+    """
     rng = random.Random(_SEED)
     found = []
     for number in range(count):
@@ -232,7 +234,7 @@ def variations(calls: Sequence[MethodCall], count: int) -> list[MethodCall]:
 
 
 def _other(at: int, given: Sequence[Any], turn: int, rng: random.Random) -> Any:
-    """Another value in place of one that is given: a part of the others that is of its kind, or one that is like it."""
+    """Return a replacement of one input: a part of the other inputs of its kind, or a mutation of it."""
     value = given[at]
     if type(value) in (str, int) and rng.random() < _WITHIN:
         parts = [one for n, held in enumerate(given) if n != at for one in itertools.islice(_parts(held), _PARTS)]
@@ -242,7 +244,7 @@ def _other(at: int, given: Sequence[Any], turn: int, rng: random.Random) -> Any:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What may be looked for in a value."""
+    """Yield the parts of a value that may be searched for in it."""
     match value:
         case str():
             yield from (one for one in (*value.split(), *re.findall(r"[^\W_]", value)) if one)
@@ -258,9 +260,9 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _changed(value: Any, turn: int, rng: random.Random) -> Any:
-    """Another value of its kind.
+    """Return a mutation of a value, of the same kind.
 
-    :param turn: says in which way it is changed.
+    :param turn: selects the way in which it changes.
     """
     match value:
         case bool():

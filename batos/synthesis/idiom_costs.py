@@ -44,10 +44,10 @@ FAILS = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIterati
 
 @dataclass(frozen=True, eq=False)
 class Idiom:
-    """An idiom that can be computed. What that takes is made when it is first asked for: of most it never is.
+    """An idiom that can be evaluated. It is compiled when it is first asked for: most never are.
 
-    :ivar holes: what `compute` takes, `it` first.
-    :ivar able: whether it may be given a value; any, where this is None.
+    :ivar holes: the operands of `compute`, `it` first.
+    :ivar able: returns False for a value that the idiom may not be given; None if it takes any.
     """
 
     spoken: Spoken
@@ -64,7 +64,7 @@ class Idiom:
 
     @cached_property
     def pieces(self) -> frozenset[str]:
-        """By which the handbook's channel knows it."""
+        """The pieces of code by which the translation model knows it."""
         return pieces_of_idiom(self.spoken.template)
 
 
@@ -74,7 +74,7 @@ Priced = Sequence[tuple[float, Idiom]]
 
 @once
 def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
-    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two"."""
+    """Return all idioms by the kind of `{it}`. Those of any kind stand under "any", those of two numbers under "two"."""
     held = tables()
     bounds = ((held.long, _small), (held.numeric, _numeric), (held.counted, _counts))
     found = {
@@ -85,9 +85,9 @@ def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
 
 
 def callables(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[Idiom, ...]:
-    """Idioms that can be computed, of what the tables say.
+    """Return idioms of the tables as they can be evaluated.
 
-    :param able: what all of them are bounded by.
+    :param able: a bound on the values of all of them.
     """
 
     def bound(value: Any) -> bool:
@@ -98,8 +98,10 @@ def callables(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None)
 
 @lru_cache(maxsize=64)
 def priced(said: frozenset[str]) -> Mapping[str, Priced]:
-    """All idioms with what each costs, where such words are said: how unlikely it is among those of its kind. Likelier is what the
-    handbook says that the words come of, what they speak of, and what many methods have."""
+    """Return all idioms with their costs for a request: the improbability of each among those of its kind.
+
+    The chance grows by what the translation model says of the words, by the idiom's own words, and by how many methods have its pieces.
+    """
     learned = channel()
     words = learned.rarest(said, _MEANT)
     found: dict[str, list[tuple[float, Idiom]]] = {}
@@ -117,20 +119,20 @@ def priced(said: frozenset[str]) -> Mapping[str, Priced]:
 
 
 def _cost(share: float, spoken: Spoken) -> float:
-    """What an idiom costs that is so likely among those of its kind; `_WORDLESS` at most where it needs no words."""
+    """Return the cost of an idiom of such a share; `_WORDLESS` at most for one that needs no words."""
     cost = -math.log(share) / _NATS
     return cost if spoken.words else min(cost, _WORDLESS)
 
 
 def _ours(spoken: Spoken, said: frozenset[str]) -> float:
-    """How much likelier an idiom is by the words that stand beside it, as a logarithm."""
+    """Return the log odds of an idiom by the words that stand beside it."""
     known = _DEMANDING if spoken.needs else _PLAIN
     return known[min(len(spoken.words & said), len(known) - 1)] if spoken.words else known[1]
 
 
 @once
 def reserved() -> frozenset[str]:
-    """Names that idioms use: what is given by such a name could not be read in them."""
+    """Return the names that idioms use. An input of such a name could not be read in them."""
     used: set[str] = set()
     for one in tables().everything():
         text = HOLES.sub(r"\1", one.template).replace("{{", "{").replace("}}", "}")
@@ -139,7 +141,7 @@ def reserved() -> frozenset[str]:
 
 
 def _read_in(string: re.Match[str]) -> str:
-    """What is computed in a string."""
+    """Return the expressions inside an f-string."""
     return _STRING.sub("", " ".join(_COMPUTED.findall(string[2]))) if "f" in string[1] else ""
 
 
@@ -152,13 +154,13 @@ def _short(value: Any) -> bool:
 
 
 def _counts(value: Any) -> bool:
-    """Whether it holds small numbers alone, as a list does of how often each of something is, or holds texts."""
+    """Return True for a small count, a list of small counts, or a text."""
     if isinstance(value, list):
         return all(map(_counts, value))
     return isinstance(value, str) or (isinstance(value, int) and -_COUNT <= value <= _COUNT)
 
 
 def _numeric(value: Any) -> bool:
-    """Whether it holds nothing but numbers, or is a text: the key of an entry."""
+    """Return True for a text, and for a list or record of numbers alone."""
     held = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
     return all(isinstance(one, int | float) for one in held)

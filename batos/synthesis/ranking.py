@@ -1,16 +1,12 @@
-"""A refused draft amended by what is one edit away from it: of what passes the examples, that which most likely is right.
+"""Ranking of candidates by their costs and by what they do on other calls, and the question that examples leave open.
 
-A small model's draft often lacks one thing, which no further draw of its brings; the sandbox tries hundreds of edits in the time of one.
-What passes one example by chance is the danger of it (Smith et al. 2015, doi:10.1145/2786805.2786825). So nothing is amended by an
-example that tells little, no edit counts that makes no sense (`edits.makes_sense`), and what passes must do the same on other calls, too,
-but for a fifth of its weight: where it does not, the example leaves open which is meant.
+What passes one example may do so by chance (Smith et al. 2015, doi:10.1145/2786805.2786825). So nothing is repaired by an example that is
+not specific, and candidates must also agree on mutated calls, but for a fifth of their weight. Where they do not, the example leaves open
+which is meant.
 
-What the examples of a method leave open: a call on which another method that passes them too answers otherwise.
-
-That a change of one name, comparison or number goes unnoticed by the examples is what mutation analysis measures of tests (DeMillo, Lipton
-and Sayward 1978, doi:10.1109/C-M.1978.218136). Of methods of which that is so many more are wrong than of others (docs/training.md). The
-call on which two of them differ is what a user should be asked next (oracle-guided synthesis: Jha et al. 2010,
-doi:10.1145/1806799.1806833).
+A change of one name, comparison or number that no example notices is what mutation analysis measures (DeMillo, Lipton and Sayward 1978,
+doi:10.1109/C-M.1978.218136). Methods with such mutants are wrong more often (docs/training.md). The call on which two candidates differ is
+the next to ask a user about (oracle-guided synthesis: Jha et al. 2010, doi:10.1145/1806799.1806833).
 """
 
 from __future__ import annotations
@@ -44,9 +40,11 @@ Passed = tuple[tuple[float, str], ...]
 
 
 class Group(NamedTuple):
-    """Methods that do the same on all calls, the first in the order of `groups` first, with their weight, and what they do.
+    """Methods that do the same on all calls, the best first.
 
-    :ivar cost: of the cheapest.
+    :ivar weight: the sum of their weights.
+    :ivar did: their outcomes.
+    :ivar cost: the cost of the cheapest.
     """
 
     weight: float
@@ -93,8 +91,10 @@ async def likeliest(context: SearchContext, passed: Passed) -> tuple[float, Sequ
 
 
 def by_best(found: Sequence[Group]) -> list[tuple[float, Group]]:
-    """Groups by the cheapest of each, with its share of the weight of all of these: how many ways there are to write the same says nothing
-    of methods that are put together."""
+    """Return groups in the order of their cheapest method, each with its share of the weight of all cheapest methods.
+
+    For composed methods it says nothing how many ways there are to write the same.
+    """
     whole = sum(one.best for one in found)
     return sorted(((one.best / whole, one) for one in found), key=lambda one: -one[0])
 
@@ -140,9 +140,9 @@ async def groups(runner: Runner, passed: Passed, calls: Sequence[MethodCall], *,
 
 
 def as_expected(text: str, expected: Example) -> bool:
-    """Whether a method did what an example says.
+    """Return True if an outcome is what an example says.
 
-    :param text: of `side_by_side.did`.
+    :param text: an outcome of `Runner.outcomes`.
     """
     if (found := batch_runner.read_outcome(text)) is None:
         return False
@@ -151,7 +151,7 @@ def as_expected(text: str, expected: Example) -> bool:
 
 
 def as_left(slots: Mapping[str, Any], expected: Example) -> bool:
-    """Whether slots are as an example leaves them: what it says of one stays so, unless it says what becomes of it."""
+    """Return True if slots are as an example leaves them: a slot before the call stays so, unless the example says otherwise."""
     left = dict(expected.slots) | dict(expected.after)
     return all(same(uncut(slots.get(name)), held) for name, held in left.items())
 
@@ -160,17 +160,17 @@ _CHARS = 400  # of an example that a user is asked to look at
 
 
 class OpenQuestion(NamedTuple):
-    """A call, with what a method answers to it, and what another one does that passes the examples, too."""
+    """A question that examples leave open: a call, the outcome of a method, and that of another one that passes the examples too."""
 
     answer: Example
     other: Example
 
     def texts(self) -> tuple[str, ...]:
-        """Both as JSON, in the form in which examples are taught."""
+        """Return both outcomes as JSON, in the form of taught examples."""
         return tuple(json.dumps(one.to_json(), ensure_ascii=False) for one in self)
 
     def said(self, selector: str) -> str:
-        """What is open, in words: `add_(3) when total = 5 answers 8 or 2`."""
+        """Return the question in words: `add_(3) when total = 5 answers 8 or 2`."""
         one = self.answer
         given = ", ".join([*map(_text, one.args), *(f"{name}={_text(value)}" for name, value in one.kwargs)])
         when = f" when {_state(one.slots)}" if one.slots else ""
@@ -207,7 +207,7 @@ async def ambiguity_of_refused(context: SearchContext, passed: Passed) -> OpenQu
 
 
 def _question(source: str, own: Group, others: Sequence[Group], what: Specification, calls: Sequence[MethodCall]) -> OpenQuestion | None:
-    """The call that parts a method and its group from most of the others; of several the one that asked for the method, or a short one."""
+    """Return the call that tells a method from most others: the call that asked for the method, or a short one."""
     slots = _slots_in([source, *(text for one in others for text in one.sources)])
     found: list[tuple[tuple[float, bool, int], OpenQuestion]] = []
     for at in range(len(what.examples), len(calls)):
@@ -225,11 +225,11 @@ def _question(source: str, own: Group, others: Sequence[Group], what: Specificat
 
 
 def _between(call: MethodCall, one: batch_runner.CallOutcome, two: batch_runner.CallOutcome, shown: Collection[str]) -> OpenQuestion | None:
-    """What is open if methods did this and that on a call; None where that is the same, one of them failed, or no example can say it.
+    """Return the question between two outcomes of a call; None where they are equal, a method failed, or no example can say it.
 
-    Both sides tell of every slot that one of them changes: an example that is silent about it would let the other method pass.
+    Both sides name every slot that one of them changes. Otherwise the other method would pass an example that is silent about it.
 
-    :param shown: slots that the methods speak of.
+    :param shown: slots that the methods use.
     """
     if one is None or two is None:
         return None
@@ -247,7 +247,7 @@ def _between(call: MethodCall, one: batch_runner.CallOutcome, two: batch_runner.
 
 
 def _as_tried(own: Group, did: str, what: Specification) -> bool:
-    """Whether a method did here what it does elsewhere: what the examples say, and what its trial on the user's call came to."""
+    """Return True if a method did here what it did elsewhere: what the examples say, and what its trial came to."""
     if not all(as_expected(text, example) for text, (_, example) in zip(own.did, what.examples, strict=False)):
         return False
     if len(what.calls) == len(what.examples):  # that call has what no example can say
@@ -271,6 +271,6 @@ def _text(value: Any) -> str:
 
 
 def _slots_in(sources: Sequence[str]) -> set[str]:
-    """The names of the slots that methods speak of."""
+    """Return the names of the slots in methods."""
     nodes: list[Any] = [node for source in sources for node in ast.walk(ast.parse(source))]
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"}
