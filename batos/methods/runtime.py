@@ -70,7 +70,7 @@ class Claims:
             del self._waiting[owner]
 
     def release(self, owner: str) -> None:
-        """End the attempt's claims: others may look for the methods that were written in it."""
+        """End the attempt's claims, so that others may look for the methods that were written in it."""
         for key in [key for key, holder in self._owners.items() if holder == owner]:
             del self._owners[key]
         event = self._ended.pop(owner, None)
