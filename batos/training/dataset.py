@@ -54,7 +54,8 @@ def tasks_of(family: Family, count: int, seed: int) -> list[Task]:
 def generate(part: str, seed: int, *, each: int, each_product: int | None = None, each_everyday: int | None = None) -> list[Task]:
     """Return the tasks of a part.
 
-    :param each: tasks of a family; `each_product` for a family that is put together of parts, `each_everyday` for one that is asked for first.
+    :param each: tasks of a family; `each_product` for a family that is put together of parts, `each_everyday` for one that is asked for
+        first.
     """
 
     def count(family: Family) -> int:

@@ -158,7 +158,8 @@ async def main(folder):
     writing(inference, "def add_(self, number):\\n    return number - 1\\n", "def add_(self, number):\\n    return number + 1\\n")
     async with mind(folder, inference, synthesis_ahead_s=0.01) as kernel:
         await give(kernel)
-        await kernel.image.system(lambda root: teach(root, root["lobby"].thing._p_oid, "add_", [{"args": [31], "result": 32}], "add one", 9))
+        example = {"args": [31], "result": 32}
+        await kernel.image.system(lambda root: teach(root, root["lobby"].thing._p_oid, "add_", [example], "add one", 9))
         end = await sent(kernel, "m1", "thing", "add_", 7)
     assert end["result"]["value"] == 8, end
     print([one for one in read if "synthesis" in one and one.endswith(".txt")])
