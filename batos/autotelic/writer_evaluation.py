@@ -119,7 +119,8 @@ def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
             cases.append(trials.Case(args, kwargs, Example(args, tuple(kwargs.items()), value)))
         if cases:
             why = intent or str(dict(method.provenance).get("intent", ""))
-            (prompt,) = method_prompts.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars, book=book)
+            wanted = method_prompts.WantedMethod(target, method.selector, args, kwargs, why, taught)
+            (prompt,) = method_prompts.compact(wanted, chars=chars, book=book)
             yield Synthesis(message["target"], method.selector, prompt, tuple(cases))
 
 

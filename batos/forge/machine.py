@@ -212,13 +212,13 @@ async def study(cycle: UvmObject) -> str:
         return "SYNTHESIZING"
     cycle.model, chars = _model(cycle, attempt), attempt.settings.synthesis_chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
-    asked = (cycle.target, cycle.selector, session.args, dict(session.kwargs))
+    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, session.args, dict(session.kwargs), cycle.intent, session.taught)
     if cycle.expert:
         from batos.synthesis.handbook import handbook  # late: only an expert's daemon reads the tables
 
         own = lessons.accepted_entries(_root(cycle), attempt.mission["accepted"], (cycle.target, cycle.selector))
-        told = {"intent": cycle.intent, "examples": session.taught, "chars": chars, "book": await in_helper(handbook), "own": own}
-        session.prompts = method_prompts.compact(*asked, **told, views=method_prompts.VIEWS)
+        book = await in_helper(handbook)
+        session.prompts = method_prompts.compact(wanted, chars=chars, book=book, own=own, views=method_prompts.VIEWS)
         search = _search(cycle)
         if known := await search.exact_match():
             cycle._tmp_synthesis_, cycle.written_by, session.prompt = known, HANDBOOK, ""
@@ -228,7 +228,7 @@ async def study(cycle: UvmObject) -> str:
             return "SYNTHESIZING"
     else:
         avoid = _lessons(cycle, attempt)
-        session.prompts = (method_prompts.prompt(*asked, intent=cycle.intent, examples=session.taught, lessons=avoid, chars=chars),)
+        session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
 

@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
 from batos.forge.session import SynthesisSession
@@ -45,18 +45,26 @@ def purpose(selector: str, intent: str) -> str:
     return intent or f"what its name says: {selector.strip('_').replace('_', ' ')}"
 
 
-def prompt(
-    obj: UvmObject,
-    selector: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    intent: str,
-    examples: Sequence[Example],
-    lessons: Sequence[str],
-    chars: int,
-) -> str:
-    """Return the request for a method to a general model, of at most `chars` characters. The least important parts are left out first."""
+class WantedMethod(NamedTuple):
+    """A method that a model shall write: its receiver, the message that asked for it, its purpose, and its examples.
+
+    :ivar intent: the purpose in words; "" where the selector alone tells it.
+    """
+
+    obj: UvmObject
+    selector: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    intent: str = ""
+    examples: Sequence[Example] = ()
+
+
+def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
+    """Return the request for a method to a general model, of at most `chars` characters. The least important parts are left out first.
+
+    :param lessons: reasons of earlier refusals.
+    """
+    obj, selector, args, kwargs, intent, examples = wanted
     head = [f"Object: {_title(obj)}", *_slots(obj)]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
@@ -72,13 +80,8 @@ def prompt(
 
 
 def compact(
-    obj: UvmObject,
-    selector: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    wanted: WantedMethod,
     *,
-    intent: str,
-    examples: Sequence[Example],
     chars: int,
     book: Handbook | None = None,
     but: Collection[str] = (),
@@ -94,6 +97,7 @@ def compact(
     :param own: methods of the image itself, which count as the handbook's.
     :param views: which of the nearest methods are shown, of `VIEWS`.
     """
+    obj, selector, args, kwargs, intent, examples = wanted
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
@@ -111,10 +115,10 @@ def compact(
     text = "\n".join(lines)[:chars]
     if book is None:
         return (text,)
-    wanted, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
+    words, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
     asked, count = parameters(selector, args, kwargs), max(itertools.chain.from_iterable(views), default=-1) + 1
-    found = book.near(wanted, asked, keeps=bool(near), without=names, but=but, more=own, count=count)
-    if found and book.told(wanted, found[0], without=names) >= TOLD:
+    found = book.near(words, asked, keeps=bool(near), without=names, but=but, more=own, count=count)
+    if found and book.told(words, found[0], without=names) >= TOLD:
         views = views[:1]
     return tuple(dict.fromkeys(_shown([found[n] for n in view if n < len(found)], text, chars) for view in views))
 

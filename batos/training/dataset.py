@@ -22,7 +22,7 @@ from batos.config import Settings
 from batos.errors import ImageDamaged, MessageNotUnderstood, MethodError, MethodUnsupported, SandboxFailed
 from batos.forge import method_prompts
 from batos.forge.lessons import RecordedCall, last_refusal, method_for, recorded_calls, was_refused
-from batos.forge.method_prompts import COMPACT_SYSTEM
+from batos.forge.method_prompts import COMPACT_SYSTEM, WantedMethod
 from batos.guardian import PersistenceGuardian
 from batos.image import history, ledger, taught_examples
 from batos.objects import Example, Method, UvmObject
@@ -136,9 +136,8 @@ def _asked(root: Any, mission: UvmObject, counted: Counter[bytes], chars: int) -
             continue
         taught, intent = taught_examples.examples_of(root, call.target, call.selector)
         intent = intent or str(dict(method.provenance).get("intent", ""))
-        (prompt,) = method_prompts.compact(
-            call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent, book=handbook()
-        )
+        wanted = WantedMethod(call.target, call.selector, call.args, call.kwargs, intent, taught)
+        (prompt,) = method_prompts.compact(wanted, chars=chars, book=handbook())
         yield prompt, answered(method.source), HARD_FROM_IMAGE if _was_hard(root, mission, call, method) else 1
 
 

@@ -68,9 +68,8 @@ class Task(NamedTuple):
     def prompt(self, *, example: bool, chars: int = 4000, book: Handbook | None = None, but: Collection[str] = ()) -> str:
         """Return the request for its method, as the forge makes it for an expert."""
         shown = [self.shown] if example else []
-        (request,) = method_prompts.compact(
-            self.target(), self.selector, self.args, dict(self.kwargs), intent=self.intent, examples=shown, chars=chars, book=book, but=but
-        )
+        wanted = method_prompts.WantedMethod(self.target(), self.selector, self.args, dict(self.kwargs), self.intent, shown)
+        (request,) = method_prompts.compact(wanted, chars=chars, book=book, but=but)
         return request
 
 
