@@ -16,7 +16,7 @@ from batos.concurrency import in_helper
 from batos.forge import lessons, method_prompts
 from batos.forge.session import SynthesisSession
 from batos.image import taught_examples
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.psm import lobby_of
 from batos.objects import Example, Method, SlotDict, SlotList, UvmObject, find, lookup_order
 from batos.sandbox import unsupported

@@ -31,7 +31,7 @@ from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.living_image import add_missing
 from batos.methods.runtime import WriterAwaited, home_of, misfit, parameters_in
 from batos.mind import answer_checks
-from batos.mind.attempt_context import Thinking, current
+from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 from batos.resources import charged, give_memory_back
@@ -121,7 +121,7 @@ _SECOND_LOOK = (
 
 
 async def forge(
-    attempt: Thinking,
+    attempt: Attempt,
     obj: UvmObject,
     selector: str,
     args: Sequence[Any],
@@ -148,7 +148,7 @@ async def forge(
                 return found[1]
         cycle = _new_cycle(obj, holder, selector)
         open_session(cycle, args, kwargs, lacked)
-        if attempt.keeps:
+        if attempt.policy.keeps:
             if attempt.making.methods.writer_awaited and not model_registry.speaks_methods(_root(cycle)):
                 raise WriterAwaited  # else the first message of a new image is left to a voice that can write no methods
             attempt.making.methods.claims.claim(key, attempt.id)
@@ -432,7 +432,7 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
     return lessons.kin(_root(cycle), cycle.target, cycle.holder, cycle.selector)
 
 
-def _model(cycle: UvmObject, attempt: Thinking) -> str:
+def _model(cycle: UvmObject, attempt: Attempt) -> str:
     """Return the model that writes (setting `synthesis_model`): the expert for methods if there is one, else the writer's own voice."""
     chosen = attempt.settings.synthesis_model
     if chosen == "expert":
@@ -440,7 +440,7 @@ def _model(cycle: UvmObject, attempt: Thinking) -> str:
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
 
 
-def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:
+def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
     """Return the reasons of earlier refusals for this selector, the newest first. Only those before the mission was accepted count, so
     that a replay asks the same.
     """

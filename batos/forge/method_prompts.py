@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
 from batos.forge.session import SynthesisSession
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.mind.psm import by
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.plain_values import parameters, signature
@@ -226,7 +226,7 @@ EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
 
 
-async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Thinking) -> ChatReply:
+async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
     """Ask a general model for a draft. After a refusal it is told the draft that was refused, and why."""
     request = session.prompt = session.prompts[0]
     if cycle.refusals:
@@ -236,7 +236,7 @@ async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Think
     return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
 
 
-async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Thinking) -> ChatReply:
+async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
     """Ask an expert for methods for a draft: after a refusal the same again, by another draw or beside other known methods."""
     view, temperature = expert_draw(cycle.draws, len(session.prompts))
     session.prompt = session.prompts[view]
