@@ -320,9 +320,9 @@ def _within(node: ast.expr) -> list[ast.expr]:
     """Return the parts of an expression that may stand in its place."""
     match node:
         case ast.Call(func=ast.Attribute(value=value)):
-            return [*node.args, value]
+            return [*(one for one in node.args if not isinstance(one, ast.Starred)), value]
         case ast.Call():
-            return list(node.args)
+            return [one for one in node.args if not isinstance(one, ast.Starred)]
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.BoolOp(values=values):
