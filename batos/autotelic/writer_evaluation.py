@@ -18,10 +18,9 @@ from batos.errors import BatosError, ExpertRefused, InvalidInput, MethodUnsuppor
 from batos.forge import method_prompts, trials
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
-from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt import Attempt
-from batos.objects import Method, UvmObject, find
+from batos.objects import Example, Method, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
 KIND, TARGET = "training", "methods"
@@ -122,7 +121,8 @@ def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
             cases.append(trials.Case(args, kwargs, Example(args, tuple(kwargs.items()), value)))
         if cases:
             why = intent or str(dict(method.provenance).get("intent", ""))
-            (prompt,) = method_prompts.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars, book=book)
+            wanted = method_prompts.WantedMethod(target, method.selector, args, kwargs, why, taught)
+            (prompt,) = method_prompts.compact(wanted, chars=chars, book=book)
             yield Synthesis(message["target"], method.selector, prompt, tuple(cases))
 
 

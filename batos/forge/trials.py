@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from batos import scope
 from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError
 from batos.image import history
-from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt import Attempt
-from batos.objects import Method, UvmObject, find, is_new
+from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.plain_values import same
 
@@ -46,7 +45,7 @@ class Outcome(NamedTuple):
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
     """Return the call that asked for the method, then the examples that were taught of it.
 
-    :param slots: that the receiver has for that call, beside its own.
+    :param slots: slots that the receiver has for that call, beside its own.
     """
     return [Case(tuple(args), kwargs, slots=tuple(slots)), *of_examples(examples)]
 
@@ -96,8 +95,8 @@ async def _apart(
 ) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
     """Give the receiver and the arguments as another transaction sees them, which is aborted at the end.
 
-    An object of this very transaction is in no other: it is tried as a copy. None where an argument is such an object, since
-    a method could change it: then there is nothing that could be tried without trace.
+    An object of this very transaction is in no other: a copy of it is tried. Yield None where an argument is such an object: a method
+    could change it, so nothing can be tried without a trace.
     """
     async with methods.image.unit() as unit:
         unit.doom()

@@ -6,13 +6,11 @@ both are included. History goes back to the last pack.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import datetime
 import json
-import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ZODB
@@ -25,6 +23,11 @@ from batos.config import nearest
 from batos.errors import HistoryGone, ImageError, InvalidInput, MessageTooLarge, UnknownTarget
 from batos.image.ledger import ledger_of, line_of, mission_of
 from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, SlotSet, UvmObject
+from batos.objects.json_form import WHOLE_BYTES as WHOLE_BYTES
+from batos.objects.json_form import in_list as in_list
+from batos.objects.json_form import oid_of as oid_of
+from batos.objects.json_form import plain as plain
+from batos.objects.json_form import uncut as uncut
 
 Moment = float | str
 _NEAR = 256  # ids, 14 ns each: further off than a datetime's microseconds are
@@ -113,11 +116,7 @@ def _stamp(seconds: float) -> bytes:
 
 
 _OID = re.compile(r"(?:oid:|0x)([0-9a-fA-F]{1,16})\Z")
-WHOLE_BYTES = 512 * 1024  # of a result as JSON: half of the largest message
-_NESTING = 60  # levels more than a value that is only shown
-_TEXT = 2000  # characters of one value that `plain` shows
 _DIFF_TEXT = 20_000  # and of one side of a difference: sources of methods are told in whole
-_LISTED = 500  # and of one in a list of up to a thousand
 _ABOUT = 120
 _REVISIONS = 1_000_000  # that are looked through for one
 
@@ -246,11 +245,6 @@ def _about(value: Any) -> str:
     return (shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))[:_ABOUT]
 
 
-def oid_of(obj: Persistent) -> str | None:
-    """Return an object's id as the wire shows it; None for an object that is not stored yet."""
-    return f"oid:{int.from_bytes(obj._p_oid, 'big'):x}" if obj._p_oid else None
-
-
 def whole(value: Any) -> Any:
     """Return a value as `plain` does, but uncut: for results, which are kept.
 
@@ -264,66 +258,6 @@ def whole(value: Any) -> Any:
     if size > WHOLE_BYTES:
         raise MessageTooLarge(f"the answer takes {size} bytes; a result takes at most {WHOLE_BYTES}")
     return shown
-
-
-def uncut(value: Any, text: int = WHOLE_BYTES) -> Any:
-    """Return a value as `plain` does, cutting only texts of more than `text` characters."""
-    return plain(value, -_NESTING, text=text)
-
-
-def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
-    """Return a value for the wire: JSON types; other objects as `{"oid": …}`, never followed. Long texts and deep
-    values are cut."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)  # JSON has no infinity and no NaN
-    if isinstance(value, str):
-        return value if len(value) <= text else value[:text] + "…"
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value[:text]).decode("ascii")}
-    if isinstance(value, Primitive | Intent):
-        return {type(value).__name__.lower(): value.text}
-    if isinstance(value, Method):
-        return {"method": value.selector, "version": value.version, "source": value.source, "oid": oid_of(value)}
-    if depth < 4:
-        if isinstance(value, SlotDict | dict):
-            return dict(zip(_names(value), (plain(item, depth + 1, text=text) for item in value.values()), strict=True))
-        if isinstance(value, list | tuple | SlotList):
-            return [plain(item, depth + 1, text=text) for item in value]
-        if isinstance(value, set | frozenset | SlotSet):
-            return _in_order([plain(item, depth + 1, text=text) for item in value])
-    if isinstance(value, Persistent):
-        return {"oid": oid_of(value), "class": type(value).__name__}
-    return repr(value)[:_TEXT]
-
-
-def in_list(text: str) -> str:
-    """Return the beginning of a text that may be long, as lists show it. The whole text is shown with the single
-    object."""
-    return str(plain(text, text=_LISTED))
-
-
-def _names(keys: Collection[Any]) -> list[str]:
-    """Return the keys of a mapping as JSON names; keys that would have the same name get their class beside it: 1 and
-    "1"."""
-    taken, names = {key for key in keys if isinstance(key, str)}, []
-    for key in keys:
-        name = str(key)
-        while not isinstance(key, str) and name in taken:
-            name = f"{name} ({type(key).__name__})"
-        taken.add(name)
-        names.append(name)
-    return names
-
-
-def _in_order(items: list[Any]) -> list[Any]:
-    """Return the items of a set in the same order in every process: their own order if they have one, else that of
-    their JSON."""
-    try:
-        return sorted(items)
-    except TypeError:
-        return sorted(items, key=json.dumps)
 
 
 def _text(value: bytes | str) -> str:

@@ -9,35 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
-from batos.objects import Root, UvmObject
-
-
-class Example(NamedTuple):
-    """One example, as plain values: the arguments, the expected answer, the slots before and after."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: tuple[tuple[str, Any], ...] = ()
-    result: Any = None
-    slots: tuple[tuple[str, Any], ...] = ()
-    """Slots of the receiver before the message; empty: those that it has."""
-    after: tuple[tuple[str, Any], ...] = ()
-    """Slots that the receiver must have after the message."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the example as a JSON object; empty fields are left out, but for the result."""
-        told = {"args": list(self.args), "kwargs": dict(self.kwargs), "slots": dict(self.slots), "after": dict(self.after)}
-        return {**{name: value for name, value in told.items() if value}, "result": self.result}
-
-    @classmethod
-    def from_json(cls, told: dict[str, Any]) -> Example:
-        """Return the example that `to_json` described."""
-        pairs = {name: tuple((told.get(name) or {}).items()) for name in ("kwargs", "slots", "after")}
-        return cls(args=tuple(told.get("args") or ()), result=told.get("result"), **pairs)
+from batos.objects import Example, Root, UvmObject
 
 
 class Taught(Persistent):

@@ -1,4 +1,4 @@
-"""Which generated methods the image has: those that a path from the lobby leads to, and those that the senses ever noted."""
+"""The inventory of generated methods: those that a path from the lobby leads to, and those that telemetry ever noted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WALKED = 10_000  # objects that are looked at by their paths; what hangs in tree
 
 
 class UsageRecord(Protocol):
-    """What was noted of a method: see `batos.autotelic.telemetry.MethodUse`."""
+    """The telemetry of a method; see `batos.autotelic.telemetry.MethodUse`."""
 
     @property
     def runs(self) -> int: ...
@@ -23,7 +23,7 @@ class UsageRecord(Protocol):
 
 
 def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
-    """Objects that may hold methods, each once: by path, then by the ids of what was noted (`oid:1f selector`)."""
+    """Yield the objects that may hold methods, each once: by path, then by the ids that telemetry noted (`oid:1f selector`)."""
     seen: set[bytes] = set()
     for path, obj in _walk(root["lobby"]):
         seen.add(obj._p_oid)
@@ -38,7 +38,7 @@ def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
 
 
 def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, UsageRecord]) -> list[dict[str, Any]]:
-    """The methods that these objects hold themselves, by path and selector; `runs` and `last` where they were noted."""
+    """Return the methods that these objects hold themselves, by path and selector, with `runs` and `last` where telemetry has them."""
     found = []
     for path, obj in objects:
         for selector, method in sorted(obj._slots.items()):
@@ -68,7 +68,7 @@ def _walk(lobby: UvmObject) -> Iterator[tuple[str, UvmObject]]:
 
 
 def grants_needed(method: Method) -> list[str]:
-    """The messages that stand in a method by name and need a grant; of one that was audited before there were grants, those it sends."""
+    """Return the messages in a method that need a grant. For a method that was audited before grants existed, these are among its sends."""
     contract = dict(method.contract)
     if "needs_grant" in contract:
         return list(contract["needs_grant"])

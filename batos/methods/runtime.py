@@ -24,8 +24,7 @@ from batos.guardian import PersistenceGuardian, Verdict, policy_named
 from batos.image import taught_examples
 from batos.image.history import oid_of
 from batos.image.living_image import LivingImage
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Example, Intent, Method, Primitive, UvmObject, find
 from batos.sandbox import Activity, Sandbox, Sender
 from batos.synthesis.plain_values import KINDS, kind_of
 
@@ -73,7 +72,7 @@ class Claims:
             del self._waiting[owner]
 
     def release(self, owner: str) -> None:
-        """Let go of all that a mission had claimed: its attempt has ended."""
+        """End the attempt's claims, so that others may look for the methods that were written in it."""
         for key in [key for key, holder in self._owners.items() if holder == owner]:
             del self._owners[key]
         event = self._ended.pop(owner, None)

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from batos.errors import MethodError
 from batos.image import history, taught_examples
-from batos.image.taught_examples import Example
 from batos.memory.chunking import ITEM, sentences
 from batos.memory.tokenizer import Subject, contents_of, subject_of
 from batos.methods.runtime import parameters_of, takes
@@ -28,7 +27,7 @@ from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import AUTO, kind_of
 from batos.mind.evidence import RecalledPassage, invented
 from batos.mind.messages import send
-from batos.objects import Method, UvmObject
+from batos.objects import Example, Method, UvmObject
 from batos.synthesis.plain_values import KINDS
 from batos.synthesis.plain_values import kind_of as plain_values_kind_of
 

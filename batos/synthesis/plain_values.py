@@ -1,4 +1,4 @@
-"""Plain values, as calls of methods have them: of what kind they are, what arguments are named after them, and whether two are the same."""
+"""Plain values of calls: their kinds, the names of arguments after them, and their equality."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ KINDS = frozenset(_BY_TYPE.values())
 
 
 def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """The line that a method for such a message begins with: `def add_(self, number, number2):`."""
+    """Return the first line of a method for such a message: `def add_(self, number, number2):`."""
     return f"def {selector}({', '.join(('self', *arguments(args, kwargs)))}):"
 
 
 def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """What a method for such a message is given, by the names that its parameters have; without what is given by no name of Python's."""
+    """Return the arguments of a message by the names of the parameters. Keyword arguments that are no Python names are left out."""
     found: dict[str, Any] = {}
     for value in args:
         name = kind_of(value)
@@ -28,17 +28,17 @@ def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind_of(value: Any) -> str:
-    """What an argument is called, by its type."""
+    """Return the kind of an argument, by its type."""
     return _BY_TYPE.get(type(value), "other")
 
 
 def parameters(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """What a method for such a message is given behind `self`, by type: `number` for `number2`, too."""
+    """Return the kinds of a method's parameters behind `self`: `number` also for `number2`."""
     return [name.rstrip("0123456789") for name in arguments(args, kwargs)]
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is of JSON, and no other object stands in it."""
+    """Return True for a JSON value without references to objects."""
     if isinstance(value, dict):
         return "oid" not in value and all(isinstance(key, str) for key in value) and all(map(is_plain, value.values()))
     if isinstance(value, list | tuple):
@@ -47,7 +47,7 @@ def is_plain(value: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same as JSON has them; numbers to nine digits, and 1 is not true."""
+    """Return True if two values are equal as JSON. Numbers are compared to nine digits; 1 is not true."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):

@@ -86,7 +86,7 @@ def _version(folder: Path, known: str, tell: Callable[[str], None]) -> int:
 
 
 def _staged(folder: Path) -> Path | None:
-    """The weights of the expert that is staged; None where there are none.
+    """Return the weights of the staged expert; None where there are none.
 
     :raises InvalidInput: where they are damaged.
     """
@@ -99,7 +99,7 @@ def _staged(folder: Path) -> Path | None:
 
 
 class _Data(NamedTuple):
-    """What is learned: examples, those for validation, the tasks behind them, and what an image added, with its revision."""
+    """The data of a training: examples, validation examples, the tasks behind them, and what an image added, with its revision."""
 
     pairs: Pairs
     checked: Pairs
@@ -132,7 +132,7 @@ def _keep(work: Path, data: _Data) -> None:
 
 
 def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
-    """What an image had added to the training that is gone on with; None where that is not known."""
+    """Return what an image had added to a training that is resumed; None where that is not known."""
     try:
         held = json.loads((work / _OWN).read_text("utf-8"))
         return [(prompt, answer) for prompt, answer in held["pairs"]], held["revision"]
@@ -141,15 +141,15 @@ def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
 
 
 def training_tasks(seed: int) -> list[Task]:
-    """All tasks that are trained on."""
+    """Return all tasks for training."""
     written = generate("train", seed, each=EACH, each_product=EACH_PRODUCT, each_everyday=EACH_EVERYDAY)
     return written + [task for family in composed(COMPOSED, seed) for task in tasks_of(family, 1, seed)]
 
 
 def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[list[Task], int]:
-    """The tasks whose answers pass guardian, sandbox and trials, and how many do not.
+    """Return the tasks whose answers pass guardian, sandbox and trials, and how many do not.
 
-    Answers that differ by nothing but their selector are one; those proved before are known by their digest in the work folder.
+    Answers that differ by their selector alone count as one. Answers that were proved before are known by their digest in the work folder.
     """
     file = work / "proved.json"
     known: dict[str, bool] = {}

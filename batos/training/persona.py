@@ -1,10 +1,7 @@
 """`batos train persona`: from the missions that users liked to a voice of the persona that spoke in them, in the staging folder.
 
-What a persona said in missions that their users liked: prompts and answers, as the record has them.
-
-The record keeps the answers of a mission's inferences and checksums of what was asked. The prompts are put together again from the
-mission's thought, and one is used only where it has the checksum of the one that was asked: what cannot be rebuilt word for word
-is left out.
+The record keeps the answers of a mission's inferences and checksums of the prompts. The prompts are rebuilt from the mission's thought. A
+prompt is used only where its checksum matches: what cannot be rebuilt word for word is not learned from.
 """
 
 from __future__ import annotations
@@ -74,10 +71,11 @@ class Liked(NamedTuple):
 
 
 def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int]:
-    """The missions that users rated +1 and in which a persona spoke, newest first; and of how many none of its prompts could be rebuilt.
+    """Return the missions that users rated +1 and in which a persona spoke, the newest first; and how many of them have no prompt that
+    could be rebuilt.
 
-    Not those rated otherwise or undone, the system's own, messages, what is answered in a form, and those of which retention dropped
-    the texts.
+    Left out are missions that were rated otherwise or undone, system missions, messages, answers of a schema, and missions whose texts
+    retention dropped.
     """
     found, lost = [], 0
     for mission in ledger.newest_first(root):
@@ -97,10 +95,9 @@ def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int
 
 
 def parted(missions: Sequence[Liked], share: float) -> tuple[list[Liked], list[Liked]]:
-    """Those to be learned from, and those that measure what was learned: at least one of each, where there are two.
+    """Split missions into those to learn from and those to measure by: at least one of each, where there are two.
 
-    By mission, and never by what was said in it: one conversation, or one brief, is on one side. Which side that is follows from a
-    digest of the brief, so that it hardly changes as missions come.
+    A conversation, or a brief, is on one side. The side follows from a digest of the brief, so it hardly changes as missions come.
     """
     groups: dict[str, list[Liked]] = {}
     for one in missions:
@@ -112,7 +109,7 @@ def parted(missions: Sequence[Liked], share: float) -> tuple[list[Liked], list[L
 
 
 def conversations(missions: Sequence[Liked]) -> int:
-    """How many missions there are that begin with different briefs."""
+    """Return the number of missions that begin with different briefs."""
     return len({" ".join(one.begun.lower().split()) for one in missions})
 
 
@@ -140,7 +137,7 @@ def _begun(root: Any, mission: UvmObject) -> str:
 
 
 def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -> Iterator[Said]:
-    """What a cycle's persona said in it, facet by facet, and in one voice at the end."""
+    """Return what the persona of a cycle said, facet by facet, and in one voice at the end."""
     slots = cycle._slots
     earlier, direct = "depth" not in slots, slots.get("depth") == "direct"
     if slots.get("flavour") == "off":
@@ -178,9 +175,9 @@ def _answer(
     prompt: str,
     turns: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """What was answered to a prompt; "" where it was not asked in just these words.
+    """Return the answer to a prompt; "" where the prompt was not asked in just these words.
 
-    Where the gate sent an answer back, it is the one that passed.
+    Where the gate refused an answer, it is the one that passed.
     """
     label = By(str(cycle.number), state, str(cycle.persona.name)).label(part)
     asked = [entry for entry in entries if entry.label == label]
@@ -197,8 +194,7 @@ ANSWER_TOKENS = 64  # of an answer that is compared: what it says, it says by th
 
 
 class KnownVoice(NamedTuple):
-    """What the image gives: missions to learn from and missions that measure, what the entropy metric needs besides, and the versions of
-    the voice that it knows."""
+    """The image's data for a voice: missions to learn from, missions to measure by, inputs of the entropy metric, and known versions."""
 
     learned: list[Liked]
     held: list[Liked]
@@ -209,10 +205,10 @@ class KnownVoice(NamedTuple):
 
 
 class VoiceFigures(NamedTuple):
-    """What a voice is like on missions that it did not learn from.
+    """The figures of a voice on missions that it did not learn from.
 
     :ivar perplexity: of the answers that users liked.
-    :ivar cem: mean entropy metric of answers of its own, and how many of them the gate refuses; None where none were asked for.
+    :ivar cem: the mean entropy metric of its own answers, and how many of them the gate refuses; None where none were asked for.
     """
 
     perplexity: float
@@ -221,7 +217,7 @@ class VoiceFigures(NamedTuple):
 
 
 def voice_plan(plan: TrainingPlan) -> TrainingPlan:
-    """How a voice is trained, within what a plan allows."""
+    """Return the plan of a voice's training, within what a plan allows."""
     return dataclasses.replace(plan, rate=RATE, batch=BATCH, passes=PASSES)
 
 
@@ -295,15 +291,15 @@ def train_voice(
 
 
 def name_of(persona: str) -> str:
-    """The folder of a persona's voice."""
+    """Return the folder name of a persona's voice."""
     return f"{persona}-voice"
 
 
 def worse_than(rival: VoiceFigures, tuned: VoiceFigures, margin: float, name: str) -> list[str]:
-    """In what a voice is worse than another one, in words; nothing where it may speak.
+    """Return in what a voice is worse than another one, in words; nothing where it may speak.
 
-    :param margin: by how much its answers' entropy may be lower.
-    :param name: of the other, in words.
+    :param margin: by how much the entropy of its answers may be lower.
+    :param name: the other voice, in words.
     """
     found = []
     if not tuned.perplexity < rival.perplexity:
@@ -344,7 +340,7 @@ def _pairs(missions: Sequence[Liked], chars: int) -> Pairs:
 
 
 def _measured(trainer: Trainer, held: Pairs, known: KnownVoice, settings: Settings) -> VoiceFigures:
-    """What the model is like as it is now."""
+    """Return the figures of the present model."""
     asked = [(one, next((said for said in one.said if said.whole), None)) for one in known.held]
     wholes = [(one, said) for one, said in asked if said is not None and len(said.prompt) <= settings.training_chars]
     if not (wholes := wholes[: settings.training_answers]):

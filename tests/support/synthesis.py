@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from batos.forge.candidate_search import specification_of
-from batos.image.taught_examples import Example
-from batos.objects import UvmObject
+from batos.objects import Example, UvmObject
 from batos.synthesis import composer
-from batos.synthesis.batch_runner import Run
+from batos.synthesis.batch_runner import BatchRunner, Run
 from batos.synthesis.handbook import HandbookEntry, words_in
-from batos.synthesis.ranking import Specification
+from batos.synthesis.specification import SearchBudget, SearchContext, Specification
 
 LIMIT = 8192
+"""Bytes of the source of one method."""
 ROWS = [
     {"name": "Ann", "city": "Rome", "age": 41, "member": True},
     {"name": "Bob", "city": "Bern", "age": 17, "member": True},
@@ -29,6 +30,24 @@ def here() -> Run:
         return scope["side_by_side_"](None, given)
 
     return run
+
+
+def runner(run: Run | None = None, helpers: Mapping[str, str] | None = None) -> BatchRunner:
+    """Return a runner of many methods; in this process, if nothing else is said."""
+    return BatchRunner(run or here(), source_bytes=LIMIT, helpers=helpers or {})
+
+
+def context(
+    spec: Specification,
+    *,
+    audit: Callable[[str], bool] = lambda source: True,
+    run: Run | None = None,
+    edits: int = 600,
+    adaptations: int = 99,
+    parts: int = 60_000,
+) -> SearchContext:
+    """Return the context of a search for what a specification asks."""
+    return SearchContext(spec, runner(run, spec.helpers), audit, SearchBudget(edits, adaptations, parts))
 
 
 def entry(purpose: str, source: str) -> HandbookEntry:
@@ -61,7 +80,7 @@ async def made(
     if again and key in _found:
         return list(_found[key])
     shared = [(0.6, one) for one in known]
-    found = sorted(await composer.composed(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
+    found = sorted(await composer.composed(context(what, audit=audit, run=run, parts=most), shared))
     if again:
         _found[key] = found
     return list(found)

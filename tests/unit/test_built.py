@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis.enumeration import Expression
 from batos.synthesis.literals import built
 from batos.synthesis.terms import Computed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis.targets import guards
 from tests.support.synthesis import asked, made
 

@@ -13,10 +13,10 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.errors import ImageDamaged
 from batos.forge import method_prompts, versions
+from batos.forge.method_prompts import WantedMethod
 from batos.image import history, ledger, taught_examples
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, UvmObject
-from batos.synthesis import batch_runner
+from batos.objects import Example, Intent, Method, UvmObject
+from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import NEAR
 from batos.training.dataset import HARD_FROM_IMAGE, answered, as_read, pairs_from_image
 from tests.support import missions
@@ -202,7 +202,7 @@ async def test_a_mission_that_is_cancelled_while_a_draft_is_amended_leaves_nothi
         await hire(kernel)
         await kernel.image.system(teach, Example((50,), (), 100))
         with monkeypatch.context() as patched:
-            patched.setattr(batch_runner, "run_batch", held)
+            patched.setattr(BatchRunner, "outcomes", held)
             sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
             await reached.wait()
             assert await kernel.scheduler.cancel("m1")
@@ -375,7 +375,7 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     parent = UvmObject(budget=100, unrelated=1, think_=Method("think_", "def think_(self, a, b):\n    return a\n"))
     slots: dict[str, Any] = {f"slot{n}": n for n in range(9)}
     obj = UvmObject(**slots, **{"parent*": parent}, price_=Method("price_", "def price_(self, n):\n    return n\n"))
-    told = method_prompts.compact(obj, "spend_", (3,), {}, intent="take the price_ from the budget", examples=(), chars=4000)[0].split("\n")
+    told = method_prompts.compact(WantedMethod(obj, "spend_", (3,), {}, "take the price_ from the budget"), chars=4000)[0].split("\n")
     assert told[0] == "def spend_(self, number):"
     assert told[2].startswith("self.budget = 100; self.slot")
     assert told[2].count("self.") == 3
@@ -383,7 +383,7 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     assert told[3] == "sends: price_, think_"
     assert told[4] == "called with 3"
     long = Example((1,), (), "x" * 60)
-    assert len(method_prompts.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)[0]) <= 120
+    assert len(method_prompts.compact(WantedMethod(obj, "spend_", (3,), {}, "i", [long] * 2), chars=120)[0]) <= 120
 
 
 async def learned(kernel: Kernel) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis.targets import spelled
 from tests.support.synthesis import asked, first, made
 

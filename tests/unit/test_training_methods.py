@@ -15,8 +15,7 @@ from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import ImageError, InvalidInput
-from batos.image.taught_examples import Example
-from batos.objects import Intent
+from batos.objects import Example, Intent
 from batos.training import methods, workspace
 from batos.training.dataset import digest_of, generate
 from batos.training.lora import Trainer, TrainingPlan
