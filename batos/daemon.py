@@ -23,7 +23,7 @@ from batos.app.kernel import REPORT_WAIT_S, Kernel
 from batos.config import Settings, supervision
 from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
 from batos.resources import one_arena
-from batos.supervision import Supervisor, Watchdog
+from batos.supervision import StallLimits, Supervisor, Watchdog
 
 log = structlog.get_logger("batos")
 
@@ -47,12 +47,14 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
     :param reload: reads the settings anew; without it SIGHUP ends the daemon.
     The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stood for
-    `loop_stall_s`, once the image is recovered: before that it may take what time it needs.
+    `StallLimits.stall_s`, once the image is recovered: before that it may take what time it needs.
 
     :raises BatosError: if it cannot start.
     """
     surroundings = supervision()
-    logs.configure(settings.log_level, settings.log_format, journal=surroundings.journal)
+    logs.configure(settings.daemon.log_level, settings.daemon.log_format, journal=surroundings.journal)
+    for note in settings.notes:
+        log.warning("setting_renamed", note=note)
     supervisor = Supervisor(surroundings)
     one_arena()
     stopping = asyncio.Event()
@@ -81,7 +83,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
         loop.add_signal_handler(number, hear)
     stop_asked = asyncio.create_task(stopping.wait())
     with contextlib.ExitStack() as stack:
-        watch = Watchdog(settings.loop_stall_s).over(loop)
+        watch = Watchdog(StallLimits.of(settings).stall_s).over(loop)
         # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
         kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
         if kernel is not None:

@@ -16,6 +16,7 @@ from batos.bridge.model_management import ModelManager
 from batos.concurrency import answering
 from batos.errors import RoleRefused
 from batos.forge import lessons
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, journal, ledger, storage
 from batos.image.history import Moment
 from batos.image.living_image import LivingImage
@@ -292,7 +293,7 @@ class Dispatcher:
         pupil = self._image.read(history.resolve, request.target)
         told = [{**one.model_dump(exclude_defaults=True), "result": one.result} for one in request.examples]
         lesson = lessons.Lesson(request.id, history.oid_of(pupil) or "", request.selector, told, request.intent)
-        begin = functools.partial(lessons.begin, lesson=lesson, limit=self._scheduler.settings.examples_limit)
+        begin = functools.partial(lessons.begin, lesson=lesson, limit=SynthesisLimits.of(self._scheduler.settings).examples)
         options = {**_said(request.target, "learn_", [request.selector]), **lesson.options(), **_options(request)}
         await self._submit(request, f"teach {request.target} {request.selector}", options, client, begin)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -14,18 +15,20 @@ from typing import Any
 import structlog
 
 from batos.app.inference import Substrate
-from batos.autotelic import entropy_records, prerequisites, rollback_monitor, telemetry, triggers, writer_evaluation
-from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
+from batos.autotelic import entropy_records, prerequisites, telemetry, triggers, writer_evaluation
+from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
 from batos.autotelic.change_types import Ground
-from batos.autotelic.entropy_worker import Assessor, AssessorLimits
-from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic.entropy_records import WeightBounds
+from batos.autotelic.entropy_worker import Assessor, AssessorLimits, EntropyLimits
+from batos.autotelic.heartbeat import Heartbeat, HeartbeatLimits
 from batos.autotelic.improver import Improver
 from batos.autotelic.prerequisites import ModelPreparation, Preparation
 from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
-from batos.autotelic.rollback_monitor import ChangeReversal, Leash
-from batos.autotelic.telemetry import Levels, Senses, tallies_in_words
+from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
+from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
 from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.autotelic.triggers import TriggerLimits
 from batos.bridge.inference import Inference
 from batos.bridge.lora.staging import staging_folder
 from batos.concurrency import Share, in_helper
@@ -43,8 +46,9 @@ from batos.mind import incarnation
 from batos.mind.codex import Codex
 from batos.mind.events import Event, Events, Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.messages import deliver
-from batos.mind.router import Likeness, Router
+from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.missions import execution
+from batos.missions.mission_queue import AttemptLimits
 from batos.missions.scheduler import Scheduler
 from batos.synthesis.handbook import handbook
 
@@ -64,16 +68,20 @@ class Autonomy:
         :param stack: what was begun here ends with it.
         """
         self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
-        self.budget = Budget(image, DaySpending(*(getattr(settings, f"loop_{name}") for name in DaySpending._fields)))
+        may = settings.autonomy
+        spending = DaySpending(may.tokens, may.minutes, may.bytes, may.changes, may.pull_bytes, may.training_minutes)
+        self.budget = Budget(image, spending)
         self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
         self.alarms: Alarms | None = None
         self._ticked = asyncio.Event()
         self.senses: Senses | None = None
-        if settings.autotelic == "off":
+        if settings.autonomy.mode == "off":
             return
-        self.senses = Senses(image, events, length=settings.senses_intervals, keys=settings.senses_keys, levels=self._levels)
+        self.senses = Senses(
+            image, events, length=SensesLimits.of(settings).intervals, keys=SensesLimits.of(settings).keys, levels=self._levels
+        )
         stack.push_async_callback(self.senses.flush)
 
     def hearers(self, what: str) -> list[Callable[..., None]]:
@@ -94,8 +102,8 @@ class Autonomy:
         if self.senses is None:
             return
         settings = self._settings
-        limits = rollback_monitor.EffectLimits(*(getattr(settings, f"leash_{name}") for name in rollback_monitor.EffectLimits._fields))
-        self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
+        limits = EffectLimits.of(settings)
+        self.leash = Leash(self._image, limits, period_s=limits.period_s, deaths=limits.deaths, undo=undo)
         await self.leash.begin()
         self._stack.push_async_callback(self.leash.end)
 
@@ -114,13 +122,13 @@ class Autonomy:
 
         async def embed(texts: Sequence[str]) -> list[list[float]]:
             plain = [normalised(text) for text in texts]
-            return await inference.embed(embedder, plain, deadline_s=settings.inference_deadline_s)
+            return await inference.embed(embedder, plain, deadline_s=settings.inference.deadline_s)
 
         async def submit(id: str, brief: str) -> None:
             await scheduler.submit(id, brief, {"origin": "system"})
 
         def ready() -> Callable[[], Awaitable[None]]:
-            share = Share(scheduler.quiet, settings.background_wait_s)
+            share = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
 
             async def wait() -> None:
                 await self.budget.ready()
@@ -136,9 +144,9 @@ class Autonomy:
         background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
             self._image,
-            interval_s=settings.heartbeat_s,
-            jitter=settings.heartbeat_jitter,
-            first_s=settings.heartbeat_first_s,
+            interval_s=settings.autonomy.heartbeat_s,
+            jitter=HeartbeatLimits.of(settings).jitter,
+            first_s=HeartbeatLimits.of(settings).first_s,
             submit=submit,
             measure=sensed,
             quiet=ready(),
@@ -147,7 +155,7 @@ class Autonomy:
         self.alarms = Alarms(
             self._image,
             _trigger_limits(settings),
-            Spans(settings.trigger_recent_s, settings.trigger_window_s, settings.senses_keys),
+            Spans(TriggerLimits.of(settings).recent_s, TriggerLimits.of(settings).window_s, SensesLimits.of(settings).keys),
             submit=submit,
             since=self.senses.since,
             entropy=lambda: _standing(assessor),
@@ -168,7 +176,7 @@ class Autonomy:
 
     async def _ticking(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.senses_s)
+            await asyncio.sleep(SensesLimits.of(self._settings).every_s)
             try:
                 await self.tick()
             except (BatosError, OSError) as e:
@@ -189,9 +197,11 @@ class Autonomy:
         """What the senses noted lately, and how it stands with entropy, in words."""
         assert self.senses is not None
         assert self.assessor is not None
-        buckets = await self.senses.since(time.time() - self._settings.audit_window_s)
+        buckets = await self.senses.since(time.time() - SelfAuditLimits.of(self._settings).window_s)
         words = [
-            tallies_in_words(telemetry.summed_buckets(buckets, self._settings.senses_keys), self._settings.audit_keys),
+            tallies_in_words(
+                telemetry.summed_buckets(buckets, SensesLimits.of(self._settings).keys), SelfAuditLimits.of(self._settings).keys
+            ),
             self.assessor.told(),
         ]
         return " ".join(filter(None, words))
@@ -231,7 +241,7 @@ class Autonomy:
 
     def facts(self) -> Record:
         """What `info` says of it."""
-        facts: Record = {"state": self._settings.autotelic}
+        facts: Record = {"state": self._settings.autonomy.mode}
         if self.leash is not None:
             facts |= {"budget": self.budget.facts(), "leash": self.leash.facts()}
         if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
@@ -252,20 +262,21 @@ def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.Wei
 
 
 def _limits(settings: Settings) -> AssessorLimits:
+    limits = EntropyLimits.of(settings)
     return AssessorLimits(
-        window=settings.cem_window,
-        baseline=settings.cem_baseline,
-        queue=settings.cem_queue,
-        kept=settings.cem_missions,
-        chars=settings.routing_chars,
-        pause_s=settings.routing_pause_s,
+        window=limits.window,
+        baseline=limits.baseline,
+        queue=limits.queue,
+        kept=limits.missions,
+        chars=RoutingLimits.of(settings).chars,
+        pause_s=RoutingLimits.of(settings).pause_s,
         bounds=_bounds(settings),
     )
 
 
 def _trigger_limits(settings: Settings) -> triggers.TriggerLimits:
-    limits = triggers.TriggerLimits(*(getattr(settings, f"trigger_{name}") for name in triggers.TriggerLimits._fields))
-    return limits._replace(syntheses=0) if prerequisites.why_no_training(settings) else limits
+    limits = TriggerLimits.of(settings)
+    return dataclasses.replace(limits, syntheses=0) if prerequisites.why_no_training(settings) else limits
 
 
 def _standing(assessor: Assessor) -> triggers.Entropy:
@@ -274,7 +285,7 @@ def _standing(assessor: Assessor) -> triggers.Entropy:
 
 
 def _bounds(settings: Settings) -> entropy_records.WeightBounds:
-    return entropy_records.WeightBounds(settings.weights_step, settings.weights_least, settings.weights_most)
+    return WeightBounds.of(settings)
 
 
 def each(*hearers: Callable[..., None]) -> Callable[..., None]:
@@ -293,7 +304,7 @@ def measured(
     """What an audit measures: a stretch of the image is checked for damage, the rest was counted before."""
 
     async def measure() -> Record:
-        for damage in await in_helper(walk.step, settings.audit_records, settings.audit_bytes):
+        for damage in await in_helper(walk.step, SelfAuditLimits.of(settings).records, SelfAuditLimits.of(settings).bytes):
             log.error("image_damaged", record=damage.record, what=damage.what)
         missions = scheduler.facts()
         counted = {"complete": missions["COMPLETE"], "failed": missions["FAILED"], "checked": walk.checked, "damaged": len(walk.damaged)}
@@ -339,7 +350,7 @@ class Improving:
             curates=curate is not None,
             trains=lambda: prerequisites.why_no_training(settings, substrate.profile),
         )
-        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autotelic == "off"
+        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autonomy.mode == "off"
         self.propose: Propose = nothing_proposed if off else self._audits.propose
         self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
         self.improver: Improver | None = None
@@ -349,11 +360,11 @@ class Improving:
 
         :param background: runs something until then.
         """
-        if self._settings.autotelic == "off":
+        if self._settings.autonomy.mode == "off":
             return
         settings, image = self._settings, self._image
         rehearsals = Rehearsals(image, self._inference, settings, self._stage, self._ground, self._tasks)
-        staging = staging_folder(settings.lora_staging, settings.data)
+        staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
             writer_evaluation.KIND: prerequisites.TrainingPreparation(image, settings, leash, lambda: self._substrate.factory, staging),
@@ -397,14 +408,14 @@ class Improving:
 
         :param names: knows the digests of models.
         """
-        settings, limit_s = self._settings, self._settings.inference_deadline_s
+        settings, limit_s = self._settings, self._settings.inference.deadline_s
         likeness = Likeness(image, self._inference, self._embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
         methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
 
         def examples(root: Any) -> dict[str, incarnation.Exemplars]:
             return {name: incarnation.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
 
-        router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
+        router = Router(self._codex, lambda: image.read(examples), likeness, chars=RoutingLimits.of(settings).chars)
 
         def thinking(mission: dict[str, Any]) -> Rehearsing:
             return Rehearsing(mission, inference=names, events=Events(), **self._host(image, methods, router))

@@ -21,24 +21,25 @@ import structlog
 import batos
 from batos import logs, preflight
 from batos.api.dispatcher import Dispatcher
-from batos.api.uploads import Uploads
+from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, Improving, each, measured
 from batos.app.inference import Substrate
 from batos.app.memory import Recollection
 from batos.app.model_choice import Providing
 from batos.app.undo import Undoing
 from batos.autotelic import change_types, entropy_records, schema
+from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.profiles import Profile
 from batos.bridge.selection import named_models
 from batos.concurrency import Share
-from batos.config import RELOADED, Settings
+from batos.config import Settings
 from batos.forge import machine, versions
 from batos.image import daemon_files, model_registry, retention
-from batos.image.backup_schedule import Backups, plan_of
-from batos.image.living_image import LivingImage
+from batos.image.backup_schedule import BackupLimits, Backups, plan_of
+from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepLimits
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory
 from batos.methods.runtime import MethodRuntime
@@ -46,12 +47,16 @@ from batos.mind import incarnation, memory_primitives, messages, psm
 from batos.mind.attempt_context import Thinking
 from batos.mind.codex import load_codex, with_roles
 from batos.mind.events import Events
+from batos.mind.evidence import EvidenceLimits
+from batos.mind.limits import ThinkingLimits
 from batos.mind.messages import deliver
-from batos.mind.router import Likeness, Router, shares
+from batos.mind.router import Likeness, Router, RoutingLimits, shares
+from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replaying, Replays
 from batos.missions.scheduler import Scheduler
 from batos.wire import endpoints
 from batos.wire.admin_schemas import Accepting
+from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
@@ -126,19 +131,19 @@ class Kernel:
         preflight.check(settings)  # refused before an image is made and an Ollama started; so are addresses that are taken
         if listen:
             for endpoint in settings.endpoints:
-                endpoints.check(endpoint, guarded=bool(settings.curve_secret))
-            if settings.console == "on":
+                endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
+            if settings.console.enabled == "on":
                 await self._take_console_address()
         await asyncio.to_thread(daemon_files.close_files, settings)
-        self.codex = with_roles(load_codex(settings.codex or None), named_models(settings).personas)
+        self.codex = with_roles(load_codex(settings.missions.codex or None), named_models(settings).personas)
         self.events = Events()
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
             steps=(incarnate, *_INSTALL),
-            cache_size=settings.connection_cache,
-            units=settings.concurrent_missions,
-            batch=settings.committer_batch,
+            cache_size=ImageLimits.of(settings).cache,
+            units=settings.missions.concurrent,
+            batch=ImageLimits.of(settings).batch,
             on_failed=self.request_stop,
         )
         self._stack.push_async_callback(self.image.close)
@@ -176,7 +181,7 @@ class Kernel:
         )
         self._stack.push_async_callback(self.methods.close)
         parts = (self.image, inference, self.profile.embedder, self.codex)
-        curate = (lambda: self.memory.curator.round("it was proposed")) if settings.curate == "on" else None
+        curate = (lambda: self.memory.curator.round("it was proposed")) if settings.memory.curate == "on" else None
         audit = self.methods.audit
         self.improving = Improving(settings, *parts, host=self._host, audit=audit, substrate=self.substrate, curate=curate)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
@@ -201,7 +206,7 @@ class Kernel:
                 uploads=Uploads(self.image, settings),
                 assessed=self.loop.assessed,
                 rate=self.loop.rate,
-                watches_per_client=settings.watches_per_client,
+                watches_per_client=WireLimits.of(settings).watches,
             )
             listener = Listener(settings.endpoints, settings, desk)
             await listener.start()
@@ -211,13 +216,13 @@ class Kernel:
                 # Where it fails, that is logged, and nothing else ends.
                 self._background(self.console.run(desk, self.events.listen), "console")
                 self._stack.push_async_callback(self.console.stop)
-        if settings.metrics:
-            self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
+        if settings.wire.metrics:
+            self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.wire.metrics))
         self.memory.remember(self.events)
-        curators = Share(self.scheduler.quiet, settings.background_wait_s)
+        curators = Share(self.scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
         self.memory.curate(curators.turn, memory_primitives.gist_source(self.scheduler, self.events))
         # Stopped before the listener, so that the last results still leave.
-        self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
+        self._stack.push_async_callback(self.scheduler.stop, settings.daemon.shutdown_s)
         self.scheduler.begin()
         log.info("started", endpoints=self.endpoints, profile=self.profile.name, resumed=resumed)
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
@@ -230,7 +235,7 @@ class Kernel:
     async def _methods_written(self) -> bool:
         """Whether an expert for methods is there, once that is known."""
         await self.substrate.experts_known()
-        return bool(self.image.read(machine.is_warm_up_wanted, self.settings.synthesis_model))
+        return bool(self.image.read(machine.is_warm_up_wanted, self.settings.methods.writer))
 
     async def _take_console_address(self) -> None:
         from batos.console.server import Console  # late: only who asks for it pays for a web server
@@ -256,13 +261,13 @@ class Kernel:
             self.image,
             inference,
             self.profile.embedder,
-            limit_s=settings.routing_s,
-            pause_s=settings.routing_pause_s,
-            deadline_s=settings.inference_deadline_s,
+            limit_s=RoutingLimits.of(settings).look_s,
+            pause_s=RoutingLimits.of(settings).pause_s,
+            deadline_s=settings.inference.deadline_s,
         )
         self._stack.push_async_callback(self.likeness.stop)
         now = self.image.kept(examples)
-        self.router = Router(codex, now, self.likeness, chars=settings.routing_chars)
+        self.router = Router(codex, now, self.likeness, chars=RoutingLimits.of(settings).chars)
         self._background(self.likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
 
     def personas(self) -> dict[str, Any]:
@@ -303,8 +308,8 @@ class Kernel:
             self.image,
             inference,
             lambda mission, offline: Replaying(mission, inference=offline, events=Events(), **host),  # heard by nobody
-            digest_s=self.settings.probe_s,
-            limit_s=self.settings.mission_deadline_s,
+            digest_s=WireLimits.of(self.settings).probe_s,
+            limit_s=self.settings.missions.deadline_s,
         )
 
     def _host(self, image: LivingImage, methods: MethodRuntime, router: Router) -> dict[str, Any]:
@@ -314,13 +319,13 @@ class Kernel:
             "settings": self.settings,
             "models": self.profile.model_of,  # of the profile in force now: an attempt ends with the models it began with
             "options": self.substrate.chat_options,
-            "direct": {} if self.settings.num_predict else self.profile.direct,
+            "direct": {} if self.settings.inference.answer_tokens else self.profile.direct,
             "plain": self.profile.plain,
             "parameters": self.substrate.parameters,
             "base_of": self.substrate.base_of,
             "nearness": self.likeness.nearest,
             "sight": self.substrate.sight,
-            "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
+            "share_out": lambda brief: shares(brief, router.weights, ThinkingLimits.of(self.settings).voices),
             "router": router,
             "methods": methods,
             "memory": self.memory,
@@ -335,19 +340,19 @@ class Kernel:
         self.upkeep = Upkeep(
             self.image,
             self.costs,
-            history_days=settings.history_days,
-            journal_days=settings.journal_days,
+            history_days=settings.image.history_days,
+            journal_days=settings.image.journal_days,
             backups=settings.backups,
-            interval_s=settings.upkeep_s,
-            first_s=settings.upkeep_first_s,
-            upload_hours=settings.upload_hours,
+            interval_s=UpkeepLimits.of(settings).every_s,
+            first_s=UpkeepLimits.of(settings).first_s,
+            upload_hours=UploadLimits.of(settings).hours,
             missions=_kept_whole(settings),
-            free=memory_primitives.lived_through if settings.remember == "on" else retention.everything,
+            free=memory_primitives.lived_through if settings.memory.remember == "on" else retention.everything,
         )
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")
         plan = plan_of(settings, self.image.uri)
-        reserve, first_s = settings.disk_reserve_bytes, settings.backup_first_s
+        reserve, first_s = ProvisionLimits.of(settings).reserve_bytes, BackupLimits.of(settings).first_s
         self.backups = Backups(self.upkeep, settings.backups, plan, size=self.image.db.getSize, reserve=reserve, first_s=first_s)
         self._background(self.backups.run(), "backups")
 
@@ -426,15 +431,18 @@ class Kernel:
 
         :returns: `at`, the names that were `applied`, and those that differ and wait for a `restart`.
         """
-        changed = [name for name in Settings.model_fields if getattr(settings, name) != getattr(self.settings, name)]
-        applied = [name for name in changed if name in RELOADED]
-        self.settings = settings = self.settings.model_copy(update={name: getattr(settings, name) for name in applied})
-        logs.set_level(settings.log_level)
+        settings, applied, waiting = self.settings.reloaded(settings)
+        self.settings = settings
+        logs.set_level(settings.daemon.log_level)
         self.scheduler.settings = settings
-        plan = {"history_days": settings.history_days, "journal_days": settings.journal_days, "interval_s": settings.upkeep_s}
+        plan = {
+            "history_days": settings.image.history_days,
+            "journal_days": settings.image.journal_days,
+            "interval_s": UpkeepLimits.of(settings).every_s,
+        }
         self.upkeep.plan(**plan, missions=_kept_whole(settings))
         self.backups.plan = plan_of(settings, self.image.uri)
-        self.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": [name for name in changed if name not in RELOADED]}
+        self.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": waiting}
         log.info("reloaded", applied=applied, restart=self.reloaded["restart"])
         return self.reloaded
 
@@ -463,4 +471,9 @@ class Kernel:
 
 
 def _kept_whole(settings: Settings) -> retention.FoldTerms:
-    return retention.FoldTerms(settings.missions_kept, settings.mission_days, settings.history_days, settings.context_missions)
+    return retention.FoldTerms(
+        settings.image.missions_kept,
+        settings.image.mission_days,
+        settings.image.history_days,
+        EvidenceLimits.of(settings).context_missions,
+    )

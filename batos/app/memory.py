@@ -25,6 +25,7 @@ from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living_image import LivingImage
 from batos.mind.events import Events
+from batos.mind.evidence import EvidenceLimits
 from batos.wire.admin_schemas import SearchRequest
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ class Recollection:
         await in_helper(importlib.import_module, "batos.memory.embedding_worker")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import ChunkLimits
         from batos.memory.curator import Curator
-        from batos.memory.embedders.selection import Readers
-        from batos.memory.embedding_worker import EmbeddingWorker, load_collection
+        from batos.memory.embedders.selection import EmbedderLimits, Readers
+        from batos.memory.embedding_worker import EmbeddingLimits, EmbeddingWorker, load_collection
         from batos.memory.folder_watcher import FolderWatcher
         from batos.memory.ingest import Ingest
         from batos.memory.records import Numbers
@@ -96,7 +97,7 @@ class Recollection:
         settings, image = self._settings, self._image
         self.numbers, self._load = Numbers(image.read(epoch_of)), load_collection
         self.collection = await in_helper(image.read, load_collection)
-        limits = ChunkLimits(settings.chunk_smallest, settings.chunk_largest)
+        limits = ChunkLimits.of(settings)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: KnownNames(image.read(known_names), self._holds)))
         self.readers = readers = Readers(settings, inference, asked_only or inference, model)
         stack.push_async_callback(readers.close)
@@ -106,9 +107,9 @@ class Recollection:
             image,
             lambda: self.collection,
             readers.of,
-            limit_s=settings.search_s,
-            pause_s=settings.embed_retry_s,
-            alike=settings.evidence_alike,
+            limit_s=EmbedderLimits.of(settings).search_s,
+            pause_s=EmbeddingLimits.of(settings).retry_s,
+            alike=EvidenceLimits.of(settings).alike,
             on_read=self.curator.reads.add,
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)
@@ -122,16 +123,17 @@ class Recollection:
 
     def remember(self, events: Events) -> None:
         """From now on, missions that have ended become memory, and those that have ended before."""
-        from batos.missions.memory_writer import Remembering  # late, as all that brings numpy
+        from batos.memory.chunking import ChunkLimits
+        from batos.missions.memory_writer import Remembering, RememberLimits  # late, as all that brings numpy
 
         settings = self._settings
-        if settings.remember == "on":
+        if settings.memory.remember == "on":
             work = Remembering(
                 self._image,
                 shelver=self.shelver,
                 stored=self.stored,
-                section_chars=settings.ingest_section_chars,
-                pause_s=settings.remember_pause_s,
+                section_chars=ChunkLimits.of(settings).section_chars,
+                pause_s=RememberLimits.of(settings).pause_s,
             )
             self._look_back = work.wake
             self._background(work.run(events), "remembering")
@@ -150,7 +152,9 @@ class Recollection:
         from batos.memory.retrieval import recall_passages
 
         settings = self._settings
-        found = await recall_passages(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
+        found = await recall_passages(
+            question, self._image, self.retrieval, most=settings.memory.passages, alike=EvidenceLimits.of(settings).alike
+        )
         self._on_recalled(len(found))
         self.curator.reads.add(found)
         return found

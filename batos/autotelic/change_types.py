@@ -19,7 +19,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, writer_evaluation
-from batos.autotelic.changes import Proposal
+from batos.autotelic.changes import ChangeLimits, Proposal
 from batos.bridge.modelfile import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
@@ -30,6 +30,8 @@ from batos.methods.runtime import parameters_in
 from batos.mind import incarnation, psm
 from batos.mind.attempt_context import current
 from batos.mind.incarnation import facets
+from batos.mind.limits import ThinkingLimits
+from batos.mind.router import RoutingLimits
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 VOICE = "voice"
@@ -67,11 +69,13 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
     :raises ExpertRefused: for an expert that cannot speak for this persona.
     """
     attempt, root = current(), held._p_jar.root()
-    if attempt.settings.autotelic == "off":
+    if attempt.settings.autonomy.mode == "off":
         raise InvalidInput('nobody rehearses anything here: autotelic = "off"; `batos experts --voice PERSONA=MODEL` lets a voice speak')
     proposal = Proposal(VOICE, str(persona).lower(), str(model), "its user asks for it to be tried")
     check_voice(root, proposal, None)
-    number = changes.propose(root, proposal, {"words": proposal.why}, attempt.id, source=ASKED_BY_USER, limit=attempt.settings.changes_kept)
+    number = changes.propose(
+        root, proposal, {"words": proposal.why}, attempt.id, source=ASKED_BY_USER, limit=ChangeLimits.of(attempt.settings).kept
+    )
     return {"change": number}
 
 
@@ -103,7 +107,7 @@ class Ground(NamedTuple):
 
     def known(self) -> set[str]:
         """Names of the models that a persona may be given: those that are there, and those that may be pulled."""
-        return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
+        return {tagged(name) for name in (*self.models(), *self.settings.autonomy.models)}
 
 
 class Kind(NamedTuple):
@@ -128,7 +132,7 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
     """
     if proposal.kind not in KINDS:
         raise InvalidInput(f"there is no kind of change {proposal.kind!r}; there are: {', '.join(KINDS)}")
-    limit = ground.settings.proposal_chars
+    limit = ChangeLimits.of(ground.settings).chars
     if (size := len(json.dumps(proposal.content, ensure_ascii=False))) > limit:
         raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken (setting proposal_chars)")
     KINDS[proposal.kind].check(root, proposal, ground)
@@ -161,7 +165,7 @@ def _check_facet(root: Any, proposal: Proposal, ground: Ground) -> None:
     names = [name for name, _ in facets(persona)]
     if selector in names and dict(facets(persona))[selector] == intent:
         raise InvalidInput(f"the facet {proposal.target!r} says just that already")
-    most = ground.settings.facets_limit
+    most = ThinkingLimits.of(ground.settings).facets
     if selector not in names and sum(name in persona._slots for name in names) >= most:
         raise InvalidInput(f"{persona.name} has {most} facets of its own already (setting facets_limit): another would never be asked")
 
@@ -211,7 +215,7 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
     known = incarnation.exemplars_of(persona).texts
     if all(text in known for text in new):
         raise InvalidInput(f"{persona.name} has these exemplars already")
-    if (most := ground.settings.learned_exemplars) < len(new):
+    if (most := RoutingLimits.of(ground.settings).learned) < len(new):
         raise InvalidInput(f"a persona learns {most} exemplars (setting learned_exemplars)")
 
 
@@ -224,7 +228,7 @@ def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
 def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     personas = _personas(root)
     for text in exemplars_of(proposal):
-        incarnation.learn(personas, proposal.target.lower(), text, name, ground.settings.learned_exemplars)
+        incarnation.learn(personas, proposal.target.lower(), text, name, RoutingLimits.of(ground.settings).learned)
 
 
 # --- methods

@@ -15,10 +15,12 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic import entropy, schema
 from batos.autotelic.entropy import Kinds, Parts
+from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput
 from batos.image import ledger
 from batos.image.living_image import add_missing
@@ -179,12 +181,16 @@ STEPS_LOGGED = 64  # steps that are remembered
 _TOLERANCE = 1e-9
 
 
-class WeightBounds(NamedTuple):
-    """Settings `weights_step`, `weights_least`, `weights_most`."""
+@dataclass(frozen=True, slots=True)
+class WeightBounds(Limits):
+    """Bounds of the weights of the entropy metric."""
 
-    step: float
-    least: float
-    most: float
+    step: float = limit(0.02, ge=0, le=0.1)
+    """Greatest move of a weight of the entropy metric by one outcome; 0: the weights stay."""
+    least: float = limit(0.1, ge=0, le=0.25)
+    """Least weight of a part of the entropy metric."""
+    most: float = limit(0.5, ge=0.25, le=1)
+    """Greatest weight of a part of the entropy metric."""
 
 
 class WeightStep(NamedTuple):

@@ -58,7 +58,7 @@ class ChosenProfile(NamedTuple):
 
 def named_models(settings: Settings) -> NamedModels:
     """What the setting `model` names."""
-    pairs = [entry.rpartition("=") for entry in settings.model]
+    pairs = [entry.rpartition("=") for entry in settings.inference.model]
     return NamedModels(
         next((name for persona, _, name in pairs if not persona), ""), {persona: name for persona, _, name in pairs if persona}
     )
@@ -81,7 +81,7 @@ def configured_profile(settings: Settings) -> Profile:
 
     :raises ConfigError: where there is none of that name.
     """
-    return load_profile(EMBEDDED if settings.profile == AUTO else settings.profile, own=own_profiles(settings.data))
+    return load_profile(EMBEDDED if settings.inference.profile == AUTO else settings.inference.profile, own=own_profiles(settings.data))
 
 
 def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Candidate] | None, host: str = "") -> ChosenProfile:
@@ -97,20 +97,21 @@ def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Seque
             raise ConfigError(f"setting 'model': {name} does not answer messages; name a model that chats")
     if wanted.all:
         chosen = _on(settings, wanted.all, have.get(tagged(wanted.all)), voices, f"{wanted.all} is named (setting model)")
-    elif settings.profile != AUTO:
+    elif settings.inference.profile != AUTO:
         chosen = ChosenProfile(
-            _complete(configured_profile(settings), voices, settings), f"the profile {settings.profile} is named (setting profile)"
+            _complete(configured_profile(settings), voices, settings),
+            f"the profile {settings.inference.profile} is named (setting profile)",
         )
     elif found is None:
         lacks = f"the Ollama at {host} does not say what it has" if host else "no Ollama of yours answers"
         chosen = ChosenProfile(load_profile(EMBEDDED), f"{lacks}, so the installed models think")
-    elif (one := installed_models.best_model(found, settings.memory_budget_bytes)) is None:
-        why = f"the Ollama at {host} has no chat model that is larger and fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+    elif (one := installed_models.best_model(found, settings.inference.memory_bytes)) is None:
+        why = f"the Ollama at {host} has no chat model that is larger and fits {_gb(settings.inference.memory_bytes)} (memory_budget_bytes)"
         chosen = ChosenProfile(load_profile(EMBEDDED), why)
     else:
-        others = sum(not other.unfit(settings.memory_budget_bytes) for other in found) - 1
+        others = sum(not other.unfit(settings.inference.memory_bytes) for other in found) - 1
         which = f"the best of {others + 1} chat models" if others else "the one chat model"
-        fits = f"that fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+        fits = f"that fits {_gb(settings.inference.memory_bytes)} (memory_budget_bytes)"
         why = f"{one.name} is {which} of the Ollama at {host} {fits}; `batos models use NAME` takes another"
         chosen = _on(settings, one.name, one, voices, why, pulled=False)
     if not wanted.personas:
@@ -131,10 +132,10 @@ def _on(
 
     :param facts: what its Ollama says of it; None where that is not known, as before it is pulled.
     """
-    context = CONTEXTS[1] if facts is None else facts.context_within(settings.memory_budget_bytes)
+    context = CONTEXTS[1] if facts is None else facts.context_within(settings.inference.memory_bytes)
     answer = answer_limit(context)
-    if facts is not None and facts.memory(context) > settings.memory_budget_bytes:
-        why += f", though it takes {_gb(facts.memory(context))}, and memory_budget_bytes is {_gb(settings.memory_budget_bytes)}"
+    if facts is not None and facts.memory(context) > settings.inference.memory_bytes:
+        why += f", though it takes {_gb(facts.memory(context))}, and memory_budget_bytes is {_gb(settings.inference.memory_bytes)}"
     profile = on_model(OWN, model, context=context, answer=answer, pulled=pulled)
     return ChosenProfile(with_personas(profile, voices, dict.fromkeys(voices, model)), why)
 
@@ -143,7 +144,7 @@ def _complete(profile: Profile, voices: Mapping[str, Voice], settings: Settings)
     """A profile of the user's own with a voice on its base for each persona for which it names none."""
     if profile.name in shipped_profiles():
         return profile
-    folder = modelfiles_folder(settings.modelfiles) / profile.name
+    folder = modelfiles_folder(settings.inference.modelfiles) / profile.name
     lacking = [name for name, voice in voices.items() if voice.role not in profile.personas]
     complete = with_personas(profile, voices, dict.fromkeys(lacking, profile.base))
     without = [n for n, v in voices.items() if n not in lacking and not (folder / f"{v.role}.Modelfile").exists()]

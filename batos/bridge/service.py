@@ -29,10 +29,21 @@ import structlog
 from batos import private_files
 from batos.bridge.client import connect, version_of
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import OllamaUnavailable
 
 TERM_S = 5.0  # time between SIGTERM and SIGKILL
 _POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits(Limits):
+    """Limits of an Ollama that the daemon starts."""
+
+    start_s: float = limit(60.0, gt=0, le=600)
+    """Time for a started Ollama to answer."""
+    broken_pull_days: float = limit(7.0, ge=0, le=3650)
+    """Days for which the parts of a pull that broke off are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +224,7 @@ class OllamaService:
         :raises OllamaUnavailable: where none answers, none was named and none can be started, with the remedy.
         :raises ConfigError: where `ollama_host` is no address.
         """
-        named = self._settings.ollama_host
+        named = self._settings.inference.host
         self._state = "starting"
         try:
             version = await version_at(named or DEFAULT_HOST)
@@ -287,12 +298,12 @@ class OllamaService:
             )  # fmt: skip
         self._note = ProcessNote.of(self._child.pid)
         self._note.write(self._note_path)
-        deadline = time.monotonic() + self._settings.ollama_start_s
+        deadline = time.monotonic() + ServiceLimits.of(self._settings).start_s
         while (version := await version_at(self._host)) is None:
             if self._child.returncode is not None:
                 raise OllamaUnavailable(f"{binary} ended with status {self._child.returncode} at its start: {self._log_tail()}")
             if time.monotonic() > deadline:
-                limit = f"{self._settings.ollama_start_s:g} s (ollama_start_s)"
+                limit = f"{ServiceLimits.of(self._settings).start_s:g} s (ollama_start_s)"
                 raise OllamaUnavailable(f"{binary} did not answer at {self._host} within {limit}: {self._log_tail()}")
             await asyncio.sleep(POLL_S)
         self._version = version
@@ -304,13 +315,13 @@ class OllamaService:
             f"OLLAMA_HOST={self._host}",
             f"OLLAMA_MODELS={self._folder / 'models'}",
             *(["OLLAMA_NOPRUNE=1"] if self._has_broken_pulls() else []),
-            f"OLLAMA_NUM_PARALLEL={self._settings.inference_concurrency}",
+            f"OLLAMA_NUM_PARALLEL={self._settings.inference.concurrency}",
             f"HOME={self._folder}",
         ]
 
     def _has_broken_pulls(self) -> bool:
         """Whether parts of layers wait for a pull to go on. Ollama would drop them at its start, with other blobs that no model uses."""
-        oldest = time.time() - self._settings.broken_pull_days * 86400
+        oldest = time.time() - ServiceLimits.of(self._settings).broken_pull_days * 86400
         return any(part.stat().st_mtime > oldest for part in (self._folder / "models" / "blobs").glob("*-partial"))
 
     async def _watch(self, binary: Path) -> None:

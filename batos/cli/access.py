@@ -114,7 +114,7 @@ def _new(settings: Settings, name: str | None, role: Role, output: Output) -> No
     output.say("\nFor this client; take its secret key to its machine, and leave no copy here unless it lives here:")
     output.say(f'  curve_client = "{own}"', "bold")
     output.say(f'  curve_server = "{written["curve_server"]}"', "bold")
-    if not Path(settings.curve_secret).exists() and "curve_secret" not in written:
+    if not Path(settings.wire.secret_key).exists() and "curve_secret" not in written:
         output.note("the daemon asks for no keys yet: curve_secret is not set", "yellow")
 
 
@@ -173,8 +173,9 @@ def _folder_of_daemon(connect: str | None) -> str | None:
 
 
 def _logout_all(settings: Settings) -> int:
-    from batos.console.access import Sessions, token_of
+    from batos.console.access import ConsoleLimits, Sessions, token_of
 
     if not settings.data.is_dir():
         return 0
-    return Sessions(settings.data, token_of(settings.data), settings.console_session_s, settings.console_sessions).end_all()
+    limits = ConsoleLimits.of(settings)
+    return Sessions(settings.data, token_of(settings.data), limits.session_s, limits.sessions).end_all()

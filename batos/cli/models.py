@@ -343,6 +343,7 @@ def train(
         raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
     if fresh and resume:
         raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
+    from batos.autotelic.prerequisites import LoopTrainingLimits
     from batos.bridge.lora.staging import staging_folder
     from batos.training.lora import TrainingPlan
     from batos.training.methods import train_methods
@@ -352,9 +353,9 @@ def train(
     data = meant_folder(data, output, config_file=config_file, more=assignments)
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     image = settings.image_uri
-    plan = TrainingPlan(minutes, seed=seed, threads=settings.training_threads)
+    plan = TrainingPlan(minutes, seed=seed, threads=LoopTrainingLimits.of(settings).threads)
     try:
-        staging = staging_folder(settings.lora_staging, settings.data)
+        staging = staging_folder(settings.inference.staging, settings.data)
         if persona is not None:
             made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
         else:

@@ -13,8 +13,10 @@ from typing import Any, cast
 import structlog
 
 from batos.config import Settings
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Asker, DaemonHandler
 from batos.errors import ConfigError, EndpointError
+from batos.wire.endpoints import WireLimits
 
 try:
     import uvicorn
@@ -56,11 +58,11 @@ class Console:
         :raises EndpointError: where the address is none on loopback, or is taken.
         :raises ConfigError: where the token cannot be read or made.
         """
-        host, port = loopback(settings.console_listen)
+        host, port = loopback(settings.console.listen)
         token = await asyncio.to_thread(token_of, settings.data)
-        listening = _bound(host, port, settings.console_listen)
-        access = Access(token, host, listening.getsockname()[1], settings.console_session_s)
-        sessions = Sessions(settings.data, token, settings.console_session_s, settings.console_sessions)
+        listening = _bound(host, port, settings.console.listen)
+        access = Access(token, host, listening.getsockname()[1], ConsoleLimits.of(settings).session_s)
+        sessions = Sessions(settings.data, token, ConsoleLimits.of(settings).session_s, ConsoleLimits.of(settings).sessions)
         return cls(settings, access, sessions, listening)
 
     async def run(self, desk: DaemonHandler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
@@ -95,11 +97,11 @@ class Console:
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    places = ConnectionSlots(_STRANGERS, settings.console_pages + _REQUESTS)
+    places = ConnectionSlots(_STRANGERS, ConsoleLimits.of(settings).pages + _REQUESTS)
     return uvicorn.Config(
         app,
         loop="none",
-        http=cast(type[asyncio.Protocol], functools.partial(BrowserConnection, settings.console_request_s, places)),
+        http=cast(type[asyncio.Protocol], functools.partial(BrowserConnection, ConsoleLimits.of(settings).request_s, places)),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -109,7 +111,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,  # nobody may say for another that they come from elsewhere
         backlog=_ARRIVALS,
-        timeout_graceful_shutdown=max(1, int(settings.linger_s)),
+        timeout_graceful_shutdown=max(1, int(WireLimits.of(settings).linger_s)),
     )
 
 

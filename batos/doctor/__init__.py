@@ -47,7 +47,7 @@ async def examine(settings: Settings) -> list[Check]:
     daemon = {endpoint: await info_at(endpoint, settings) for endpoint in settings.endpoints}
     running = any(daemon.values())
     checks += [
-        _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.curve_secret))) for address, info in daemon.items()
+        _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.wire.secret_key))) for address, info in daemon.items()
     ]
     info = next(filter(None, daemon.values()), None)
     served = str(((info or {}).get("image") or {}).get("uri") or "")

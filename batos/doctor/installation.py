@@ -19,11 +19,20 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from batos import config
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ConfigError, EndpointError, ImageError
 
 State = Literal["ok", "warn", "fail"]
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorLimits(Limits):
+    """Limits of `batos doctor`."""
+
+    disk_bytes: int = limit(1024 * MIB, ge=0, le=2**50)
+    """Free disk in bytes below which `batos doctor` warns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +125,8 @@ def data_folder(settings: Settings) -> Check:
         )
     free = shutil.disk_usage(there).free
     found = f"{folder}{'' if folder.exists() else ' (made at the first start)'}, {gib(free)} free"
-    if free < settings.disk_needed_bytes:
-        needed = f"less than disk_needed_bytes ({gib(settings.disk_needed_bytes)})"
+    if free < DoctorLimits.of(settings).disk_bytes:
+        needed = f"less than disk_needed_bytes ({gib(DoctorLimits.of(settings).disk_bytes)})"
         remedy = f"{needed}: free some space, or name a folder on another disk with --data; missions fail where the disk is full"
         return Check("data", "warn", found, remedy)
     return Check("data", "ok", found)
@@ -184,7 +193,7 @@ def _available() -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-_LOOKED_AT = ("data", "listen", "image", "profile", "ollama_host", "ollama_hosts")
+_LOOKED_AT = ("data", "wire.listen", "image.uri", "inference.profile", "inference.host", "inference.hosts")
 """Settings that have a check of their own."""
 _NAMED = 3  # files that a finding names
 
@@ -244,10 +253,10 @@ def _remedy_within(error: BatosError) -> str:
 async def info_at(endpoint: str, settings: Settings) -> dict[str, Any] | None:
     """What the daemon at an endpoint says of itself; None where none answers."""
     from batos.wire import Client, ClientKeys
-    from batos.wire.endpoints import to_connect
+    from batos.wire.endpoints import WireLimits, to_connect
 
     try:
-        async with Client(to_connect(endpoint), timeout_s=settings.probe_s, keys=ClientKeys.of(settings)) as client:
+        async with Client(to_connect(endpoint), timeout_s=WireLimits.of(settings).probe_s, keys=ClientKeys.of(settings)) as client:
             return dict(await client.info())
     except BatosError:
         return None
@@ -292,6 +301,9 @@ def others(settings: Settings) -> list[Check]:
     found = [("fail", name, why) for name, why in preflight.refusals(settings) if name not in _LOOKED_AT]
     found += [("warn", name, why) for name, why in preflight.doubts(settings)]
     checks = []
+    for note in settings.notes:
+        finding, _, remedy = note.rpartition("; ")
+        checks.append(Check("settings", "warn", finding, remedy))
     for state, name, why in found:
         finding, _, remedy = why.rpartition("; ")
         checks.append(Check("settings", cast(State, state), f"{name}: {finding or why}", remedy if finding else "see docs/settings.md"))

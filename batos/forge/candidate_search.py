@@ -13,6 +13,8 @@ from typing import Any
 
 from batos.concurrency import in_helper
 from batos.forge import lessons, method_prompts
+from batos.forge.method_prompts import SynthesisLimits
+from batos.guardian.policy import AuditLimits
 from batos.image import taught_examples
 from batos.image.taught_examples import Example
 from batos.mind.attempt_context import current
@@ -133,7 +135,7 @@ async def exact_match(cycle: UvmObject) -> str | None:
         return [one for one in known if id(one[1]) in found]
 
     passed = await _priced(await _tried(cycle, await in_helper(telling), exactly=True), what)
-    return next(iter(await ranking.likely(passed, what, run, limit=settings.method_bytes)), None)
+    return next(iter(await ranking.likely(passed, what, run, limit=AuditLimits.of(settings).bytes)), None)
 
 
 async def best_composed(cycle: UvmObject) -> str | None:
@@ -160,9 +162,13 @@ async def repaired(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, 
     none is likely to be right."""
     settings = current().settings
     what, run, audit = _aside(cycle)
-    if not (settings.synthesis_edits and (what.tells or _legible(cycle, what))):
+    if not (SynthesisLimits.of(settings).edits and (what.tells or _legible(cycle, what))):
         return None
-    before, limit, most = [known for known, _ in cycle.refusals], settings.method_bytes, settings.synthesis_edits if what.tells else 0
+    before, limit, most = (
+        [known for known, _ in cycle.refusals],
+        AuditLimits.of(settings).bytes,
+        SynthesisLimits.of(settings).edits if what.tells else 0,
+    )
     new = await ranking.mutants_passing(source, before, what, audit, run, most=most, limit=limit)
     if not before:  # what is known does not change with the draft
         new = (*new, *await _found(cycle))
@@ -185,13 +191,13 @@ async def edge_case_added(cycle: UvmObject, source: str, faults: Faults) -> tupl
     (`batos.synthesis.repair`), and what it did on the call that asked for it; None where they say nothing of it, or it has an answer."""
     settings = current().settings
     what, run, audit = _aside(cycle)
-    if not settings.synthesis_edits or not (said := implied(what)):
+    if not SynthesisLimits.of(settings).edits or not (said := implied(what)):
         return None
-    (before,) = await batch_runner.run_batch([source], [one.call for one in said], run, limit=settings.method_bytes)
+    (before,) = await batch_runner.run_batch([source], [one.call for one in said], run, limit=AuditLimits.of(settings).bytes)
     for one, did in zip(said, before, strict=True):
         if not lacks_edge_case(did, one) or (whole := with_edge_case(source, one, did)) is None or not audit(whole):
             continue
-        ((after,),) = await batch_runner.run_batch([whole], [one.call], run, limit=settings.method_bytes)
+        ((after,),) = await batch_runner.run_batch([whole], [one.call], run, limit=AuditLimits.of(settings).bytes)
         if answers_edge_case(after, one):
             reasons, did = await faults(cycle, whole)
             return None if reasons else (whole, did)
@@ -215,7 +221,7 @@ async def _made(cycle: UvmObject) -> ranking.Passed:
     if cycle._slots.get("made") is None:
         settings = current().settings
         what, run, audit = _aside(cycle)
-        most, limit = 0 if _sends(cycle, but=what.helpers) else settings.synthesis_parts, settings.method_bytes
+        most, limit = 0 if _sends(cycle, but=what.helpers) else SynthesisLimits.of(settings).parts, AuditLimits.of(settings).bytes
         known = await _known(cycle, what)
         cycle.made = await composer.composed(what, cycle.selector, known, audit, run, most=most, limit=limit)
     return tuple(cycle.made)
@@ -229,7 +235,7 @@ def _legible(cycle: UvmObject, what: ranking.Specification) -> bool:
 
 async def _likely(passed: ranking.Passed, what: ranking.Specification, run: batch_runner.Run, sure: float) -> Sequence[str]:
     """What most likely is right, the cheapest first; none where that is not likely enough."""
-    found = ranking.by_best(await ranking.able(passed, what, run, limit=current().settings.method_bytes, about=ranking.ABOUT))
+    found = ranking.by_best(await ranking.able(passed, what, run, limit=AuditLimits.of(current().settings).bytes, about=ranking.ABOUT))
     if not found:
         return ()
     share, group = found[0]
@@ -262,7 +268,7 @@ async def _priced(passed: ranking.Passed, what: ranking.Specification) -> rankin
 
 
 async def _tried(cycle: UvmObject, known: Sequence[tuple[float, HandbookEntry]], *, exactly: bool = False) -> ranking.Passed:
-    most, limit = current().settings.synthesis_reuse, current().settings.method_bytes
+    most, limit = SynthesisLimits.of(current().settings).reuse, AuditLimits.of(current().settings).bytes
     what, run, audit = _aside(cycle)
     return await adaptation.adapted_passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly, within=KNOWN)
 
@@ -270,7 +276,7 @@ async def _tried(cycle: UvmObject, known: Sequence[tuple[float, HandbookEntry]],
 async def _known(cycle: UvmObject, what: ranking.Specification) -> Sequence[tuple[float, HandbookEntry]]:
     """The methods of the handbook and of the image, those first whose words are likest to what is asked; found once. None where words name
     a message."""
-    if _sends(cycle) or not current().settings.synthesis_reuse:
+    if _sends(cycle) or not SynthesisLimits.of(current().settings).reuse:
         return ()
     if cycle.known is None:
         own = lessons.accepted_entries(lobby_of(cycle.persona)._p_jar.root(), current().mission["accepted"], (cycle.target, cycle.selector))
@@ -284,7 +290,7 @@ async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
     :param did: what it did on the call that asked for it, in its trial.
     """
     settings = current().settings
-    if not (settings.synthesis_edits and cycle.taught):
+    if not (SynthesisLimits.of(settings).edits and cycle.taught):
         return ()
     what, run, audit = _aside(cycle)
     tree = mutations.parsed(source)
@@ -292,7 +298,7 @@ async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
     found = await _priced(await _found(cycle), what) if aside else ()
     other = tuple(one for one in found if one[0] <= _LIKE)
     question = await ranking.ambiguity_of_kept(
-        source, did, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes, other=other
+        source, did, what, audit, run, most=SynthesisLimits.of(settings).edits, limit=AuditLimits.of(settings).bytes, other=other
     )
     return question.texts() if question else ()
 
@@ -302,7 +308,7 @@ async def still_open(cycle: UvmObject) -> ranking.OpenQuestion | None:
     if not cycle.passed:
         return None
     what, run, _ = _aside(cycle)
-    return await ranking.ambiguity_of_refused(await _priced(cycle.passed, what), what, run, limit=current().settings.method_bytes)
+    return await ranking.ambiguity_of_refused(await _priced(cycle.passed, what), what, run, limit=AuditLimits.of(current().settings).bytes)
 
 
 def _aside(cycle: UvmObject) -> tuple[ranking.Specification, batch_runner.Run, Callable[[str], bool]]:

@@ -25,6 +25,7 @@ from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.forge import lessons, method_prompts, trials
+from batos.forge.method_prompts import SynthesisLimits
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.living_image import add_missing
@@ -85,12 +86,12 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
     :param asked_for: whether any will; returns once that is known.
     """
     steps = (
-        *(WARM_UP_KNOWN if settings.synthesis_reuse or settings.synthesis_parts else ()),
-        *(WARM_UP_PARTS if settings.synthesis_parts else ()),
+        *(WARM_UP_KNOWN if SynthesisLimits.of(settings).reuse or SynthesisLimits.of(settings).parts else ()),
+        *(WARM_UP_PARTS if SynthesisLimits.of(settings).parts else ()),
     )
-    if not (settings.synthesis_ahead_s and steps):
+    if not (SynthesisLimits.of(settings).ahead_s and steps):
         return
-    await asyncio.sleep(settings.synthesis_ahead_s)
+    await asyncio.sleep(SynthesisLimits.of(settings).ahead_s)
     if not await asked_for():
         return  # it is read when it is first needed
     for step in steps:
@@ -202,7 +203,7 @@ async def study(cycle: UvmObject) -> str:
         cycle._tmp_synthesis_ = f"def {cycle.selector}(self, text):\n    return self.think_({cycle.intent!r}, text)\n"
         cycle.written_by, cycle.prompt = "rule", ""
         return "SYNTHESIZING"
-    cycle.model, chars = _model(cycle, attempt), attempt.settings.synthesis_chars
+    cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
     asked = (cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs))
     if cycle.expert:
@@ -331,7 +332,7 @@ def _without_model(cycle: UvmObject, source: str) -> str:
 def _spent(cycle: UvmObject) -> bool:
     """Whether the method was written as often as it may be."""
     settings = current().settings
-    bound = settings.synthesis_expert_tries if cycle._slots.get("expert") else settings.synthesis_tries
+    bound = SynthesisLimits.of(settings).expert_tries if cycle._slots.get("expert") else SynthesisLimits.of(settings).tries
     return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 
@@ -345,7 +346,7 @@ def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
 
 def _wanted(cycle: UvmObject) -> int:
     """How many methods are to be compared: nothing else tells whether one is right where nobody gave an example."""
-    return current().settings.synthesis_candidates if cycle.written_by != "rule" and cycle.expert and not cycle.taught else 1
+    return SynthesisLimits.of(current().settings).candidates if cycle.written_by != "rule" and cycle.expert and not cycle.taught else 1
 
 
 def _settle(cycle: UvmObject) -> None:
@@ -385,7 +386,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     methods, selector = attempt.making.methods, cycle.selector
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
-        return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
+        return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
     if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
         return [fault], ""
     cases = [(cycle.target, one) for one in trials.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
@@ -400,7 +401,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     outcomes = []
     for obj, case in cases:
         outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
-    return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
+    return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
 
 
 def _own_words(cycle: UvmObject) -> str:
@@ -414,7 +415,7 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:
     """Who writes, by the setting `synthesis_model`: an expert for methods, if there is one; else the writer's own voice."""
-    chosen = attempt.settings.synthesis_model
+    chosen = attempt.settings.methods.writer
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
@@ -423,7 +424,7 @@ def _model(cycle: UvmObject, attempt: Thinking) -> str:
 def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:
     """Why earlier missions' methods for this selector were refused, newest first; those known when the mission was accepted, so that
     a replay asks the same."""
-    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=attempt.settings.synthesis_lessons)
+    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=SynthesisLimits.of(attempt.settings).lessons)
     until = attempt.mission["accepted"]
     reasons = [str(reason) for row in found if row["at"] < until for reason in (row["error"].get("context") or {}).get("reasons", ())[:1]]
     return list(dict.fromkeys(reasons))

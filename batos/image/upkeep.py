@@ -12,11 +12,13 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
 
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, Busy, ImageError
 from batos.image import blobs, packing, retention
 from batos.image.backup import FORK_PART, UpkeepProgress, fork, growing_size
@@ -31,6 +33,16 @@ T = TypeVar("T")
 _SAME_S = 1e-3  # transactions that are named after the last one are 14 ns apart: in seconds since the epoch as a float that is nothing
 _AHEAD_S = 3600.0  # by which a transaction's time may be ahead without a word
 FOLD_S = 60.0  # between two looks at whether the total of costs should move up
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepLimits(Limits):
+    """Limits of the upkeep of the image: retention, then pack."""
+
+    every_s: float = limit(86_400.0, ge=0.05, le=30 * 86400)
+    """Time between two runs of upkeep: retention, then pack."""
+    first_s: float = limit(3600.0, ge=0.05, le=30 * 86400)
+    """Time from start to the first run of upkeep."""
 
 
 class Upkeep:

@@ -21,7 +21,7 @@ from batos.errors import BatosError, Unreadable
 from batos.image.daemon_files import DaemonFiles
 from batos.image.living_image import LivingImage
 from batos.memory.files import LeftOut, files_in
-from batos.memory.ingest import PASSING, SHUT, Ingest, files_known
+from batos.memory.ingest import PASSING, SHUT, Ingest, IngestLimits, files_known
 from batos.memory.store import library_of
 
 log = structlog.get_logger("batos.memory")
@@ -48,7 +48,7 @@ class FolderWatcher:
         :param exclude: patterns of what is left out, as in `.gitignore`, in place of those that were said before.
         :raises Unreadable: if it is no folder that can be read.
         """
-        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        path, identity = await in_helper(_checked, folder, IngestLimits.of(self._settings).folder_files, self._ingest.premises, exclude)
         await self._image.system(_watch, path, (*identity, *exclude), mission="ingest")
         self._wake.set()
 
@@ -76,14 +76,14 @@ class FolderWatcher:
                     self.away.pop(folder, None)
             self._wake.clear()
             try:
-                async with asyncio.timeout(self._settings.watch_s):
+                async with asyncio.timeout(IngestLimits.of(self._settings).watch_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
     async def _look(self, folder: str, told: tuple[Any, ...]) -> None:
         identity, exclude = told[:2], told[2:]
-        now, unread, left = await in_helper(_stamps, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        now, unread, left = await in_helper(_stamps, folder, IngestLimits.of(self._settings).folder_files, self._ingest.premises, exclude)
         if not now and _identity(folder) != identity:
             raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
         self.left_out[folder] = left.facts()
@@ -92,7 +92,7 @@ class FolderWatcher:
         before = self._before.get(folder)
         self._before[folder] = now
         if before is None:  # the first look: what did not change lately is whole
-            old = time.time_ns() - int(self._settings.watch_s * 1e9)
+            old = time.time_ns() - int(IngestLimits.of(self._settings).watch_s * 1e9)
             before = {path: stamp for path, stamp in now.items() if stamp[0] < old}
         new = (path for path, stamp in now.items() if (known.get(path) != stamp or path in again) and before.get(path) == stamp)
         ready = [path for path in new if path not in queued]

@@ -21,18 +21,21 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos.concurrency import LoopTurns, in_helper
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable, UnreadableNow
 from batos.image.daemon_files import DaemonFiles
 from batos.image.living_image import LivingImage
 from batos.isolation import ChildStopped, IsolatedChild
 from batos.memory import readers
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, bounded
 from batos.memory.files import File, LeftOut, files_in, read_file, stamp_of
 from batos.memory.records import Section
@@ -45,13 +48,41 @@ _TEXT = 4  # times the bytes of the largest file, in characters, that one may sa
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
+@dataclass(frozen=True, slots=True)
+class IngestLimits(Limits):
+    """Limits of the reading of files into the memory."""
+
+    read_s: float = limit(120.0, ge=1, le=86_400)
+    """Processor time for the child process that reads a file; past it, the file is refused."""
+    read_bytes: int = limit(2048 * MIB, ge=256 * MIB, le=2**40)
+    """Address space of the child process that reads files; past it, one is refused."""
+    batch_bytes: int = limit(262_144, ge=1024, le=256 * MIB)
+    """Text that one transaction of an ingest stores."""
+    queue: int = limit(1_000_000, ge=1, le=100_000_000)
+    """Files that wait to be read; one more is answered busy."""
+    folder_files: int = limit(100_000, ge=1, le=100_000_000)
+    """Files that are looked at in one folder and those in it."""
+    attempts: int = limit(3, ge=1, le=100)
+    """Attempts at a file during which the daemon may die; then it is refused."""
+    retry_s: float = limit(10.0, ge=0.05, le=86_400)
+    """Pause after which an ingest that the disk was too full for goes on."""
+    refused: int = limit(1000, ge=1, le=1_000_000)
+    """Files that could not be read whose reason is kept, the newest."""
+    watch_s: float = limit(2.0, ge=0.05, le=86_400)
+    """Pause between two looks into the watched folders."""
+
+
 class Reading:
     """Reads one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self._seconds, self._memory, self._chars = settings.read_s, settings.read_memory_bytes, _TEXT * settings.ingest_file_bytes
-        self._child = IsolatedChild(readers.__name__, memory=settings.read_memory_bytes)
-        limits = (settings.ingest_file_bytes, settings.read_s, settings.read_memory_bytes)
+        self._seconds, self._memory, self._chars = (
+            IngestLimits.of(settings).read_s,
+            IngestLimits.of(settings).read_bytes,
+            _TEXT * settings.memory.file_bytes,
+        )
+        self._child = IsolatedChild(readers.__name__, memory=IngestLimits.of(settings).read_bytes)
+        limits = (settings.memory.file_bytes, IngestLimits.of(settings).read_s, IngestLimits.of(settings).read_bytes)
         there = [name for name in readers.PACKAGES if find_spec(name) is not None]
         self.able = f"{readers.VERSION} {' '.join(map(str, limits))} {' '.join(there)}"
         """What the readers can do: files that were refused are tried again when it is another."""
@@ -112,8 +143,8 @@ class Batches:
         """
         self._going = going
         self.draft, self.number, self._shelver = draft, number, shelver
-        self._size = settings.ingest_batch_bytes
-        self._parts = bounded(draft.parts, settings.ingest_section_chars)
+        self._size = IngestLimits.of(settings).batch_bytes
+        self._parts = bounded(draft.parts, ChunkLimits.of(settings).section_chars)
         self._there: dict[bytes, deque[int]] = {}
         for section in known.sections:
             self._there.setdefault(section.digest, deque()).append(section.number)
@@ -220,7 +251,7 @@ class Ingest:
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
         if found:
-            await self._image.system(_queue, found, self._settings.ingest_queue, mission="ingest")
+            await self._image.system(_queue, found, IngestLimits.of(self._settings).queue, mission="ingest")
             self._more.set()
         return found, refused
 
@@ -258,7 +289,7 @@ class Ingest:
         for path in dict.fromkeys(paths):
             try:
                 if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):
-                    most = self._settings.ingest_folder_files
+                    most = IngestLimits.of(self._settings).folder_files
                     found |= dict.fromkeys(files_in(path, most, self.premises, exclude=exclude, skipped=skipped, left=left))
                 elif why := self.premises.why_not(os.path.realpath(path)):
                     raise Unreadable(why)
@@ -296,16 +327,16 @@ class Ingest:
                 return
             except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = _trouble(e)
-                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._settings.ingest_retry_s)
+                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=IngestLimits.of(self._settings).retry_s)
                 self._tell(path=path, state="waiting", message=self.trouble)
-                await asyncio.sleep(self._settings.ingest_retry_s)
+                await asyncio.sleep(IngestLimits.of(self._settings).retry_s)
             finally:
                 self.under_way = ""
 
     async def _one(self, path: str, attempts: int) -> None:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
-                if attempts >= self._settings.ingest_attempts:
+                if attempts >= IngestLimits.of(self._settings).attempts:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
                 self._image.later(_begin, path)
                 self._begun.add(path)
@@ -321,7 +352,9 @@ class Ingest:
                 log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             cause = (SHUT if error.shut else PASSING) if isinstance(error, UnreadableNow) else self.able
-            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), cause, self._settings.refused_files, mission="ingest")
+            await self._image.system(
+                _refuse, path, stamp_of(path), error.to_wire(), cause, IngestLimits.of(self._settings).refused, mission="ingest"
+            )
             log.warning("ingest_refused", path=path, error=error.message)
             self._tell(path=path, state=REFUSED, chunks=0, **error.to_wire())
             return
@@ -330,7 +363,7 @@ class Ingest:
 
     async def _read(self, path: str) -> Facts:
         """Read a file and store it; what is told of it."""
-        file = await in_helper(read_file, path, self._settings.ingest_file_bytes, self.premises)
+        file = await in_helper(read_file, path, self._settings.memory.file_bytes, self.premises)
         draft: Draft | None = None
         while True:
             if draft is None and not self._is_known(self._image.read(_known, file.path, file.digest), file):

@@ -183,7 +183,7 @@ class MethodRuntime:
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
-        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.guardian_policy)
+        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.methods.policy)
         self._on_verdict, self.on_run = on_verdict, on_run
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()
@@ -214,7 +214,7 @@ class MethodRuntime:
     @property
     def writer_awaited(self) -> bool:
         """Whether an expert for methods may be there soon, if none is there."""
-        return self._writers_known is not None and self.settings.synthesis_model == "expert"
+        return self._writers_known is not None and self.settings.methods.writer == "expert"
 
     async def writer_known(self) -> None:
         """Wait until it is known whether there is an expert for methods."""

@@ -35,7 +35,7 @@ from batos.mind.answer_checks import Nearness, not_told
 from batos.mind.brief_analysis import AUTO, DEPTHS, FLAVOURS, Approach, AskedApproach, BriefFacts, Errand, decide, errand_of, has_read
 from batos.mind.codex import BASE_MODEL
 from batos.mind.events import Events, Propose, Ruled, TextBatch, nothing_proposed, nothing_ruled
-from batos.mind.evidence import Evidence, RecallsMemory
+from batos.mind.evidence import Evidence, EvidenceLimits, RecallsMemory
 from batos.mind.inference import (
     AttemptTally,
     Begun,
@@ -50,6 +50,7 @@ from batos.mind.inference import (
     is_full,
     spent,
 )
+from batos.mind.limits import ThinkingLimits
 from batos.mind.model_needs import (
     PROVISIONING,
     NeedModel,
@@ -62,7 +63,7 @@ from batos.mind.model_needs import (
     needs_named,
     pictures_together,
 )
-from batos.mind.router import Route, Router, Shares
+from batos.mind.router import Route, Router, RoutingLimits, Shares
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
@@ -153,8 +154,10 @@ class Thinking:
         self._recorded = Paid()
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._voices: dict[str, str] = {}
-        self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
-        self.evidence = Evidence(self.id, image, memory, chars=settings.evidence_chars, ask=self.compare)
+        self._begun = Begun(
+            self.id, image, every_s=ThinkingLimits.of(settings).partial_s, every_tokens=ThinkingLimits.of(settings).partial_tokens
+        )
+        self.evidence = Evidence(self.id, image, memory, chars=EvidenceLimits.of(settings).chars, ask=self.compare)
         self.begun = time.monotonic()
         self.gated = False
         self.state, self.persona, self.why = "IDLE", "", ""
@@ -250,7 +253,7 @@ class Thinking:
         """
         if self.routed is None:
             pictured = bool(self.mission["images"]) and self.mission["persona"] is None and not self._lent
-            among = await self.sight.personas(self.router.personas, self.settings.routing_s) if pictured else None
+            among = await self.sight.personas(self.router.personas, RoutingLimits.of(self.settings).look_s) if pictured else None
             self.routed = await self.router.decide(self.mission, compare=self.compare, among=among)
             self.persona, self.why = self.routed.persona.upper(), self.routed.why
             self._keep(journal.set_route, self.routed.to_record())
@@ -310,16 +313,16 @@ class Thinking:
         parts = 0 if inner else len(self.share_out(brief))
         facts = BriefFacts(
             parameters=self._parameters(self.model_of(self.voice_of(persona))),
-            parts=parts if settings.cycle_depth > 1 else 0,
+            parts=parts if ThinkingLimits.of(settings).depth > 1 else 0,
             follows_deep=self.follows_deep and not inner,
             deadline_s=mission["deadline_s"],
-            inferences=settings.mission_inferences,
+            inferences=settings.missions.inferences,
             expert=bool(getattr(persona, "voice", "")),
             speaks=inner or self.routed is None or self.routed.speaks,
         )
         asked = {}
         for name, known in (("depth", DEPTHS), ("flavour", FLAVOURS)):
-            by = (("mission", mission[name]), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
+            by = (("mission", mission[name]), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings.missions, name)))
             asked[name] = [AskedApproach(value, whose) for whose, value in by if value in known]
         depths = asked["depth"]
         if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
@@ -333,7 +336,7 @@ class Thinking:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: ThinkingLimits.of(self.settings).voices]
         return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
@@ -439,8 +442,10 @@ class Thinking:
         :raises NeedAnswer: where it is not answered: the attempt ends, and the mission waits, also over restarts.
         :raises InvalidInput: for a question that is blank, or longer than `question_chars`.
         """
-        if not question.strip() or len(question) > self.settings.question_chars:
-            raise InvalidInput(f"a question has 1 to {self.settings.question_chars} characters; this one has {len(question.strip())}")
+        if not question.strip() or len(question) > ThinkingLimits.of(self.settings).question_chars:
+            raise InvalidInput(
+                f"a question has 1 to {ThinkingLimits.of(self.settings).question_chars} characters; this one has {len(question.strip())}"
+            )
         occurrence = self.tally.questions[question]
         self.tally.questions[question] += 1
         found = answer_to(self.mission, question, occurrence)
@@ -453,7 +458,7 @@ class Thinking:
 
         :raises NeedAnswer: where it is not answered, as `ask`.
         """
-        if not self.mission["may_ask"] or len(question) > self.settings.question_chars:
+        if not self.mission["may_ask"] or len(question) > ThinkingLimits.of(self.settings).question_chars:
             return None
         agreed = self.tally.agreed
         if question not in agreed:
@@ -492,9 +497,9 @@ class Thinking:
         :raises QualityRefused: where all of it is thought, and none of it answer.
         :raises BudgetSpent: past `mission_inferences`.
         """
-        if self.tally.asked.total() >= self.settings.mission_inferences:
+        if self.tally.asked.total() >= self.settings.missions.inferences:
             raise BudgetSpent(
-                f"mission {self.id!r} asked for more than {self.settings.mission_inferences} inferences (setting mission_inferences)"
+                f"mission {self.id!r} asked for more than {self.settings.missions.inferences} inferences (setting mission_inferences)"
             )
         by = by or By(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
@@ -545,7 +550,9 @@ class Thinking:
             return (await self.chat(role, system, prompt, schema=schema, silent=True, **more)).text
 
         settings = self.settings
-        return await structured(ask, user, form, repairs=settings.structured_repairs, raw_chars=settings.malformed_chars)
+        return await structured(
+            ask, user, form, repairs=ThinkingLimits.of(settings).repairs, raw_chars=ThinkingLimits.of(settings).malformed_chars
+        )
 
     def _shown_to(self, model: str, turns: tuple[tuple[str, str], ...]) -> Shown:
         if self.sight.known(model) is False:
@@ -583,7 +590,7 @@ class Thinking:
         def tell(text: str, pieces: int) -> None:
             self.publish("token", text=text, pieces=pieces, facet=part, model=model, **by._asdict())
 
-        return TextBatch(tell, self.settings.token_batch_s)
+        return TextBatch(tell, ThinkingLimits.of(self.settings).token_batch_s)
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None = None) -> journal.InferenceRecord:
         """Ask the model and journal its answer; returns when that is durable."""
@@ -600,7 +607,7 @@ class Thinking:
             hear = self._begun.listener(place[:2], hear)
         request = await self.with_pictures(request)
         try:
-            reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
+            reply = await self._inference.chat(request, deadline_s=self.settings.inference.deadline_s, on_text=hear)
         finally:
             if heard is not None:
                 heard.flush()
@@ -609,7 +616,7 @@ class Thinking:
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
             round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
             round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
-            reply.thinking[: self.settings.thinking_chars],
+            reply.thinking[: ThinkingLimits.of(self.settings).thinking_chars],
         )  # fmt: skip
         self._recorded.add(paid)
         self._on_paid(paid)

@@ -33,6 +33,7 @@ import structlog
 
 from batos.bridge.inference import Inference
 from batos.concurrency import SingleFlight
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, InferenceFailed, UnknownPersona
 from batos.image import ledger, model_registry
 from batos.image.living_image import LivingImage
@@ -87,6 +88,20 @@ def _persona_of(sentence: str, scores: Scores) -> str | None:
 FADE = 0.95  # what is left of older observations at each new one after the same persona
 LIKELY = 0.2  # least share of the cases
 REMEMBERED = 200  # missions; of a first observation 0.95 ** 200 is left
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingLimits(Limits):
+    """Limits of the choice of a persona."""
+
+    look_s: float = limit(2.0, gt=0, le=600)
+    """Seconds for the embedder to look at a brief; after them the triggers decide."""
+    pause_s: float = limit(30.0, ge=0, le=86_400)
+    """Seconds for which an embedder that did not answer is not asked again."""
+    chars: int = limit(2000, ge=100, le=64_000)
+    """Characters of a brief that the router looks at, from both its ends."""
+    learned: int = limit(64, ge=0, le=1000)
+    """Briefs that a persona learns from users who chose it; 0: none."""
 
 
 class Foresight:

@@ -33,11 +33,14 @@ from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
 from batos.mind.attempt_context import Thinking, thinking
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
-from batos.mind.evidence import Citation, NeedEvidence
+from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
 from batos.mind.inference import NeedInference, PromptTooLong
+from batos.mind.limits import ThinkingLimits
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
+from batos.mind.router import RoutingLimits
+from batos.missions.mission_queue import AttemptLimits
 from batos.objects import Method, UvmObject, find
 
 log = structlog.get_logger("batos.mind")
@@ -63,7 +66,10 @@ class Endings:
     @property
     def trouble(self) -> str:
         """Why something could not be recorded, as far as that is known still."""
-        return self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
+        return (
+            self._image.committer.trouble
+            or f"its disk was full; it is tried again within {AttemptLimits.of(self.settings).disk_retry_s:g} s"
+        )
 
     async def until(self, id: str, *, waits: bool) -> None:
         """Return once a mission waits for room on the disk, or once it does not."""
@@ -94,7 +100,7 @@ class Endings:
             message = json.loads(record["message"])
             context |= {"target": message["target"], "selector": message["selector"]}
         if isinstance(error, MethodRefused):
-            kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
+            kept = error.source.encode("utf-8", "replace")[: AttemptLimits.of(self.settings).source_bytes].decode("utf-8", "ignore")
             context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
         try:
             over = await self.recorded(id, ledger.fail, id, wire, context, final)
@@ -132,9 +138,9 @@ class Endings:
                         self._on_signal(failed)
                         raise failed from e
                     if id not in self.waiting:
-                        log.error("waits_for_room", mission=id, error=repr(e), retry_s=self.settings.disk_retry_s)
+                        log.error("waits_for_room", mission=id, error=repr(e), retry_s=AttemptLimits.of(self.settings).disk_retry_s)
                     self._waits(id, True)
-                await asyncio.sleep(self.settings.disk_retry_s)
+                await asyncio.sleep(AttemptLimits.of(self.settings).disk_retry_s)
         finally:
             self._waits(id, False)
 
@@ -330,7 +336,7 @@ class Attempts:
 
     def _learn(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> None:
         """Where its user chose another persona than the router would have, and it came to an end, the brief tells the router more."""
-        route, limit = attempt.routed, attempt.settings.learned_exemplars
+        route, limit = attempt.routed, RoutingLimits.of(attempt.settings).learned
         if route is not None and limit and route.preferred not in (None, route.persona):
             lobby = unit.root["lobby"]
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
@@ -386,13 +392,13 @@ class Attempts:
         if attempt.errand is not None:
             return _told(attempt.errand, attempt.mission), None
         route = await attempt.decide()
-        limits = attempt.settings
+        limits = EvidenceLimits.of(attempt.settings)
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
         attempt.conversation = prompts.conversation_text(unit.root, mission, **before)
         attempt.turns = prompts.conversation_turns(unit.root, mission, **before)
         if images := attempt.mission["images"]:
             told_of = prompts.missions_of_turns(unit.root, mission, **before)
-            attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, limits.brief_images)
+            attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, ThinkingLimits.of(attempt.settings).images)
         attempt.follows_deep = prompts.is_deep_before(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):

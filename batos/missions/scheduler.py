@@ -34,9 +34,10 @@ from batos.image.living_image import LivingImage
 from batos.mind.attempt_context import Thinking
 from batos.mind.events import Events
 from batos.mind.inference import NeedAnswer, as_error
+from batos.mind.limits import ThinkingLimits
 from batos.mind.model_needs import NeedModel
 from batos.missions.execution import Attempts, Deadlines, Endings, in_time
-from batos.missions.mission_queue import Grouping, MissionQueue, QueuedMission
+from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
 
 
 class Resting:
@@ -214,8 +215,8 @@ class Scheduler:
         """
         self._image, self._events, self.settings = image, events, settings
         self._thinking, self._on_signal = thinking, on_signal
-        self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
-        self.queue = MissionQueue(grouping, patience_s=settings.background_wait_s)
+        self._attempts = Attempts(image, conflict_retries=AttemptLimits.of(settings).conflict_retries)
+        self.queue = MissionQueue(grouping, patience_s=AttemptLimits.of(settings).background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Thinking] = {}
         self._held, self._deadlines = HeldMissions(image), Deadlines(self._expire)
@@ -239,7 +240,7 @@ class Scheduler:
 
         To be called before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
         """
-        records = await self._image.system(ledger.recover, self.settings.mission_inferences)
+        records = await self._image.system(ledger.recover, self.settings.missions.inferences)
         for record in records:
             self._push({**record, "resumed": True})
         return len(records)
@@ -260,8 +261,8 @@ class Scheduler:
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         waiting = queued + self._accepting - self._reserved
-        if not begin and waiting >= self.settings.queue_limit and not self._image.read(_holds, id):
-            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.queue_limit}; try again later")
+        if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
+            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
         try:
@@ -319,7 +320,7 @@ class Scheduler:
         self._dispatch()
 
     def _places(self) -> int:
-        return self.settings.concurrent_missions - self._reserved - len(self._running) + len(self._resting)
+        return self.settings.missions.concurrent - self._reserved - len(self._running) + len(self._resting)
 
     def _dispatch(self) -> None:
         self._resting.come_back()
@@ -408,12 +409,12 @@ class Scheduler:
                     wanted, need = need, None
                     await self._provide(record, attempt, wanted)
                 if pause:
-                    async with in_time(record, attempt, self.settings.mission_deadline_s):
+                    async with in_time(record, attempt, self.settings.missions.deadline_s):
                         await self._resting.rest(id, pause)
                 if not counted:
-                    record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, settings.mission_attempts)
+                    record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, settings.missions.attempts)
                 counted = False
-                async with in_time(record, attempt, self.settings.mission_deadline_s):
+                async with in_time(record, attempt, self.settings.missions.deadline_s):
                     with session(entry.ticket):  # its turn at the models ends with the attempt
                         result = await self._attempts.run(attempt)
             except BatosError as e:
@@ -432,12 +433,12 @@ class Scheduler:
             else:
                 self._endings.complete(record, attempt, result)
                 return
-            again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
+            again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.missions.attempts
             if await self._endings.fail(record, attempt, error, final=not again):
                 return
             record["ended"] = record["attempts"]
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
-            pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
+            pause = AttemptLimits.of(settings).backoff_s * 2 ** (record["attempts"] - 1)
 
     async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> None:
         """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count,
@@ -450,7 +451,7 @@ class Scheduler:
             async with in_time(record, attempt, math.inf):
                 await self._resting.during(id, attempt.provide(need))
         except Exception:
-            record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
+            record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.missions.attempts)
             raise
         finally:
             self._provided.discard(id)
@@ -537,8 +538,10 @@ class Scheduler:
         :raises InvalidInput: if it has no such question, or another answer to it.
         :raises RoleRefused: for a question that he may not answer.
         """
-        if len(text) > self.settings.question_chars:
-            raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
+        if len(text) > ThinkingLimits.of(self.settings).question_chars:
+            raise InvalidInput(
+                f"an answer of {len(text)} characters; at most {ThinkingLimits.of(self.settings).question_chars} (setting question_chars)"
+            )
         await self._image.system(ledger.answer_question, id, text, number, may_grant, mission=id)
         if (record := self._held.take(id)) is not None:
             self._again(record)

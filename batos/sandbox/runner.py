@@ -8,6 +8,7 @@ from typing import Any
 from batos import resources
 from batos.config import Settings
 from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
+from batos.guardian.policy import AuditLimits
 from batos.objects import Method, UvmObject
 from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
 from batos.sandbox.program_cache import Programs
@@ -29,7 +30,7 @@ class Sandbox:
     def __init__(self, settings: Settings) -> None:
         self.limits = RunLimits.of(settings)
         self.workers = Workers(settings)
-        self.programs = Programs(self.workers, limit=settings.method_bytes)
+        self.programs = Programs(self.workers, limit=AuditLimits.of(settings).bytes)
 
     @property
     def walls(self) -> dict[str, bool]:

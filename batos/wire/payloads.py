@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from batos.config import Settings
 from batos.errors import InvalidRequest, MalformedMessage, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire.admin_schemas import Accepting
+from batos.wire.endpoints import WireLimits
 from batos.wire.fields import NAME_CHARS, MissionId, Ref, Request, unlike
 from batos.wire.schemas import OPS, AnswerRequest, Image, SendRequest, SubmitRequest, TaughtExample
 
@@ -141,7 +142,7 @@ class PayloadLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> PayloadLimits:
-        return cls(settings.message_bytes, settings.message_depth, settings.brief_bytes)
+        return cls(WireLimits.of(settings).message_bytes, WireLimits.of(settings).message_depth, settings.missions.brief_bytes)
 
 
 class RefusedPayload(Exception):

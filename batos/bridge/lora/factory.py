@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.lora.adapters import Unfit
 from batos.bridge.lora.expert_model import (
     ExpertBuilder,
@@ -27,7 +29,8 @@ from batos.bridge.lora.expert_model import (
 from batos.bridge.lora.staging import ExpertManifest, Staged, Staging, StagingRefusal, same_base, scratch_folder, sorted_out, staging_folder
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ExpertRefused, InferenceFailed
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
@@ -41,6 +44,24 @@ log = structlog.get_logger(__name__)
 GONE = "its model is gone from Ollama and its folder from lora_staging; put the folder back, and it is built again"
 _LONGEST_PAUSE_S = 3600.0
 _LOOKS = 3  # more, at folders that are still being copied, when a scan was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class FactoryLimits(Limits):
+    """Limits of the building of LoRA experts."""
+
+    scan_s: float = limit(10.0, ge=0.05, le=86_400)
+    """Seconds between two looks into the folder of LoRA experts."""
+    settle_s: float = limit(2.0, ge=0, le=600)
+    """Seconds for which an expert's folder must not have changed before it is built."""
+    folders: int = limit(256, ge=1, le=10_000)
+    """Expert folders that are looked at."""
+    file_bytes: int = limit(2048 * MIB, ge=1024, le=2**50)
+    """Greatest size of a file of an adapter, in bytes."""
+    concurrency: int = limit(2, ge=1, le=16)
+    """Experts built at the same time."""
+    quantize: Literal["q8_0", "q4_K_M", "q4_K_S", "f16"] = "q8_0"
+    """How the weights of a fused expert (`fuse = true`) are kept."""
 
 
 class LoraFactory:
@@ -360,29 +381,29 @@ class LoraFactory:
 def open_lora_factory(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, place: ManagedHost) -> LoraFactory:
     """The factory that the settings describe; it builds at `place`, whose client is `client`."""
     staging = Staging(
-        staging_folder(settings.lora_staging, settings.data),
-        settle_s=settings.lora_settle_s,
-        limit=settings.lora_limit,
-        limit_bytes=settings.lora_bytes,
+        staging_folder(settings.inference.staging, settings.data),
+        settle_s=FactoryLimits.of(settings).settle_s,
+        limit=FactoryLimits.of(settings).folders,
+        limit_bytes=FactoryLimits.of(settings).file_bytes,
     )
     builder = ExpertBuilder(
         client,
         scratch_folder(settings.data),
-        quantize=settings.lora_quantize,
+        quantize=FactoryLimits.of(settings).quantize,
         options=profile.options,
-        deadline_s=settings.inference_deadline_s,
+        deadline_s=settings.inference.deadline_s,
     )
     return LoraFactory(
         image,
         client,
         staging,
         builder,
-        bases_of(image.read(model_registry.plain_models), profile, modelfiles_folder(settings.modelfiles)),
+        bases_of(image.read(model_registry.plain_models), profile, modelfiles_folder(settings.inference.modelfiles)),
         profile,
-        scan_s=settings.lora_scan_s,
-        settle_s=settings.lora_settle_s,
-        concurrency=settings.lora_concurrency,
-        retry_s=settings.provision_retry_s,
+        scan_s=FactoryLimits.of(settings).scan_s,
+        settle_s=FactoryLimits.of(settings).settle_s,
+        concurrency=FactoryLimits.of(settings).concurrency,
+        retry_s=ProvisionLimits.of(settings).retry_s,
         provisioned=place.provisioner.is_ready,
         provision=place.provisioner.heal,
         learn=place.made,
