@@ -1,6 +1,6 @@
 """The daemon as a process: it starts, hears signals, tells the service manager how it stands, and ends in good order or at once.
 
-SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
+SIGTERM and SIGINT end it: missions get `daemon.shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
 was started from a terminal, SIGHUP says that this is gone, and ends it too. Where its loop stands, none of them is heard any more, and
 the watchdog ends it.
 """

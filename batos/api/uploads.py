@@ -55,7 +55,7 @@ class _Part:
 class Uploads:
     """Takes parts in order, in memory, and keeps what is whole. A part that is lost is asked for: `have` says how much has come.
 
-    Whoever stops in the middle, or dies, costs memory within `uploads_bytes` and nothing else; the same image from two clients is one.
+    Whoever stops in the middle, or dies, costs memory within `UploadLimits.memory_bytes` only; the same image from two clients is one.
     """
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
@@ -106,7 +106,7 @@ class Uploads:
         :raises InvalidInput: for more than the settings allow, or one that is named twice.
         """
         if len(images) > (limit := ThinkingLimits.of(self._settings).images):
-            raise InvalidInput(f"submit: {len(images)} images; at most {limit} are taken (setting brief_images)")
+            raise InvalidInput(f"submit: {len(images)} images; at most {limit} are taken")
         if len({one.digest for one in images}) < len(images):
             raise InvalidInput("submit: an image is named twice; name each once")
         rows = [{"digest": one.digest, "name": one.name} for one in images]
@@ -123,9 +123,7 @@ class Uploads:
 
     def _check_size(self, size: int) -> None:
         if size > (limit := UploadLimits.of(self._settings).image_bytes):
-            raise MessageTooLarge(
-                f"an image of {size / MIB:.1f} MiB; at most {limit / MIB:g} are taken (setting brief_image_bytes): save it smaller"
-            )
+            raise MessageTooLarge(f"an image of {size / MIB:.1f} MiB; at most {limit / MIB:g} are taken: save it smaller")
 
     def _begin(self, size: int) -> _Part:
         """Make room for an image."""
@@ -137,8 +135,8 @@ class Uploads:
                 taken -= self._parts.pop(digest).size
         if taken + size > room:
             if not self._parts:
-                raise MessageTooLarge(f"an image of {size} bytes; {room} are there for all that come in (setting uploads_bytes)")
-            raise Busy(f"other images come in, of {taken} bytes; {room} are there for all (setting uploads_bytes); try again later")
+                raise MessageTooLarge(f"an image of {size} bytes; {room} are there for all that come in")
+            raise Busy(f"other images come in, of {taken} bytes; {room} are there for all; try again later")
         if len(self._parts) >= AT_ONCE:
             raise Busy(f"{len(self._parts)} images come in, and no more do at a time; try again later")
         return _Part(size)
@@ -150,10 +148,7 @@ class Uploads:
                 raise InvalidInput(f"upload: what came is {found[:16]}…, and {digest[:16]}… was announced; begin it again")
             look = look_at_picture(data)
             if look.width * look.height > (limit := UploadLimits.of(self._settings).image_pixels):
-                raise MessageTooLarge(
-                    f"an image of {look.width} × {look.height} pixels; at most {limit} in all are taken (setting brief_image_pixels): "
-                    "save it smaller"
-                )
+                raise MessageTooLarge(f"an image of {look.width} × {look.height} pixels; at most {limit} in all are taken: save it smaller")
             about = {**look._asdict(), "bytes": len(data)}
             await self._image.system(blobs.add_picture, digest, data, about, UploadLimits.of(self._settings).disk_bytes)
         finally:

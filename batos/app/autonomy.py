@@ -58,7 +58,7 @@ Measure = Callable[[], Awaitable[Record]]
 
 
 class Autonomy:
-    """The heartbeat, and all that it goes by. With `autotelic = "off"` it does nothing."""
+    """The heartbeat, and all that it goes by. With `autonomy.mode = "off"` it does nothing."""
 
     def __init__(
         self, settings: Settings, image: LivingImage, events: Events, residency: Callable[[], Record], *, stack: contextlib.AsyncExitStack
@@ -320,7 +320,7 @@ Curate = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class Improving:
-    """Proposals and what they come to. With `autotelic = "off"` there are none."""
+    """Proposals and what they come to. With `autonomy.mode = "off"` there are none."""
 
     def __init__(
         self,

@@ -163,7 +163,7 @@ class Providing:
             raise ModelNeeded(
                 f"mission {id!r} needs a model that {needs.told()}, and none here does; "
                 f"{selection.why_none_available(offered, needs, room, left_out)}{trouble}. Pull one that does (`ollama pull NAME`), raise "
-                "memory_budget_bytes, or name a registry that has one (setting model_registry), and give the mission again",
+                "inference.memory_bytes, or name a registry that has one (setting inference.registry), and give the mission again",
                 needs=needs.words(),
             )
         return choice
@@ -250,11 +250,11 @@ class Providing:
         if settings.autonomy.mode != "on":
             return f"autotelic is {settings.autonomy.mode}"
         if model not in map(tagged, settings.autonomy.models):
-            return "autotelic_models does not name it"
+            return "autonomy.models does not name it"
         if self._image.read(provided_models.was_undone, model):
             return "its user has taken it back before"
         if (left := await self._budget.may_pull()) < held["bytes"]:
-            return f"{_gb(left)} are left of what it may pull in 24 hours (loop_pull_bytes)"
+            return f"{_gb(left)} are left of what it may pull in 24 hours (autonomy.pull_bytes)"
         return await self._budget.why_no_change()
 
     async def _pulled(self, attempt: Thinking, held: Record, number: int) -> None:

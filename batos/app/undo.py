@@ -238,7 +238,7 @@ class Undoing:
                 remedy = again if asked.redo else _remedy(plan.conflicts, "undo that first, or all of it with --cascade")
                 raise _refusal(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}", plan.conflicts, sorted(more - {""}), remedy)
             if len(changes) + len(more) > (limit := UndoLimits.of(self._settings).missions):
-                raise _impossible(f"more than {limit} missions depend on {asked.id!r} (setting undo_missions)")
+                raise _impossible(f"more than {limit} missions depend on {asked.id!r}")
             for id in more:
                 changes[id] = change_of(id)
 

@@ -70,7 +70,9 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
     """
     attempt, root = current(), held._p_jar.root()
     if attempt.settings.autonomy.mode == "off":
-        raise InvalidInput('nobody rehearses anything here: autotelic = "off"; `batos experts --voice PERSONA=MODEL` lets a voice speak')
+        raise InvalidInput(
+            "nobody rehearses anything here: the setting autonomy.mode is off; `batos experts --voice PERSONA=MODEL` lets a voice speak"
+        )
     proposal = Proposal(VOICE, str(persona).lower(), str(model), "its user asks for it to be tried")
     check_voice(root, proposal, None)
     number = changes.propose(
@@ -134,7 +136,7 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
         raise InvalidInput(f"there is no kind of change {proposal.kind!r}; there are: {', '.join(KINDS)}")
     limit = ChangeLimits.of(ground.settings).chars
     if (size := len(json.dumps(proposal.content, ensure_ascii=False))) > limit:
-        raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken (setting proposal_chars)")
+        raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken")
     KINDS[proposal.kind].check(root, proposal, ground)
 
 
@@ -167,7 +169,7 @@ def _check_facet(root: Any, proposal: Proposal, ground: Ground) -> None:
         raise InvalidInput(f"the facet {proposal.target!r} says just that already")
     most = ThinkingLimits.of(ground.settings).facets
     if selector not in names and sum(name in persona._slots for name in names) >= most:
-        raise InvalidInput(f"{persona.name} has {most} facets of its own already (setting facets_limit): another would never be asked")
+        raise InvalidInput(f"{persona.name} has {most} facets of its own already: another would never be asked")
 
 
 def _apply_facet(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -216,7 +218,7 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
     if all(text in known for text in new):
         raise InvalidInput(f"{persona.name} has these exemplars already")
     if (most := RoutingLimits.of(ground.settings).learned) < len(new):
-        raise InvalidInput(f"a persona learns {most} exemplars (setting learned_exemplars)")
+        raise InvalidInput(f"a persona learns {most} exemplars")
 
 
 def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
@@ -326,7 +328,7 @@ def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
             f"{persona.name} speaks with the expert {voice}, whatever its model is; `batos experts` says how that is changed"
         )
     if tagged(model) not in (known := ground.known()):
-        allowed = "and may not be pulled (setting autotelic_models)"
+        allowed = "and may not be pulled (setting autonomy.models)"
         raise InvalidInput(f"the model {model!r} is not there, {allowed}; there are: {', '.join(sorted(known)) or 'none'}")
 
 

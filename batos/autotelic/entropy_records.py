@@ -1,7 +1,7 @@
 """What weighs how much in the entropy metric, and how it learns that from what becomes of missions.
 
 A part that was above its usual value where something went well gains weight, one that was below it loses some, and the other way
-round where it went badly: exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most `weights_step`, within bounds.
+round where it went badly: exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most `WeightBounds.step`, within bounds.
 Each step is logged with what it was before, and can be taken back.
 
 What the entropy metric reads of a mission in the image, as plain values.

@@ -135,7 +135,7 @@ class ModelPreparation:
             return held
         most = await self._pulls.may_pull()
         if not most:
-            raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting loop_pull_bytes)")
+            raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting autonomy.pull_bytes)")
         held = {"model": name, "bytes": held.get("bytes", 0), "there": False}
         await keep(held)
         counted = 0
@@ -225,9 +225,9 @@ def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
     :param profile: the one in force; what the settings say of it where it is left out.
     """
     if not settings.autonomy.training_minutes:
-        return "trainings are off (loop_training_minutes is 0)"
+        return "trainings are off (autonomy.training_minutes is 0)"
     if settings.methods.writer != "expert":
-        return f"no expert writes methods here (synthesis_model is {settings.methods.writer!r})"
+        return f"no expert writes methods here (methods.writer is {settings.methods.writer!r})"
     profile = profile or configured_profile(settings)
     if not profile.models[0].package:
         return f"the base of the profile {profile.name!r} is no file that could be trained on"
@@ -268,7 +268,7 @@ class TrainingPreparation:
             if not folder.exists():
                 minutes = min(training_minutes_of(proposal), await self._budget.may_train())
                 if not minutes:
-                    raise NotYet("the loop has trained for as long as it may in 24 hours (loop_training_minutes)")
+                    raise NotYet("the loop has trained for as long as it may in 24 hours (autonomy.training_minutes)")
                 await self._budget.trains(minutes)
                 held = {"minutes": minutes, "folder": folder.name}
                 await keep(held)
@@ -324,9 +324,7 @@ class TrainingPreparation:
             while not ended.done():
                 await asyncio.wait([ended], timeout=LOOK_S)
                 if time.monotonic() - begun > LoopTrainingLimits.of(self._settings).limit_s:
-                    raise ExpertRefused(
-                        f"the training took longer than {LoopTrainingLimits.of(self._settings).limit_s:g} s (setting training_limit_s)"
-                    )
+                    raise ExpertRefused(f"the training took longer than {LoopTrainingLimits.of(self._settings).limit_s:g} s")
                 if self._image.read(changes.of, number)["state"] != changes.PROPOSED:
                     raise ExpertRefused("its training was stopped")
         finally:

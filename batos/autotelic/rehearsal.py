@@ -233,7 +233,7 @@ class Rehearsals:
         return Side(found, failed, size), made
 
     def _is_used(self, root: Any, target: str) -> bool:
-        """Whether a method was of use since the days after which it may go (`trigger_unused_days`)."""
+        """Whether a method was of use since the days after which it may go (`TriggerLimits.unused_days`)."""
         holder, selector, _ = change_types.method_at(root, target)
         last = telemetry.last_use_of(root, f"{history.oid_of(holder)} {selector}")
         return last is None or time.time() - last < TriggerLimits.of(self._settings).unused_days * DAY_S

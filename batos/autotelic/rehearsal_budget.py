@@ -115,7 +115,7 @@ class Unknown(BatosSignal):
 
 
 class RehearsalAllowance(NamedTuple):
-    """Settings `rehearsal_inferences`, `rehearsal_tokens`, `inference_deadline_s`."""
+    """Limits of what a rehearsal may pay: `RehearsalLimits.inferences` and `tokens`, and the setting `inference.deadline_s`."""
 
     inferences: int
     tokens: int

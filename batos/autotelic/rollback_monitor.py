@@ -193,7 +193,7 @@ def _middle(values: Sequence[float]) -> float | None:
 
 log = structlog.get_logger("batos.autotelic")
 
-PATIENCE = 4  # times `leash_s`: how long it is waited for missions that could tell
+PATIENCE = 4  # times `EffectLimits.period_s`: how long it is waited for missions that could tell
 WatchedChange = dict[str, Any]
 
 

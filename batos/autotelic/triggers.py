@@ -63,9 +63,9 @@ class Seen(NamedTuple):
 
     now: float
     recent: Tallies
-    """Of the last `trigger_recent_s`."""
+    """Of the last `TriggerLimits.recent_s`."""
     before: Tallies
-    """Of the rest of the last `trigger_window_s`."""
+    """Of the rest of the last `TriggerLimits.window_s`."""
     window: Tallies
     """Of all of it."""
     whole: Tallies

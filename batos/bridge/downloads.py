@@ -75,8 +75,8 @@ class DiskSpace:
             others = f", {mib(taken)} are on their way already" if taken else ""
             raise ModelUnavailable(
                 f"no room on disk: {mib(needed)} are needed, {self.folder} has {mib(free)} free{others}, and {mib(self._reserve)}"
-                " stay free (setting disk_reserve_bytes)",
-                f"free {mib(lacking)} there, or lower disk_reserve_bytes; {AGAIN}",
+                " stay free",
+                f"free {mib(lacking)} there; {AGAIN}",
                 "disk_full",
             )
         self._claims[holder] = needed
@@ -156,7 +156,7 @@ class _Transfer:
         if most is not None and self._needed > most:
             raise ModelUnavailable(
                 f"{self._model} takes {mib(self._needed)} or more, and {mib(most)} may be pulled for it",
-                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting loop_pull_bytes)",
+                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting autonomy.pull_bytes)",
                 TOO_LARGE,
             )
         self._room.claim((self._model, layer), total - completed)

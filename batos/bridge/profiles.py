@@ -129,7 +129,7 @@ def load_profile(name: str, path: Path = PROFILES_FILE, own: Path | None = None)
 
 
 def profile_names(own: Path) -> set[str]:
-    """The names that the setting `profile` may have, `auto` included.
+    """The names that the setting `inference.profile` may have, `auto` included.
 
     :raises ConfigError: where the user's own file cannot be read.
     """

@@ -152,9 +152,9 @@ STOP_S = 5.0
 LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside
 LOOK_S = 60.0  # between two looks at a child: whether it says its version, and how long its log is
 SAY_S = 20.0  # time for it to do so; while it loads, pulls or generates it takes milliseconds, but the machine may be short of memory
-HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`outage_wait_s`)
+HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`RetryPolicy.outage_wait_s`)
 LOG_TAIL = 600  # characters of it that an error shows
-NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one that runs"
+NO_BINARY = "run `make ollama`, or install Ollama, or set inference.host to one that runs"
 
 
 def find_binary(settings: Settings) -> Path | None:
@@ -222,7 +222,7 @@ class OllamaService:
         """Find a server or start one; answers its address. One that was named and does not answer is waited for if none can be started.
 
         :raises OllamaUnavailable: where none answers, none was named and none can be started, with the remedy.
-        :raises ConfigError: where `ollama_host` is no address.
+        :raises ConfigError: where `inference.host` is no address.
         """
         named = self._settings.inference.host
         self._state = "starting"
@@ -303,7 +303,7 @@ class OllamaService:
             if self._child.returncode is not None:
                 raise OllamaUnavailable(f"{binary} ended with status {self._child.returncode} at its start: {self._log_tail()}")
             if time.monotonic() > deadline:
-                limit = f"{ServiceLimits.of(self._settings).start_s:g} s (ollama_start_s)"
+                limit = f"{ServiceLimits.of(self._settings).start_s:g} s"
                 raise OllamaUnavailable(f"{binary} did not answer at {self._host} within {limit}: {self._log_tail()}")
             await asyncio.sleep(POLL_S)
         self._version = version

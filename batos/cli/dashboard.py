@@ -4,7 +4,7 @@ How the dashboard looks: tables beside each other on a wide terminal, below each
 
 The verb `info`: what the daemon says of itself, a line a fact.
 
-The verb `metrics`: what the daemon counts, for people and scripts; Prometheus reads the same from the port of the setting `metrics`.
+The verb `metrics`: what the daemon counts, for people and scripts; Prometheus reads the same from the port of the setting `wire.metrics`.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _fit(names: list[str], at: str, output: Output) -> None:
         return
     columns = ("model", "thinks", "memory", "fits", "parameters", "context", "can", "tokens/s", "about")
     output.rows(columns, (_fitting(facts) for facts in reply.get("fit", ())), {"yes": "green", "no": "yellow"})
-    output.say(f"\n{reply['model']} thinks: {reply['why']}. Models may take {size(reply['budget'])} (memory_budget_bytes).")
+    output.say(f"\n{reply['model']} thinks: {reply['why']}. Models may take {size(reply['budget'])} (inference.memory_bytes).")
 
 
 def _fitting(facts: dict[str, Any]) -> tuple[Any, ...]:

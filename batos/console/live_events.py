@@ -46,10 +46,10 @@ class Feed:
     def open(self, session: str) -> Heard:
         """A new live page of a session.
 
-        :raises Busy: past `console_pages`, and when the daemon stops.
+        :raises Busy: past `ConsoleLimits.pages`, and when the daemon stops.
         """
         if self._closed or len(self._pages) >= ConsoleLimits.of(self._settings).pages:
-            raise Busy(f"{len(self._pages)} live pages are open (setting console_pages); close one, or come again later")
+            raise Busy(f"{len(self._pages)} live pages are open; close one, or come again later")
         page = Heard(WireLimits.of(self._settings).client_queue)
         self._pages[page] = session
         return page

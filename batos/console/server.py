@@ -152,11 +152,11 @@ def loopback(address: str) -> tuple[str, int]:
     except ValueError:
         found = None
     if found is None or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
-        raise EndpointError(f"setting console_listen: {address!r} is no host:port; name 127.0.0.1:PORT")
+        raise EndpointError(f"setting console.listen: {address!r} is no host:port; name 127.0.0.1:PORT")
     if not found.is_loopback:
         raise EndpointError(
             f"the console is served on loopback only, and {address!r} can be reached by other machines: name 127.0.0.1:PORT in the setting "
-            "console_listen, and come from elsewhere through an SSH tunnel"
+            "console.listen, and come from elsewhere through an SSH tunnel"
         )
     return str(found), int(port)
 
@@ -171,6 +171,6 @@ def _bound(host: str, port: int, address: str) -> socket.socket:
     except OSError as e:
         listening.close()
         raise EndpointError(
-            f"the console cannot listen at {address}: {e.strerror}; stop who does, or name another port in the setting console_listen"
+            f"the console cannot listen at {address}: {e.strerror}; stop who does, or name another port in the setting console.listen"
         ) from None
     return listening

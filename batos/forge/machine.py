@@ -74,13 +74,13 @@ processor, which nothing interrupts."""
 def is_warm_up_wanted(root: Any, writer: str) -> bool:
     """Whether lessons will ask for it: only those of an expert for methods do.
 
-    :param writer: the setting `synthesis_model`.
+    :param writer: the setting `methods.writer`.
     """
     return bool(model_registry.speaks_methods(root)) if writer == "expert" else model_registry.writes_methods(root, writer)
 
 
 async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], asked_for: Callable[[], Awaitable[bool]]) -> None:
-    """Read what lessons will ask for, a step at a time, `synthesis_ahead_s` from now.
+    """Read what lessons will ask for, a step at a time, `SynthesisLimits.ahead_s` from now.
 
     :param quiet: returns when no mission is under way or waits.
     :param asked_for: whether any will; returns once that is known.
@@ -414,7 +414,7 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
 
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:
-    """Who writes, by the setting `synthesis_model`: an expert for methods, if there is one; else the writer's own voice."""
+    """Who writes, by the setting `methods.writer`: an expert for methods, if there is one; else the writer's own voice."""
     chosen = attempt.settings.methods.writer
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)

@@ -98,15 +98,15 @@ def hindrance(folder: pathlib.Path) -> str:
     """Why no backup can be written into a folder, and what to do; empty where one can."""
     there = next(one for one in (folder, *folder.parents) if os.path.exists(one))
     if not os.path.isdir(there):
-        return f"{there} is a file, not a folder; name another backup_folder"
+        return f"{there} is a file, not a folder; name another backup.folder"
     if not os.access(there, os.W_OK | os.X_OK):
-        return f"{there} cannot be written by this user; change its owner, or name another backup_folder"
+        return f"{there} cannot be written by this user; change its owner, or name another backup.folder"
     try:
         private_files.fit(folder)
     except private_files.Exposed as e:
         return e.why
     except OSError as e:  # links that lead to each other, say
-        return f"{folder} cannot be looked at: {e.strerror}; name another backup_folder"
+        return f"{folder} cannot be looked at: {e.strerror}; name another backup.folder"
     return ""
 
 
@@ -209,8 +209,8 @@ class Backups:
         free, needed = shutil.disk_usage(there).free, 2 * self._size() + self._reserve
         if free < needed:
             raise ImageError(
-                f"{free} bytes are free in {there}, and a backup with its proof needs {needed}, disk_reserve_bytes included; "
-                "make room, or name another backup_folder"
+                f"{free} bytes are free in {there}, and a backup with its proof needs {needed}, a reserve included; "
+                "make room, or name another backup.folder"
             )
 
     def _drop(self) -> list[str]:

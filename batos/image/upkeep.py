@@ -1,7 +1,7 @@
 """Upkeep: what an image needs to live for years. One of these at a time, and none on the committer.
 
-* pack: history older than `history_days` goes, never past the start of the oldest open unit.
-* retention: journals older than `journal_days` lose their texts; of missions that are older still, or too many, one line stays.
+* pack: history older than `image.history_days` goes, never past the start of the oldest open unit.
+* retention: journals older than `image.journal_days` lose their texts; of missions that are older still, or too many, one line stays.
 * backup: by repozo, beside the running daemon, proved by restoring it (`batos.image.backup`).
 """
 
@@ -98,7 +98,7 @@ class Upkeep:
                 await self._in_turn(self.pack)
 
     async def pack(self, days: float | None = None) -> dict[str, Any]:
-        """Drop the history that is older than `days`, or the setting `history_days`.
+        """Drop the history that is older than `days`, or the setting `image.history_days`.
 
         :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the epoch), `took_s`.
         :raises Busy: while other upkeep is under way.
@@ -130,7 +130,7 @@ class Upkeep:
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts of journals older than `journal_days`, their pictures, and pictures that no mission came for; fold old missions.
+        """Drop the texts of journals older than `image.journal_days`, their pictures, and unclaimed pictures; fold old missions.
 
         :raises Busy: while other upkeep is under way.
         """

@@ -186,12 +186,10 @@ class Curator:
         there = library_of(root).counts.chunks
         size = self._image.db.getSize()
         if there > max(settings.memory.curate_chunks, self._full):
-            return f"there are {there} chunks (setting curate_chunks)"
+            return f"there are {there} chunks (setting memory.curate_chunks)"
         if last.bytes and size >= max(_GROWN, CuratorLimits.of(settings).growth * last.bytes):
-            return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
-        return (
-            "" if 0 <= self._now() - last.at < CuratorLimits.of(settings).every_s else "it is time (setting curate_s)"
-        )  # also where the clock was set back
+            return f"the image grew from {last.bytes} to {size} bytes"
+        return "" if 0 <= self._now() - last.at < CuratorLimits.of(settings).every_s else "it is time"  # also where the clock was set back
 
     # --- a round
 

@@ -99,9 +99,9 @@ class Reading:
                 log.error("ingest_failed", path=path, trace=e.trace)
                 raise BatosError(f"{e.detail}; this is a fault in BAT OS, please report it") from None
             why = {
-                "time": f"reading it took more than {self._seconds:g} s of processor time (setting read_s)",
-                "memory": f"reading it took more than {self._memory} bytes of memory (setting read_memory_bytes)",
-            }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory (setting read_memory_bytes)")
+                "time": f"reading it took more than {self._seconds:g} s of processor time",
+                "memory": f"reading it took more than {self._memory} bytes of memory",
+            }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory")
             raise Unreadable(f"{why}: {_REMEDY}") from None
         return await in_helper(readers.drafted, told)
 
@@ -337,7 +337,7 @@ class Ingest:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
                 if attempts >= IngestLimits.of(self._settings).attempts:
-                    raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
+                    raise Unreadable(f"the daemon died {attempts} times while it was read")
                 self._image.later(_begin, path)
                 self._begun.add(path)
             told = await self._read(path)
@@ -462,7 +462,7 @@ def _known(root: Any, path: str, digest: bytes) -> KnownSections:
 def _queue(root: Any, paths: list[str], most: int) -> None:
     library = library_of(root)
     if len(library.queue) + len(paths) > most:
-        raise Busy(f"{len(library.queue)} files wait to be read already (setting ingest_queue); ask again later")
+        raise Busy(f"{len(library.queue)} files wait to be read already; ask again later")
     for path in paths:
         library.queue.setdefault(path, 0)  # who watches asks again after a restart: attempts at what waits are counted on
 

@@ -440,7 +440,7 @@ class Thinking:
         """What the user answers to a question; the how-manieth of the same words it is decides which answer is meant.
 
         :raises NeedAnswer: where it is not answered: the attempt ends, and the mission waits, also over restarts.
-        :raises InvalidInput: for a question that is blank, or longer than `question_chars`.
+        :raises InvalidInput: for a question that is blank, or longer than `ThinkingLimits.question_chars`.
         """
         if not question.strip() or len(question) > ThinkingLimits.of(self.settings).question_chars:
             raise InvalidInput(
@@ -495,11 +495,11 @@ class Thinking:
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises QualityRefused: where all of it is thought, and none of it answer.
-        :raises BudgetSpent: past `mission_inferences`.
+        :raises BudgetSpent: past `missions.inferences`.
         """
         if self.tally.asked.total() >= self.settings.missions.inferences:
             raise BudgetSpent(
-                f"mission {self.id!r} asked for more than {self.settings.missions.inferences} inferences (setting mission_inferences)"
+                f"mission {self.id!r} asked for more than {self.settings.missions.inferences} inferences (setting missions.inferences)"
             )
         by = by or By(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}

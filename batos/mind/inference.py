@@ -172,7 +172,8 @@ def spent(paid: InferenceRecord) -> str:
     went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
     how = went if paid.done_reason == "length" else "its thought went in circles, and was ended"
     return (
-        f"{paid.model} came to no answer: {how}. Let it answer at once (setting think, off), let it write more (setting num_predict), or "
+        f"{paid.model} came to no answer: {how}. Let it answer at once (setting inference.think, off), let it "
+        "write more (setting inference.answer_tokens), or "
         "take another model (`batos models use NAME`)"
     )
 

@@ -81,10 +81,7 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     attempt, kept, root = current(), _text(text, "remember_ takes a text"), _root(memory)
     library, longest = library_of(root), ChunkLimits.of(attempt.settings).section_chars
     if len(kept) > longest:
-        raise InvalidInput(
-            f"remember_ takes at most {longest} characters (setting ingest_section_chars); this text has {len(kept)}: "
-            "put it into a file and ingest that"
-        )
+        raise InvalidInput(f"remember_ takes at most {longest} characters; this text has {len(kept)}: put it into a file and ingest that")
     source = f"note:{hashlib.sha256(kept.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]

@@ -538,7 +538,7 @@ def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
 async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
     """Run a cycle to its end; its answer is in its slot `answer` then.
 
-    :raises BudgetSpent: for one that is deeper inside others than `cycle_depth`.
+    :raises BudgetSpent: for one that is deeper inside others than `ThinkingLimits.depth`.
     :raises BatosError: (or whatever a behaviour raised) after the transition to FAILED; the caller dooms the transaction.
     """
     limits = ThinkingLimits.of(attempt.settings)

@@ -465,7 +465,7 @@ class Router:
         :param alike: how alike it is to each persona's exemplars; None if that is not known.
         """
         if not examples:
-            raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting codex)")
+            raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting missions.codex)")
         routing = self._codex.routing
         signs = {name: found for name, found in self._signs(text).items() if name in examples}
         weights = {name: sum(weight for weight, _ in found) for name, found in signs.items()}

@@ -162,7 +162,7 @@ class Replays:
         if record["state"] not in ledger.FINAL:
             raise InvalidInput(f"mission {id!r} is {record['state']}; only what has ended can be replayed")
         if dropped:
-            raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting journal_days); its cost is still known")
+            raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting image.journal_days); its cost is still known")
         offline = _Offline(self._inference, self._digest_s)
         attempt = self._replaying(record, offline)
         attempt.prompts = [] if prompts else None

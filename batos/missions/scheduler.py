@@ -197,7 +197,7 @@ UNDER_WAY_TOLD = 100  # ids of missions under way that `info` names
 
 
 class Scheduler:
-    """Accepts missions and runs them, `concurrent_missions` at a time."""
+    """Accepts missions and runs them, `missions.concurrent` at a time."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class Scheduler:
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         waiting = queued + self._accepting - self._reserved
         if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
-            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.missions.queue}; try again later")
+            raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
         try:
@@ -539,9 +539,7 @@ class Scheduler:
         :raises RoleRefused: for a question that he may not answer.
         """
         if len(text) > ThinkingLimits.of(self.settings).question_chars:
-            raise InvalidInput(
-                f"an answer of {len(text)} characters; at most {ThinkingLimits.of(self.settings).question_chars} (setting question_chars)"
-            )
+            raise InvalidInput(f"an answer of {len(text)} characters; at most {ThinkingLimits.of(self.settings).question_chars}")
         await self._image.system(ledger.answer_question, id, text, number, may_grant, mission=id)
         if (record := self._held.take(id)) is not None:
             self._again(record)

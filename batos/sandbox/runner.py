@@ -110,7 +110,7 @@ class Sandbox:
             outer = None
         if outer is not None and outer.depth >= self.limits.depth:
             depth = self.limits.depth
-            raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
+            raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep", limit="depth")
         if outer is None:  # a send within a chain has its room already
             await self.workers.chains.enter()
         try:

@@ -88,7 +88,7 @@ async def run_batch(sources: Sequence[str], calls: Sequence[MethodCall], run: Ru
     """What each method does on each call: the `repr` of its answer and of the slots after it; "" where that is not known, as it fails.
 
     :param sources: of methods that pass the guardian and send nothing, but what `run` has (`Aside`).
-    :param limit: bytes that the source of one method may have (setting method_bytes).
+    :param limit: bytes that the source of one method may have.
     """
     given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
     found: list[tuple[str, ...]] = []

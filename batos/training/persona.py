@@ -251,8 +251,9 @@ def train_voice(
     """
     if settings.memory.training_consent != "on":
         raise ConfigError(
-            "what missions say would be learned into weights, which may be passed on; if you agree, say so: --set training_consent=on, "
-            'or training_consent = "on" in batos.toml'
+            "what missions say would be learned into weights, which may be passed on; if you agree, say so: "
+            "--set memory.training_consent=on, "
+            'or training_consent = "on" in the section [memory] of batos.toml'
         )
     persona = persona.lower()
     source, weights = base_of(settings)
@@ -264,9 +265,7 @@ def train_voice(
     answers = {answer for _, answer in data}
     held = [pair for pair in dict.fromkeys(_pairs(known.held, TrainingLimits.of(settings).chars)) if pair[1] not in answers]
     if not (data and held):
-        raise InvalidInput(
-            f"all that {persona} said is the same, or longer than {TrainingLimits.of(settings).chars} characters (training_chars)"
-        )
+        raise InvalidInput(f"all that {persona} said is the same, or longer than {TrainingLimits.of(settings).chars} characters")
     tell(f"{len(data)} examples from {len(known.learned)} missions; {len(held)} from {len(known.held)} others measure")
     expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
     folder = staging / name_of(persona)
@@ -315,7 +314,7 @@ def worse_than(rival: VoiceFigures, tuned: VoiceFigures, margin: float, name: st
     if not tuned.perplexity < rival.perplexity:
         found.append(f"on what it did not learn its perplexity is {tuned.perplexity:.2f}, that of {name} {rival.perplexity:.2f}")
     if rival.cem is not None and tuned.cem is not None and tuned.cem < rival.cem - margin:
-        found.append(f"the entropy of its answers is {tuned.cem:.3f}, with {name} {rival.cem:.3f} (setting training_entropy)")
+        found.append(f"the entropy of its answers is {tuned.cem:.3f}, with {name} {rival.cem:.3f}")
     if rival.refused is not None and tuned.refused is not None and tuned.refused > rival.refused:
         found.append(f"the gate refuses {tuned.refused} of its answers, {rival.refused} of those of {name}")
     return found
@@ -331,7 +330,7 @@ def _known(settings: Settings, image: str, persona: str) -> KnownVoice:
             left = f"; of {lost} more the prompts cannot be rebuilt" if lost else ""
             raise InvalidInput(
                 f"{persona} spoke in {count} missions with briefs of their own that were rated +1{left}; a voice takes "
-                f"{TrainingLimits.of(settings).missions} (setting training_missions): `batos rate MISSION +1` rates one"
+                f"{TrainingLimits.of(settings).missions}: `batos rate MISSION +1` rates one"
             )
         learned, held = parted(found, TrainingLimits.of(settings).held_out)
         return KnownVoice(

@@ -134,9 +134,11 @@ def check_place(folder: Path) -> None:
     """
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
-        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set lora_staging to another")
+        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set inference.staging to another")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set lora_staging")
+        raise ConfigError(
+            f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set inference.staging"
+        )
     try:
         private_files.fit(folder)
     except private_files.Exposed as e:

@@ -187,7 +187,7 @@ class Client(Operating):
         raise AssertionError("the second time returns or raises")
 
     async def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
-        """Bring an image to the daemon, for missions to come; it is durable when this returns, and waits for one for `upload_hours`.
+        """Bring an image to the daemon, for missions to come; it is durable when this returns, and waits for one for `UploadLimits.hours`.
 
         :param image: a file, or its bytes.
         :param name: by which it is shown; left out, that of the file.
@@ -425,7 +425,7 @@ class Client(Operating):
         return await self._ask("fork", hold_s=timeout_s, folder=folder, at=at)
 
     async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.
+        """Drop the history older than `days`, or than the setting `image.history_days`; sizes before and after.
 
         :raises Busy: while the daemon packs or backs up already.
         """

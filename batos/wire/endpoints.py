@@ -78,7 +78,7 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
     if not guarded and not _is_loopback(host):
         raise EndpointError(
             f"will not listen at {endpoint!r}: other machines could reach it, and without CURVE keys anybody there could use it; "
-            "make keys (`batos keys new`) and name them in curve_secret, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
+            "make keys (`batos keys new`), name them in wire.secret_key, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
         )
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 

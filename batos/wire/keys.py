@@ -77,7 +77,9 @@ class ClientKeys(NamedTuple):
         if not settings.wire.client_key and not settings.wire.server_key:
             return None
         if not settings.wire.client_key or not settings.wire.server_key:
-            raise ConfigError("a client needs both settings, curve_client (its own secret key) and curve_server (the daemon's public key)")
+            raise ConfigError(
+                "a client needs both settings, wire.client_key (its own secret key) and wire.server_key (the daemon's public key)"
+            )
         return cls.load(Path(settings.wire.client_key), settings.wire.server_key)  # a key as it is may end in a slash
 
     def use(self, socket: zmq.Socket[Any]) -> None:

@@ -65,7 +65,7 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """The messages that arrive at `socket`, at most `message_bytes` each.
+    """The messages that arrive at `socket`, at most `WireLimits.message_bytes` each.
 
     What did not come by ZMTP/3 is let go: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them as the
     listener sets it up; this is a second wall, which stands by itself. Only ZMTP/3 tells the type of the sender's socket.
@@ -172,7 +172,7 @@ class Authority:
         """
         if self._clients is not None and message.key not in self._clients:
             # libzmq asks for a key once a connection, and knows no way to end one
-            raise KeyRefused("this client's key was taken out of the daemon's folder of clients (curve_clients)")
+            raise KeyRefused("this client's key was taken out of the daemon's folder of clients (wire.client_keys)")
         if ROLES.index(request.role) > ROLES.index(role := self._role(message)):
             raise RoleRefused(_refusal(request, role, with_keys=self._clients is not None))
 
@@ -194,7 +194,7 @@ class Authority:
             if not await asyncio.to_thread(_is_within, path, self._folders):
                 raise PathRefused(
                     f"{request.op}: {named!r} is in no folder that this client may name; there are the data folder and what the "
-                    f"daemon's setting `folders` lists: put {os.fspath(path.parent)!r} there, or ask as the daemon's own user at ipc://"
+                    f"daemon's setting `wire.folders` lists: put {os.fspath(path.parent)!r} there, or ask as the daemon's own user at ipc://"
                 )
 
     def _role(self, message: Message) -> Role:
@@ -214,7 +214,7 @@ def _refusal(request: Request, role: Role, *, with_keys: bool) -> str:
         return f"{needs}, and this client's key has the role {role}; beside the daemon, `batos keys role NAME {request.role}` changes that"
     return (
         f"{needs}, and clients without keys have the role {role} here; ask as the daemon's own user at its ipc:// endpoint, or raise the "
-        "daemon's setting `local_role`"
+        "daemon's setting `wire.role`"
     )
 
 
@@ -287,7 +287,7 @@ class Listener:
         log.info("listening", endpoints=self.bound, keys=self._gate is not None)
 
     async def stop(self) -> None:
-        """Take no more requests, finish those under way, let replies leave, close; `linger_s` in all, and a little for libzmq."""
+        """Take no more requests, finish those under way, let replies leave, close: `WireLimits.linger_s`, and a little for libzmq."""
         if self._socket is None or self._stopping:
             return
         self._stopping = True
@@ -327,7 +327,7 @@ class Listener:
     def _looked(self, known: Container[bytes]) -> None:
         """The folder of clients was looked at: who is not in it any more hears nothing more."""
         if gone := self._outbox.shut_out(known):
-            log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of curve_clients")
+            log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of wire.client_keys")
 
     def _schedule(self) -> None:
         if not self._scheduled:

@@ -233,7 +233,7 @@ def _check_brief(brief: str, limit: int) -> None:
         raise InvalidRequest("submit: the brief is empty; say what the mission is")
     # four bytes a character at most: only long ones need to be encoded to be measured
     if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
-        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `brief_bytes`)")
+        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `missions.brief_bytes`)")
 
 
 def _is_blank(text: str) -> bool:

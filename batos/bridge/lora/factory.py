@@ -143,7 +143,7 @@ class LoraFactory:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
             except OSError as e:
-                looked = [StagingRefusal(".", f"{self._staging.path} cannot be read: {e.strerror or e}; make it, or set lora_staging")]
+                looked = [StagingRefusal(".", f"{self._staging.path} cannot be read: {e.strerror or e}; make it, or set inference.staging")]
             staged, refused = sorted_out(looked, {m: facts["content"] for m, facts in self._known.items() if facts["built"] is not None})
             if staged or self._known:
                 named = {refusal.about.model for refusal in refused if refusal.about is not None}
