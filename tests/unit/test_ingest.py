@@ -164,7 +164,7 @@ async def test_files_that_cannot_be_read_are_told_of_and_the_others_go_on(tmp_pa
         assert [Path(one["path"]).name[0] for one in told["refused"]] == list("abcde")
         assert {one["code"] for one in told["refused"]} == {"unreadable"}
         said = " ".join(one["message"] for one in told["refused"])
-        for words in ("binary data", "it is empty", "setting ingest_file_bytes", "PDF is broken", "no file"):
+        for words in ("binary data", "it is empty", "setting memory.file_bytes", "PDF is broken", "no file"):
             assert words in said
         listed = (await held.recollection.tell())["refused"]
         assert [one["path"] for one in listed] == [one["path"] for one in told["refused"]]

@@ -312,7 +312,7 @@ async def test_it_may_not_train_for_longer_than_its_day_has_or_than_the_limit(tm
         assert (await stepped(kernel))[0]["state"] == changes.PROPOSED, "it waits for another day"
         await budget.trains(-3)
         (change,) = await stepped(kernel)
-        assert change["reason"] == "the training took longer than 0.1 s (setting training_limit_s)"
+        assert change["reason"] == "the training took longer than 0.1 s"
         assert change["comparison"]["prepared"]["minutes"] == 3
 
 
