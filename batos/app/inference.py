@@ -114,7 +114,8 @@ class Substrate:
         found = await self._found() if self._of_user else None
         self.chosen = selection.choose_profile(settings, self._voices_of, found, self._of_user)
         log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
-        fairness = Fairness(ResidencyLimits.of(settings).group_missions, ResidencyLimits.of(settings).group_wait_s)
+        grouping = ResidencyLimits.of(settings)
+        fairness = Fairness(grouping.group_missions, grouping.group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]
         for further in dict.fromkeys(settings.inference.hosts):
             if further != host:

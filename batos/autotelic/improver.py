@@ -190,11 +190,9 @@ class Improver:
         return change_types.standing(root, proposal), _made(root)
 
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
-        settings = self._settings
-        allowance = RehearsalAllowance(
-            RehearsalLimits.of(settings).inferences, RehearsalLimits.of(settings).tokens, settings.inference.deadline_s
-        )
-        time = WorkTime(RehearsalLimits.of(settings).limit_s)
+        settings, limits = self._settings, RehearsalLimits.of(self._settings)
+        allowance = RehearsalAllowance(limits.inferences, limits.tokens, settings.inference.deadline_s)
+        time = WorkTime(limits.limit_s)
 
         async def quiet() -> None:
             with time.waiting():

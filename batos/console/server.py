@@ -62,7 +62,8 @@ class Console:
         token = await asyncio.to_thread(token_of, settings.data)
         listening = _bound(host, port, settings.console.listen)
         access = Access(token, host, listening.getsockname()[1], ConsoleLimits.of(settings).session_s)
-        sessions = Sessions(settings.data, token, ConsoleLimits.of(settings).session_s, ConsoleLimits.of(settings).sessions)
+        limits = ConsoleLimits.of(settings)
+        sessions = Sessions(settings.data, token, limits.session_s, limits.sessions)
         return cls(settings, access, sessions, listening)
 
     async def run(self, desk: DaemonHandler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:

@@ -332,7 +332,8 @@ def _without_model(cycle: UvmObject, source: str) -> str:
 def _spent(cycle: UvmObject) -> bool:
     """Whether the method was written as often as it may be."""
     settings = current().settings
-    bound = SynthesisLimits.of(settings).expert_tries if cycle._slots.get("expert") else SynthesisLimits.of(settings).tries
+    limits = SynthesisLimits.of(settings)
+    bound = limits.expert_tries if cycle._slots.get("expert") else limits.tries
     return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 

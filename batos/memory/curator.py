@@ -116,6 +116,7 @@ class Curator:
         :param embedder: the present one, which reads the sentences of an extract.
         """
         self._image, self._settings, self._shelver = image, settings, shelver
+        self._limits = CuratorLimits.of(settings)
         self._embedder, self._hearer, self._now = embedder, hearer, now
         self.reads = eviction.ReadCounter()
         self._quiet: Callable[[], Awaitable[object]] = _at_once
@@ -150,10 +151,10 @@ class Curator:
         """Look after the memory until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CuratorLimits.of(self._settings).check_s):
+                async with asyncio.timeout(self._limits.check_s):
                     await self._woken.wait()
             self._woken.clear()
-            if time.monotonic() - self._flushed >= CuratorLimits.of(self._settings).flush_s:
+            if time.monotonic() - self._flushed >= self._limits.flush_s:
                 self.flush()
             try:
                 if await in_helper(self._image.read, curation.unsummarised):
@@ -170,7 +171,7 @@ class Curator:
         """Have what was read since the last time written down soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
-            self._image.later(eviction.note_reads, counts, self._now(), CuratorLimits.of(self._settings).half_life_days * _DAY_S)
+            self._image.later(eviction.note_reads, counts, self._now(), self._limits.half_life_days * _DAY_S)
 
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
@@ -187,9 +188,9 @@ class Curator:
         size = self._image.db.getSize()
         if there > max(settings.memory.curate_chunks, self._full):
             return f"there are {there} chunks (setting memory.curate_chunks)"
-        if last.bytes and size >= max(_GROWN, CuratorLimits.of(settings).growth * last.bytes):
+        if last.bytes and size >= max(_GROWN, self._limits.growth * last.bytes):
             return f"the image grew from {last.bytes} to {size} bytes"
-        return "" if 0 <= self._now() - last.at < CuratorLimits.of(settings).every_s else "it is time"  # also where the clock was set back
+        return "" if 0 <= self._now() - last.at < self._limits.every_s else "it is time"  # also where the clock was set back
 
     # --- a round
 
@@ -208,13 +209,13 @@ class Curator:
             self.flush()
             await self._seen(now)
             view = self._hearer.collection.view()
-            found = await in_helper(self._image.read, eviction.plan_clusters, view, self._limits(), now)
+            found = await in_helper(self._image.read, eviction.plan_clusters, view, self._eviction_limits(), now)
             told: Reply = {"why": why, "found": len(found), "clusters": [], "chunks": 0, "bytes": 0, "by_model": 0, "tokens": 0}
             if dry:
                 told["clusters"] = await in_helper(self._image.read, curation.described_clusters, found)
             else:
                 await self._summaries_again()
-                for cluster in found[: CuratorLimits.of(self._settings).clusters]:
+                for cluster in found[: self._limits.clusters]:
                     await self._quiet()
                     with _passed_over(cluster.why):
                         await self._one(cluster, told, now)
@@ -244,26 +245,26 @@ class Curator:
         """Remember the round; where it did all it could, there need be no other until there is more."""
         there = self._hearer.collection.size - self._hearer.collection.dropped
         more = told["found"] > len(told["clusters"]) > 0
-        self._full = 0 if more else there + CuratorLimits.of(self._settings).cluster
+        self._full = 0 if more else there + self._limits.cluster
         self._last = {"at": round(self._now(), 3), **told, "clusters": len(told["clusters"])}
         if told["clusters"]:
             log.info("curated", **self._last)
         if more:
             self.trigger(told["why"])
 
-    def _limits(self) -> eviction.EvictionLimits:
+    def _eviction_limits(self) -> eviction.EvictionLimits:
         settings = self._settings
         return eviction.EvictionLimits(
             age_s=settings.memory.curate_age_days * _DAY_S,
-            fresh_s=CuratorLimits.of(settings).fresh_days * _DAY_S,
-            reads=CuratorLimits.of(settings).reads,
-            half_life_s=CuratorLimits.of(settings).half_life_days * _DAY_S,
+            fresh_s=self._limits.fresh_days * _DAY_S,
+            reads=self._limits.reads,
+            half_life_s=self._limits.half_life_days * _DAY_S,
             chunks=settings.memory.curate_chunks,
-            alike=CuratorLimits.of(settings).alike,
-            cluster=CuratorLimits.of(settings).cluster,
-            archive=CuratorLimits.of(settings).archive,
-            least=CuratorLimits.of(settings).least,
-            looked=CuratorLimits.of(settings).sections,
+            alike=self._limits.alike,
+            cluster=self._limits.cluster,
+            archive=self._limits.archive,
+            least=self._limits.least,
+            looked=self._limits.sections,
         )
 
     # --- a cluster
@@ -278,7 +279,7 @@ class Curator:
         if cluster.level > 1 and inner is None:
             return
         said, vectors = curation.said_in(material, facts)
-        text = await self._extract(said, vectors, curation.sentences_for(cluster.chunks, CuratorLimits.of(self._settings).sentences))
+        text = await self._extract(said, vectors, curation.sentences_for(cluster.chunks, self._limits.sentences))
         gist = await self._told_by_model(material, told["tokens"])
         told["tokens"] += gist.tokens
         by_model = curation.is_summary(gist.text, said)
@@ -318,11 +319,11 @@ class Curator:
 
     async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
         """What a model makes of it; blank without one, and when the round's tokens are spent."""
-        if self._gist is None or spent >= CuratorLimits.of(self._settings).tokens:
+        if self._gist is None or spent >= self._limits.tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
         id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
-        return await self._gist(id, [one.section.number for one in material.held], CuratorLimits.of(self._settings).sentences)
+        return await self._gist(id, [one.section.number for one in material.held], self._limits.sentences)
 
     def _summary(
         self, text: str, facts: curation.SectionFacts, lived: bool, mission: str, number: int = 0
@@ -357,7 +358,7 @@ class Curator:
             return
         material, facts, level, lived = found
         said, vectors = curation.said_in(material, facts)
-        text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), CuratorLimits.of(self._settings).sentences))
+        text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), self._limits.sentences))
         documents = tuple(dict.fromkeys(one.section.document for one in material.held))
         summary = await in_helper(self._summary, text, facts, lived, "", number)
         made = archiver.NewSummary(*summary, documents, self._now(), level)
@@ -377,7 +378,7 @@ class Curator:
 
     async def _brought_back(self, number: int, only: int | None) -> int:
         """Bring back what is in an archive; how many chunks."""
-        step = (curation.bring_back, number, only, self._now(), CuratorLimits.of(self._settings).reads + 1)
+        step = (curation.bring_back, number, only, self._now(), self._limits.reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0

@@ -289,7 +289,7 @@ class EmbeddingWorker:
         self, image: LivingImage, readers: Readers, shelver: Shelver, limits: ChunkLimits, settings: Settings, hearer: VectorsHearer
     ) -> None:
         self._image, self._readers, self._shelver, self.limits = image, readers, shelver, limits
-        self._settings, self._hearer = settings, hearer
+        self._limits, self._hearer = EmbeddingLimits.of(settings), hearer
         self._more = asyncio.Event()
         self._identity = ""
         self._former_until, self._former_why = 0.0, ""
@@ -319,7 +319,7 @@ class EmbeddingWorker:
                 continue
             if not more:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(EmbeddingLimits.of(self._settings).check_s):
+                    async with asyncio.timeout(self._limits.check_s):
                         await self._more.wait()
 
     async def _step(self) -> bool:
@@ -344,7 +344,7 @@ class EmbeddingWorker:
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
         """The next sections that lack an embedder's vectors; those that are damaged stay without."""
         while True:
-            due: DueSections = await in_helper(self._image.read, which, EmbeddingLimits.of(self._settings).sections)
+            due: DueSections = await in_helper(self._image.read, which, self._limits.sections)
             if due.damaged:
                 log.error("sections_damaged", sections=due.damaged, hint="they stay without vectors; restore a backup (`batos restore`)")
                 await self._image.system(pass_over, due.damaged, identity, mission="ingest")
@@ -354,11 +354,9 @@ class EmbeddingWorker:
     async def _away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
         if self._state != "away":
-            log.warning(
-                "embedder_away", error=why, retry_s=EmbeddingLimits.of(self._settings).retry_s, hint="searches go by words meanwhile"
-            )
+            log.warning("embedder_away", error=why, retry_s=self._limits.retry_s, hint="searches go by words meanwhile")
         self._state, self._why = "away", why
-        await asyncio.sleep(EmbeddingLimits.of(self._settings).retry_s)
+        await asyncio.sleep(self._limits.retry_s)
 
     async def _round(self, work: list[section_builder.EmbeddingWork], embedder: Embedder, identity: str) -> None:
         """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
@@ -380,15 +378,14 @@ class EmbeddingWorker:
 
     async def _linked(self) -> None:
         """Let texts point at documents that came after them, by their titles."""
-        settings = self._settings
-        while names := await in_helper(self._image.read, unlinked_titles, EmbeddingLimits.of(settings).sections):
+        while names := await in_helper(self._image.read, unlinked_titles, self._limits.sections):
             self._shelver.names.add(name for name in names if name.document)
             view = self._hearer.collection.view()
-            found = await in_helper(self._image.read, new_titles, view, names, EmbeddingLimits.of(settings).link_chunks)
+            found = await in_helper(self._image.read, new_titles, view, names, self._limits.link_chunks)
             made = await in_helper(relink, found, self._shelver)
-            for begin in range(0, max(1, len(made)), EmbeddingLimits.of(settings).sections):
-                some = made[begin : begin + EmbeddingLimits.of(settings).sections]
-                done = names if begin + EmbeddingLimits.of(settings).sections >= len(made) else []
+            for begin in range(0, max(1, len(made)), self._limits.sections):
+                some = made[begin : begin + self._limits.sections]
+                done = names if begin + self._limits.sections >= len(made) else []
                 segment = await self._image.system(store_links, done, some, mission="ingest")
                 if segment is not None:
                     self._hearer.relinked(segment)
@@ -449,7 +446,7 @@ class EmbeddingWorker:
 
     def _former_away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
-        self._former_until = time.monotonic() + EmbeddingLimits.of(self._settings).retry_s
+        self._former_until = time.monotonic() + self._limits.retry_s
         if why != self._former_why:
             log.warning("former_embedder_away", error=why, hint="what comes during the change is found by words until its end")
         self._former_why = why
@@ -482,9 +479,7 @@ class EmbeddingWorker:
                 continue
             after: int | None = BEGIN
             while after is not None:
-                after = await self._image.system(
-                    _purge, name, drops, after, EmbeddingLimits.of(self._settings).purge_rows, mission="ingest"
-                )
+                after = await self._image.system(_purge, name, drops, after, self._limits.purge_rows, mission="ingest")
 
     async def _tidied(self, merges: int = 0) -> None:
         """Tidy up.
@@ -495,9 +490,9 @@ class EmbeddingWorker:
             left = merges or math.inf
             while left > 0 and not (self._more.is_set() and not merges) and await self._image.system(_tidy, name, mission="ingest"):
                 left -= 1
-        if max(await in_helper(self._image.read, _most_dropped)) > EmbeddingLimits.of(self._settings).dropped_rows:
+        if max(await in_helper(self._image.read, _most_dropped)) > self._limits.dropped_rows:
             await self.purge()
-        if self._hearer.collection.dropped > max(EmbeddingLimits.of(self._settings).dropped_rows, self._hearer.collection.size // 4):
+        if self._hearer.collection.dropped > max(self._limits.dropped_rows, self._hearer.collection.size // 4):
             await self._hearer.reload()
         self._tidied_at = time.monotonic()
 

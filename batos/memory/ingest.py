@@ -76,13 +76,10 @@ class Reading:
     """Reads one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self._seconds, self._memory, self._chars = (
-            IngestLimits.of(settings).read_s,
-            IngestLimits.of(settings).read_bytes,
-            _TEXT * settings.memory.file_bytes,
-        )
-        self._child = IsolatedChild(readers.__name__, memory=IngestLimits.of(settings).read_bytes)
-        limits = (settings.memory.file_bytes, IngestLimits.of(settings).read_s, IngestLimits.of(settings).read_bytes)
+        own = IngestLimits.of(settings)
+        self._seconds, self._memory, self._chars = own.read_s, own.read_bytes, _TEXT * settings.memory.file_bytes
+        self._child = IsolatedChild(readers.__name__, memory=self._memory)
+        limits = (settings.memory.file_bytes, self._seconds, self._memory)
         there = [name for name in readers.PACKAGES if find_spec(name) is not None]
         self.able = f"{readers.VERSION} {' '.join(map(str, limits))} {' '.join(there)}"
         """What the readers can do: files that were refused are tried again when it is another."""
@@ -223,6 +220,7 @@ class Ingest:
         :param stored: hears of each transaction, once it is durable.
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
+        self._limits = IngestLimits.of(settings)
         self._reading = Reading(settings)
         self.premises = DaemonFiles(settings)
         """What is not read, since it is the daemon's own."""
@@ -251,7 +249,7 @@ class Ingest:
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
         if found:
-            await self._image.system(_queue, found, IngestLimits.of(self._settings).queue, mission="ingest")
+            await self._image.system(_queue, found, self._limits.queue, mission="ingest")
             self._more.set()
         return found, refused
 
@@ -289,7 +287,7 @@ class Ingest:
         for path in dict.fromkeys(paths):
             try:
                 if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):
-                    most = IngestLimits.of(self._settings).folder_files
+                    most = self._limits.folder_files
                     found |= dict.fromkeys(files_in(path, most, self.premises, exclude=exclude, skipped=skipped, left=left))
                 elif why := self.premises.why_not(os.path.realpath(path)):
                     raise Unreadable(why)
@@ -327,16 +325,16 @@ class Ingest:
                 return
             except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = _trouble(e)
-                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=IngestLimits.of(self._settings).retry_s)
+                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._limits.retry_s)
                 self._tell(path=path, state="waiting", message=self.trouble)
-                await asyncio.sleep(IngestLimits.of(self._settings).retry_s)
+                await asyncio.sleep(self._limits.retry_s)
             finally:
                 self.under_way = ""
 
     async def _one(self, path: str, attempts: int) -> None:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
-                if attempts >= IngestLimits.of(self._settings).attempts:
+                if attempts >= self._limits.attempts:
                     raise Unreadable(f"the daemon died {attempts} times while it was read")
                 self._image.later(_begin, path)
                 self._begun.add(path)
@@ -352,9 +350,7 @@ class Ingest:
                 log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             cause = (SHUT if error.shut else PASSING) if isinstance(error, UnreadableNow) else self.able
-            await self._image.system(
-                _refuse, path, stamp_of(path), error.to_wire(), cause, IngestLimits.of(self._settings).refused, mission="ingest"
-            )
+            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), cause, self._limits.refused, mission="ingest")
             log.warning("ingest_refused", path=path, error=error.message)
             self._tell(path=path, state=REFUSED, chunks=0, **error.to_wire())
             return

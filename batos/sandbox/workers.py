@@ -186,22 +186,22 @@ class Workers:
     """A pool of workers. `start`, then `take` one for each run."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings, self._limits = settings, SandboxLimits.of(settings)
         self._pool: Any = None
         self._turns = WorkerTurns()
         self._folder: Path | None = None
         self._ready: collections.OrderedDict[str, WorkerSession] = collections.OrderedDict()
         self._used: dict[str, WorkerSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.chains = FairSemaphore(SandboxLimits.of(settings).parallel)
+        self.chains = FairSemaphore(self._limits.parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
         self.walls: dict[str, bool] = {}
         self.limits: Any = {
             "max_feed_duration_secs": settings.methods.time_s,
             "max_memory": settings.methods.memory_bytes,
-            "max_recursion_depth": SandboxLimits.of(settings).recursion,
-            "max_suspensions": SandboxLimits.of(settings).host_calls + 1,
+            "max_recursion_depth": self._limits.recursion,
+            "max_suspensions": self._limits.host_calls + 1,
         }
 
     async def start(self) -> None:
@@ -245,9 +245,9 @@ class Workers:
         pool = Monty(
             binary_path=path,
             min_processes=2,
-            max_processes=SandboxLimits.of(settings).parallel * SandboxLimits.of(settings).depth + SandboxLimits.of(settings).ready + 2,
-            checkout_timeout=SandboxLimits.of(settings).start_s,
-            request_timeout=settings.methods.time_s + 2 * _GRACE_S + SandboxLimits.of(settings).start_s,
+            max_processes=self._limits.parallel * self._limits.depth + self._limits.ready + 2,
+            checkout_timeout=self._limits.start_s,
+            request_timeout=settings.methods.time_s + 2 * _GRACE_S + self._limits.start_s,
             feed_duration_limit_grace=_GRACE_S,
             turn_duration_limit_grace=_GRACE_S,
         )
@@ -314,7 +314,7 @@ class Workers:
             self._spawn(self._next(self._used.pop(key), key, image))
 
     async def _next(self, used: WorkerSession, key: str, image: bytes) -> None:
-        if key in self._ready or self._pool is None or not SandboxLimits.of(self._settings).ready:
+        if key in self._ready or self._pool is None or not self._limits.ready:
             await used.leave()
             return
         try:
@@ -326,7 +326,7 @@ class Workers:
             await session.leave()
             return
         self._ready[key] = session
-        while len(self._ready) > SandboxLimits.of(self._settings).ready:
+        while len(self._ready) > self._limits.ready:
             await self._ready.popitem(last=False)[1].leave()
 
     async def idle(self) -> None:
@@ -392,7 +392,7 @@ class Workers:
         raise SandboxFailed(f"no worker of the sandbox starts: {error}") from error
 
     def _none_free(self, error: Exception) -> SandboxFailed:
-        return SandboxFailed(f"no worker of the sandbox came free within {SandboxLimits.of(self._settings).start_s:g} s ({error})")
+        return SandboxFailed(f"no worker of the sandbox came free within {self._limits.start_s:g} s ({error})")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

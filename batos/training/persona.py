@@ -148,7 +148,8 @@ def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -
     if slots.get("flavour") == "off":
         return  # it was nobody's voice
     states, intents = root["lobby"].psm, dict(facets(cycle.persona))
-    bounds = {"missions": EvidenceLimits.of(settings).context_missions, "chars": EvidenceLimits.of(settings).context_chars}
+    limits = EvidenceLimits.of(settings)
+    bounds = {"missions": limits.context_missions, "chars": limits.context_chars}
     before = prompts.conversation_text(root, mission, **bounds)
     turns = prompts.conversation_turns(root, mission, **bounds) if direct and "." not in str(cycle.number) else ()
     told = prompts.brief_text("" if direct else before, cycle.brief, cycle.asked)

@@ -245,7 +245,7 @@ class Listener:
     def __init__(self, endpoints: Sequence[str], settings: Settings, handler: RequestHandler) -> None:
         self.bound: list[str] = []
         self._endpoints = endpoints
-        self._settings = settings
+        self._settings, self._wire = settings, WireLimits.of(settings)
         self._limits = PayloadLimits.of(settings)
         self._handler = handler
         self._working: dict[int, asyncio.Task[None]] = {}
@@ -279,7 +279,7 @@ class Listener:
             raise
         self._context, self._socket, self.bound = context, socket, bound
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(socket, WireLimits.of(self._settings).message_bytes, with_keys=self._gate is not None)
+        self._inbox = Inbox(socket, self._wire.message_bytes, with_keys=self._gate is not None)
         self._outbox = Outbox(socket, self._settings, self._schedule)
         self._fd = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._pump)
@@ -291,7 +291,7 @@ class Listener:
         if self._socket is None or self._stopping:
             return
         self._stopping = True
-        end = self._loop.time() + WireLimits.of(self._settings).linger_s
+        end = self._loop.time() + self._wire.linger_s
         # no unbind: libzmq would close the accepted connections with it, and the last replies would have nowhere to go
         await self._finish(end)
         with contextlib.suppress(TimeoutError):
@@ -299,7 +299,7 @@ class Listener:
                 await self._outbox.drained()
         self._loop.remove_reader(self._fd)
         self._outbox.close()
-        left_s = max(end - self._loop.time(), min(WireLimits.of(self._settings).linger_s, 0.2))
+        left_s = max(end - self._loop.time(), min(self._wire.linger_s, 0.2))
         socket, self._socket = self._socket, None
         socket.close(linger=int(left_s * 1000))
         self._close_gate()
@@ -311,12 +311,12 @@ class Listener:
             (zmq.ROUTER_MANDATORY, 1),  # tell of peers that are gone or do not read, instead of dropping in silence
             (zmq.ROUTER_HANDOVER, 0),  # nobody takes over the routing id of a connected client
             (zmq.ZAP_DOMAIN, DOMAIN.encode()),
-            (zmq.MAXMSGSIZE, _REFUSAL_ROOM * WireLimits.of(settings).message_bytes),
+            (zmq.MAXMSGSIZE, _REFUSAL_ROOM * self._wire.message_bytes),
             (zmq.RCVHWM, _READ_AHEAD),
             (zmq.SNDHWM, _SEND_AHEAD),
-            (zmq.HANDSHAKE_IVL, int(WireLimits.of(settings).handshake_s * 1000)),
-            (zmq.HEARTBEAT_IVL, int(WireLimits.of(settings).ping_s * 1000)),
-            (zmq.HEARTBEAT_TIMEOUT, int(WireLimits.of(settings).silence_s * 1000)),
+            (zmq.HANDSHAKE_IVL, int(self._wire.handshake_s * 1000)),
+            (zmq.HEARTBEAT_IVL, int(self._wire.ping_s * 1000)),
+            (zmq.HEARTBEAT_TIMEOUT, int(self._wire.silence_s * 1000)),
         ):
             socket.setsockopt(option, value)
 
@@ -339,7 +339,7 @@ class Listener:
         if self._socket is None:
             return
         self._outbox.flush()
-        if self._stopping or len(self._working) >= WireLimits.of(self._settings).requests:
+        if self._stopping or len(self._working) >= self._wire.requests:
             self._socket.getsockopt(zmq.EVENTS)  # else the descriptor stays readable and the loop spins
             return
         for message in self._inbox.read(_BATCH_FRAMES):
@@ -372,7 +372,7 @@ class Listener:
         except (KeyRefused, RoleRefused) as e:
             client.refuse(e, request.mission)
             return
-        if request.waits and len(self._waiting) >= WireLimits.of(self._settings).waits:
+        if request.waits and len(self._waiting) >= self._wire.waits:
             client.refuse(Busy("too many clients wait for results; try again later, or use `watch`"), request.mission)
             return
         tasks = self._waiting if request.waits else self._working
@@ -398,7 +398,7 @@ class Listener:
             told = {"message": "a request ended in a signal", "exception": signal, "task": asyncio.current_task()}
             self._loop.call_exception_handler(told)
         finally:  # here, as a callback of the task would be one more turn of the loop for each
-            if len(self._working) >= WireLimits.of(self._settings).requests:
+            if len(self._working) >= self._wire.requests:
                 self._schedule()  # reading was paused
             self._working.pop(serial, None)
             self._waiting.pop(serial, None)

@@ -142,7 +142,9 @@ class PayloadLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> PayloadLimits:
-        return cls(WireLimits.of(settings).message_bytes, WireLimits.of(settings).message_depth, settings.missions.brief_bytes)
+        """Return the limits that the settings hold."""
+        wire = WireLimits.of(settings)
+        return cls(wire.message_bytes, wire.message_depth, settings.missions.brief_bytes)
 
 
 class RefusedPayload(Exception):
