@@ -1,4 +1,4 @@
-"""Whether inference is fit: Ollama, the profile's models, the embedder."""
+"""Checks of inference: Ollama, the profile's models, the embedder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
-    """Whether an Ollama answers or can be started, whether the profile's models are there or can be had, and which one thinks.
+    """Check that an Ollama answers or can be started, that the profile's models are there or can be had, and say which one thinks.
 
-    :param info: what a running daemon says of itself; then it is asked instead of looked for.
+    :param info: answer of a running daemon to `info`; with it the daemon's Ollama is asked, without it one is looked for.
     """
     from batos.bridge.installed_models import models_in_folder
     from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
@@ -51,10 +51,10 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
 
 
 async def _chosen(settings: Settings, host: str) -> ChosenProfile:
-    """What a start would think with now.
+    """Choose the profile as a start would now.
 
-    :param host: address of the user's own Ollama, which answers; empty where there is none.
-    :raises ConfigError: for a profile, a codex or a model with which none starts.
+    :param host: address of the user's own Ollama, which answers; empty without one.
+    :raises ConfigError: for a profile, a codex or a model that keeps a daemon from starting.
     """
     from batos.bridge.client import connect
     from batos.bridge.installed_models import list_models
@@ -72,7 +72,7 @@ async def _chosen(settings: Settings, host: str) -> ChosenProfile:
 
 
 async def _further(host: str) -> Check:
-    """One of `inference.hosts`: the daemon goes on without it, so it is no failure that it is away."""
+    """Check one of `inference.hosts`. The daemon goes on without it, so its absence is no failure."""
     try:
         version, served = await _asked(host)
     except ConfigError as e:
@@ -85,7 +85,7 @@ async def _further(host: str) -> Check:
 
 
 def _not_had(model: dict[str, Any]) -> Check:
-    """A model that a running daemon has no use of, in its own words."""
+    """Report a model that a running daemon cannot use, in the daemon's words."""
     at = f" at {model['host']}" if model.get("host") else ""
     state: State = "fail" if model.get("state") == "failed" else "warn"
     remedy = str(model.get("remedy") or "see `batos models`")
@@ -93,7 +93,7 @@ def _not_had(model: dict[str, Any]) -> Check:
 
 
 async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
-    """Version of the Ollama at `host` and the names of its models; None where none answers."""
+    """Return the version of the Ollama at `host` and the names of its models; None as the version if none answers."""
     from batos.bridge.client import connect
     from batos.bridge.failures import retry_on_race
     from batos.bridge.service import version_at
@@ -142,9 +142,10 @@ def _binary_version(binary: Path) -> str | None:
 
 
 def models(profile: Profile, served: frozenset[str], where: str = "served") -> Check:
-    """Whether the profile's models are served, or can be made or pulled at the next start.
+    """Check that the profile's models are served, or can be made or pulled at the next start.
 
-    :param served: those that are there; `where`: in words.
+    :param served: names of the models that are there.
+    :param where: place of these models, in words.
     """
     needed = {model.name: model for model in profile.models}
     there = {tagged(name) for name in served}
@@ -176,7 +177,7 @@ def models(profile: Profile, served: frozenset[str], where: str = "served") -> C
 
 
 def embedder(settings: Settings) -> Check:
-    """Whether what the setting `memory.embedder` asks for is installed, and its weights are there."""
+    """Check that the embedder of the setting `memory.embedder` is installed, with its weights."""
     if settings.memory.embedder == "ollama":
         return Check("embedder", "ok", "Ollama's, with the profile's model")
     needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.memory.embedder.startswith("onnx") else ()))

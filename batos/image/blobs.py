@@ -243,7 +243,7 @@ def _damaged(blob: Blob, what: str) -> ImageDamaged:
 
 
 PICTURES_LIMIT = 64
-"""Pictures of a mission, those of earlier ones included: the setting `ThinkingLimits.images` allows no more."""
+"""Pictures of a mission, those of earlier ones included: the limit `ThinkingLimits.images` allows no more."""
 _BATCH = 32  # pictures that one system transaction of upkeep lets go of
 PictureFacts = dict[str, Any]
 """What is known of a picture of a mission: `digest`, `name`, `type`, `bytes`, `width`, `height`; `of`, the earlier mission whose it was."""

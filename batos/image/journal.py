@@ -57,7 +57,7 @@ class InferenceRecord(NamedTuple):
     eval_ms: float = 0.0
     seed: int | None = None
     thinking: str = ""
-    """What the model thought before it answered; no longer than the setting `ThinkingLimits.thinking_chars`."""
+    """What the model thought before it answered; no longer than the limit `ThinkingLimits.thinking_chars`."""
 
 
 class JournalEntry(Persistent):

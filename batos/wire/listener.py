@@ -306,7 +306,6 @@ class Listener:
         await asyncio.to_thread(self._context.term)
 
     def _configure(self, socket: zmq.Socket[bytes]) -> None:
-        settings = self._settings
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),  # tell of peers that are gone or do not read, instead of dropping in silence
             (zmq.ROUTER_HANDOVER, 0),  # nobody takes over the routing id of a connected client

@@ -144,7 +144,7 @@ async def test_another_model_from_now_on_and_back(start: Start, server: Scripted
         kernel = await start()
     assert kernel.info()["model"] == BIGGER
     _, sources = load_with_sources({"data": str(tmp_path)}, environ={})
-    assert sources["model"] == str(tmp_path / "chosen.toml")
+    assert sources["inference.model"] == str(tmp_path / "chosen.toml")
     async with Client(kernel.endpoints[0]) as client:
         assert (await client.use_model("embedded"))["model"] == "smollm2:embedded"
         await answered(kernel)
