@@ -295,9 +295,7 @@ class Attempts:
                 conflicts += 1
                 log.info("conflict", mission=attempt.id, conflicts=conflicts, error=str(e)[:200])
                 if conflicts > self._retries:
-                    raise Conflicted(
-                        f"mission {attempt.id!r} met {conflicts} conflicts; the limit conflict_retries is {self._retries}"
-                    ) from e
+                    raise Conflicted(f"mission {attempt.id!r} met {conflicts} conflicts; the limit is {self._retries}") from e
                 attempt.restart(gated=True)
             except BeingWritten as written:
                 await attempt.making.methods.claims.ended(written.other, attempt.id)

@@ -139,7 +139,7 @@ def test_a_misspelt_key_in_the_settings_file(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "batos.toml").write_text("heartbeet_s = 3\n")
     assert main(["config"]) == 2
     err = capsys.readouterr().err
-    assert "did you mean 'heartbeat_s'" in err
+    assert "did you mean 'autonomy.heartbeat_s'" in err
     assert "batos.toml" in err
 
 

@@ -174,9 +174,9 @@ async def test_further_ollamas(tmp_path: Path) -> None:
         found = await doctor.ollama(settings(tmp_path, ollama_host=here.host, ollama_hosts=listed), None)
     told = [(check.name, check.state) for check in found]
     assert told == [("ollama", "ok"), ("ollama", "ok"), ("ollama", "warn"), ("ollama", "fail"), ("models", "ok"), ("model", "ok")]
-    assert f"answers at {here.host} (ollama_hosts), 6 models" in found[1].finding
+    assert f"answers at {here.host} (inference.hosts), 6 models" in found[1].finding
     assert "127.0.0.1:9" in found[2].finding
-    assert "ollama_hosts" in found[2].remedy
+    assert "inference.hosts" in found[2].remedy
     assert "':::' is no address" in found[3].finding
 
 

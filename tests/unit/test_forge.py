@@ -287,7 +287,7 @@ async def test_writing_has_a_depth(tmp_path: Path) -> None:
         await give(kernel)
         end = await sent(kernel, "m1", "thing", "step_")
         assert end["error"]["code"] == "budget_spent"
-        assert "synthesis_depth" in end["error"]["message"]
+        assert "is inside more than" in end["error"]["message"]
 
 
 async def test_methods_that_send_each_other_are_written(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def test_no_key_is_told_so(ring: Ring, tmp_path: Path) -> None:
 async def test_another_daemon_than_meant_hears_nothing(ring: Ring, tmp_path: Path) -> None:
     _, other = keys.create(tmp_path / "other", "server")
     async with guarded(ring.settings) as bound:
-        assert "curve_server" in await refused(bound, ring.anna._replace(server=keys.load_public(other)))
+        assert "wire.server_key" in await refused(bound, ring.anna._replace(server=keys.load_public(other)))
 
 
 async def test_keys_for_a_daemon_without_any_are_told_so(ring: Ring) -> None:

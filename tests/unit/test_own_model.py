@@ -166,7 +166,7 @@ async def test_what_there_is_to_think_with(start: Start, server: ScriptedOllama)
     assert (rows[BIG]["in_use"], rows[BIG]["fits"], rows[BIG]["num_ctx"]) == (True, True, 8192)
     assert set(rows[BIG]["probed"]) == {"think", "format", "tools", "images", "context"}
     assert rows[BIGGER]["fits"] is False
-    assert "memory_budget_bytes" in rows[BIGGER]["not_by_itself"]
+    assert "inference.memory_bytes" in rows[BIGGER]["not_by_itself"]
     assert rows["robin:embedded"]["not_by_itself"] == "BAT OS made it, on another model"
 
 
