@@ -16,7 +16,7 @@ from typing import Any
 
 from batos import logs
 from batos.cli import main
-from batos.cli.daemon import supervise_supervisor
+from batos.cli.daemon import run_supervised
 from batos.missions.execution import Attempts
 from batos.missions.scheduler import Scheduler
 
@@ -78,7 +78,7 @@ def install_at_once() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--supervised":
         logs.configure("info", "json")
-        sys.exit(supervise_supervisor([sys.executable, __file__, *sys.argv[2:]]))
+        sys.exit(run_supervised([sys.executable, __file__, *sys.argv[2:]]))
     if sys.argv[1] == "at once":
         install_at_once()
     else:
