@@ -53,8 +53,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     """
     surroundings = supervision()
     logs.configure(settings.daemon.log_level, settings.daemon.log_format, journal=surroundings.journal)
-    for note in settings.notes:
-        log.warning("setting_renamed", note=note)
+    _warn(settings)
     supervisor = Supervisor(surroundings)
     one_arena()
     stopping = asyncio.Event()
@@ -151,15 +150,23 @@ async def _beat(kernel: Kernel, supervisor: Supervisor) -> None:
         await asyncio.sleep(pause_s)
 
 
+def _warn(settings: Settings) -> None:
+    """Log each name of a setting that the next version does not accept."""
+    for note in settings.notes:
+        log.warning("setting_renamed", note=note)
+
+
 def _reload(kernel: Kernel, read: Callable[[], Settings], supervisor: Supervisor) -> None:
     """Read the settings anew; with any that are not fit the daemon goes on as it was, and says so."""
     supervisor.reloading()
     try:
-        done = kernel.reload(read())
+        settings = read()
+        done = kernel.reload(settings)
     except BatosError as e:
         log.error("reload_failed", code=e.code, error=e.message)
         supervisor.ready(f"settings not reloaded: {e.message}")
         return
+    _warn(settings)
     waiting = f"; a restart is needed for {', '.join(done['restart'])}" if done["restart"] else ""
     supervisor.ready(f"{_status(kernel)}{waiting}")
 

@@ -21,8 +21,8 @@ from batos.config.validators import (
     HomePath,
     ImageUri,
     ModelNames,
-    Section,
     Sequences,
+    SettingsSection,
     Several,
     Speakers,
 )
@@ -41,7 +41,7 @@ RELOADED_FORMER = ("retry_backoff_s", "question_chars", "examples_limit", "upkee
 """Former settings that a running daemon takes over at SIGHUP as long as they are accepted."""
 
 
-class ImageSettings(Section):
+class ImageSettings(SettingsSection):
     """Section `image`: where the living image is, and what it keeps."""
 
     uri: ImageUri = Field(
@@ -65,7 +65,7 @@ class ImageSettings(Section):
     )
 
 
-class BackupSettings(Section):
+class BackupSettings(SettingsSection):
     """Section `backup`: when the daemon backs the image up, and where."""
 
     folder: HomePath = Field("", description="folder of backups; empty: the folder backups in the data folder")
@@ -76,7 +76,7 @@ class BackupSettings(Section):
     )
 
 
-class MissionSettings(Section):
+class MissionSettings(SettingsSection):
     """Section `missions`: how many missions there are at a time, and how much each may take."""
 
     codex: HomePath = Field("", description="file with the persona codex (TOML); empty: the codex shipped with BAT OS")
@@ -105,7 +105,7 @@ class MissionSettings(Section):
     brief_bytes: int = Field(64 * 1024, ge=16, le=512 * 1024, description="greatest size of a brief, in bytes of UTF-8")
 
 
-class InferenceSettings(Section):
+class InferenceSettings(SettingsSection):
     """Section `inference`: which models answer, on which Ollama, and with what."""
 
     profile: str = Field(
@@ -161,7 +161,7 @@ class InferenceSettings(Section):
     )
 
 
-class MemorySettings(Section):
+class MemorySettings(SettingsSection):
     """Section `memory`: what the memory takes in, how it is searched, and what its curator archives."""
 
     embedder: Literal["ollama", "sentence-transformers", "onnx", "onnx-int8"] = Field(
@@ -187,7 +187,7 @@ class MemorySettings(Section):
     )
 
 
-class MethodSettings(Section):
+class MethodSettings(SettingsSection):
     """Section `methods`: who writes generated methods, and what each may do and use."""
 
     policy: GuardianPolicy = Field(
@@ -207,7 +207,7 @@ class MethodSettings(Section):
     memory_bytes: int = Field(32 * MIB, ge=8 * MIB, le=512 * MIB, description="memory in bytes that one run of a method may use")
 
 
-class WireSettings(Section):
+class WireSettings(SettingsSection):
     """Section `wire`: where clients reach the daemon, and what they may do."""
 
     listen: Several = Field(
@@ -235,14 +235,14 @@ class WireSettings(Section):
     metrics: str = Field("", max_length=64, description="host:port on loopback where Prometheus reads metrics; empty: no metrics")
 
 
-class ConsoleSettings(Section):
+class ConsoleSettings(SettingsSection):
     """Section `console`: the web console."""
 
     enabled: Literal["on", "off"] = Field("off", description="whether the daemon serves the web console (`batos run --console`)")
     listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
 
 
-class AutonomySettings(Section):
+class AutonomySettings(SettingsSection):
     """Section `autonomy`: what the system may change in itself, and what that may cost."""
 
     mode: Literal["on", "observe", "off"] = Field(
@@ -269,7 +269,7 @@ class AutonomySettings(Section):
     pull_bytes: int = Field(8192 * MIB, ge=0, le=2**50, description="bytes of models that the system may pull in 24 hours; 0: none")
 
 
-class DaemonSettings(Section):
+class DaemonSettings(SettingsSection):
     """Section `daemon`: its log and its end."""
 
     shutdown_s: float = Field(
@@ -318,7 +318,7 @@ class Settings(BaseModel):
         """
         changed: dict[str, Any] = {}
         for name, value in former.in_sections(update or {}, SECTIONS, self.limits).items():
-            whole = name not in SECTIONS or isinstance(value, Section)
+            whole = name not in SECTIONS or isinstance(value, SettingsSection)
             changed[name] = value if whole else getattr(self, name).model_copy(update=value)
         return super().model_copy(update=changed, deep=deep)
 
@@ -373,10 +373,10 @@ class Settings(BaseModel):
         return Path(self.backup.folder).absolute() if self.backup.folder else self.data / "backups"
 
 
-SECTIONS: Mapping[str, type[Section]] = {
+SECTIONS: Mapping[str, type[SettingsSection]] = {
     name: info.annotation
     for name, info in Settings.model_fields.items()
-    if isinstance(info.annotation, type) and issubclass(info.annotation, Section)
+    if isinstance(info.annotation, type) and issubclass(info.annotation, SettingsSection)
 }
 """The sections of `batos.toml`, each with its class."""
 

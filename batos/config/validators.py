@@ -22,7 +22,7 @@ SPEAKER = r"^([a-z][a-z0-9_]{0,31}=)?[A-Za-z0-9._:@/\[\]-]+$"
 """Pattern of an entry of `inference.model`: a model for all personas, or `robin=MODEL` for one."""
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """The base of a section of the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)

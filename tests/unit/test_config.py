@@ -251,6 +251,17 @@ def test_a_reload_takes_over_what_a_running_daemon_can() -> None:
     assert now.reloaded(after)[1:] == ([], waiting)
 
 
+def test_a_choice_of_an_earlier_version_is_kept_without_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "chosen.toml").write_text('profile = "embedded"\nmodel = ["robin=qwen3:8b"]\n')
+    settings, sources = config.load_with_sources({"data": str(tmp_path)}, environ={})
+    assert (settings.inference.profile, settings.inference.model, settings.notes) == ("embedded", ("robin=qwen3:8b",), ())
+    assert sources["inference.profile"] == str(tmp_path / "chosen.toml")
+    config.choose(tmp_path, {"inference.model": ()})
+    assert (tmp_path / "chosen.toml").read_text().splitlines()[1:] == ['inference.profile = "embedded"', "inference.model = []"]
+    settings = load({"data": str(tmp_path)})
+    assert (settings.inference.profile, settings.inference.model) == ("embedded", ())
+
+
 @pytest.mark.parametrize("verb", ["config", "doctor"])
 def test_a_former_name_is_told_with_its_name_now(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([verb, "--set", "queue_limit=5", "--set", "curate_growth=3"])
