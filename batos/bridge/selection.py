@@ -264,7 +264,7 @@ def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
     if one.memory(_context(one, needs, room)) > room.memory:
         return f"do not fit {_gb_selection(room.memory)} of memory (inference.memory_bytes)"
     if disk and room.disk is not None and one.bytes > room.disk:
-        return f"do not fit {_gb_selection(room.disk)} of the disk that may be used"
+        return f"do not fit {_gb_selection(room.disk)} of free disk (a reserve stays free)"
     return ""
 
 
