@@ -52,6 +52,7 @@ def test_python(running: Daemon, name: str) -> None:
     [
         ({"BATOS_WIRE_LISTEN": "tcp://*:7,ipc://x"}, "", "tcp://127.0.0.1:7"),
         ({}, 'wire.listen = "tcp://0.0.0.0:8"', "tcp://127.0.0.1:8"),
+        ({}, 'listen = "tcp://10.0.0.1:7"', "tcp://10.0.0.1:7"),
         ({}, 'wire.listen = ["tcp://10.0.0.1:9"]', "tcp://10.0.0.1:9"),
         ({}, 'inference.profile = "embedded"', "ipc://{home}/.local/share/batos/wire.sock"),
     ],
@@ -85,7 +86,7 @@ def test_python_finds_the_daemon_by_itself(tmp_path: Path, monkeypatch: pytest.M
             monkeypatch.delenv("BATOS_WIRE_LISTEN")
             (tmp_path / "elsewhere").mkdir()
             for written in (f'"{running.endpoint}"', f'["{running.endpoint}", "tcp://*:5757"]'):
-                (tmp_path / "elsewhere" / "batos.toml").write_text(f"listen = {written}\n")
+                (tmp_path / "elsewhere" / "batos.toml").write_text(f"[wire]\nlisten = {written}\n")
                 completed(ran(sys.executable, ROOT / "examples" / name, BRIEF, cwd=tmp_path / "elsewhere"))
 
 
