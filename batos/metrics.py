@@ -158,7 +158,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 def loopback_address(address: str) -> tuple[str, int]:
-    """Host and port of the setting metrics.
+    """Return host and port of the setting `wire.metrics`.
 
     :raises EndpointError: where they are none, or other machines could reach them.
     """

@@ -142,7 +142,7 @@ class _Server(uvicorn.Server):
 
 
 def loopback(address: str) -> tuple[str, int]:
-    """Host and port of the setting console_listen.
+    """Return host and port of the setting `console.listen`.
 
     :raises EndpointError: where they are none, or other machines could reach them.
     """

@@ -171,7 +171,7 @@ async def test_nothing_may_be_spent_where_the_limit_is_nothing(tmp_path: Path) -
         for name in DaySpending._fields:
             world = World(image, PLENTY._replace(**{name: 0}))
             if name not in ("pull_bytes", "training_minutes"):
-                assert f"loop_{name}" in await world.budget.why_no_change()
+                assert f"autonomy.{name}" in await world.budget.why_no_change()
             else:
                 assert await world.budget.may_pull() == await world.budget.may_train() == 0
 

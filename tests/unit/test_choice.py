@@ -118,7 +118,7 @@ def test_a_persona_that_there_is_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["über", "robin=", "=a", "a:4b,b:8b", "robin=a,robin=b", "Robin=a", "a=b=c"])
 def test_names_of_models_that_are_none(value: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="setting 'model'"):
+    with pytest.raises(ConfigError, match=r"setting 'inference\.model'"):
         settings(tmp_path, model=value)
 
 
