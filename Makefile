@@ -4,7 +4,7 @@
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers                         crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
-# bench    what missions and inferences cost            docs     the generated tables in docs/
+# bench    what missions and inferences cost            docs     what is generated: tables in docs/, the synchronous client
 # answers  how missions answer beside the same model asked directly: 160 tasks
 # month    what the expert for methods learns from a simulated month of use
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
@@ -150,6 +150,7 @@ package: install-dev
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
+	@$(bin)/python tools/gen_sync.py
 
 pins: install-dev
 	@$(bin)/python -m tests.public_names

@@ -19,7 +19,9 @@ from typing import Any
 import structlog
 
 from batos import logs
-from batos.app.kernel import REPORT_WAIT_S, Kernel
+from batos.api.administration import REPORT_WAIT_S
+from batos.app.kernel import Kernel
+from batos.concurrency import cancel_and_wait
 from batos.config import Settings, supervision
 from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
 from batos.resources import one_arena
@@ -93,7 +95,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
 
 
 async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
-    """What a daemon does that has started, and its end."""
+    """Run a daemon that has started, up to its end."""
     supervisor.ready(_status(kernel))
     beating = asyncio.create_task(_beat(kernel, supervisor), name="beats to the service manager")
     try:
@@ -106,8 +108,7 @@ async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[
         stop_asked.cancel()
         supervisor.stopping()
         await kernel.stop()
-        beating.cancel()
-        await asyncio.wait([beating])
+        await cancel_and_wait(beating)
 
 
 async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
@@ -129,15 +130,14 @@ async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_starte
 
 
 async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
-    """A kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
+    """Start a kernel that lets missions in; return None if it was stopped before. The service manager is asked for time meanwhile."""
     starting = asyncio.create_task(start)
     while not (starting.done() or stop_asked.done()):
         supervisor.starting_for(_EXTENDED_S)
         await asyncio.wait([starting, stop_asked], timeout=_EXTENDED_S / _BEATS, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         supervisor.stopping()
-        starting.cancel()
-        await asyncio.wait([starting])
+        await cancel_and_wait(starting)
         return None
     return starting.result()
 

@@ -1,10 +1,10 @@
 """Metrics in the format of Prometheus, on a loopback port when the setting `wire.metrics` names one.
 
-What happens is counted as it happens, from the events of missions and from the inferences; what is a state (the image's
-size, the models in memory) is asked for when somebody reads. Names and units follow Prometheus' own practice
-(prometheus.io/docs/practices/naming): seconds, bytes, `_total` for what only grows.
+Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
+somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
+counters.
 
-Metrics over HTTP, for Prometheus on this machine: where they are served, who may read them, how many at a time, and for how long.
+`Exporter` serves them over HTTP to readers on this machine: a few at a time, each for a few seconds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 
 from batos.bridge.inference import ChatReply, ChatRequest, Inference
+from batos.bus import EventBus, MemoryQueried, MethodRan, MissionEnded, SourceAudited
 from batos.errors import EndpointError, InferenceFailed
 from batos.loopback import bracketed, is_foreign, names_of
-from batos.mind.events import Durations, Event, Events
+from batos.mind.events import Durations
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -73,7 +74,7 @@ class Exporter:
 
 
 def _guarded(app: App, host: str, port: int) -> App:
-    """An application that answers only to its own name, and to no page of another site."""
+    """Return an application that answers only to its own name, and to no page of another site."""
     names = names_of(host, port)
 
     def answer(environ: Environ, start: Callable[..., Any]) -> Iterable[bytes]:
@@ -179,11 +180,11 @@ _LONG = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)  # seconds: from a 
 
 
 class Metrics:
-    """Counts and serves. Everything but the serving happens on the loop's thread."""
+    """Counters and histograms of the daemon. All methods but `told` are called on the loop's thread."""
 
-    def __init__(self, events: Events, facts: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, bus: EventBus) -> None:
         """
-        :param facts: what `info` says; read when metrics are.
+        :param bus: tells of what is counted.
         """
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -209,25 +210,22 @@ class Metrics:
         )
         self._of = functools.cache(self._counters)  # as many as the registry keeps: to find them anew takes longer than to count
         in_state = functools.cache(self._states.labels)
-        self.durations = Durations(events, lambda state, seconds: in_state(state).observe(seconds))
-        registry.register(_Facts(facts, asyncio.get_running_loop()))
-        events.listen("result", self._ended)
+        self.durations = Durations(bus, lambda state, seconds: in_state(state).observe(seconds))
+        bus.subscribe(SourceAudited, lambda audited: self._verdicts.labels("accepted" if audited.accepted else "refused").inc())
+        bus.subscribe(MethodRan, lambda ran: self._methods.labels("ok" if ran.succeeded else "failed").inc())
+        bus.subscribe(MemoryQueried, lambda asked: self._retrievals.labels("yes" if asked.hits else "no").inc())
+        bus.subscribe(MissionEnded, self._ended)
+
+    def show(self, facts: Callable[[], dict[str, Any]]) -> None:
+        """Add the gauges of the daemon's state.
+
+        :param facts: the reply to `info`; called on the loop's thread whenever somebody reads the metrics.
+        """
+        self._registry.register(_Facts(facts, asyncio.get_running_loop()))
 
     def counted(self, inference: Inference) -> Inference:
-        """The same inference, counted."""
+        """Return `inference` with each chat counted."""
         return _Counted(inference, self)
-
-    def verdict(self, accepted: bool) -> None:
-        """Count a verdict of the guardian."""
-        self._verdicts.labels("accepted" if accepted else "refused").inc()
-
-    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
-        """Count a run of a generated method."""
-        self._methods.labels("ok" if ok else "failed").inc()
-
-    def retrieved(self, hits: int) -> None:
-        """Count a question to memory, and whether it had an answer."""
-        self._retrievals.labels("yes" if hits else "no").inc()
 
     def paid(self, reply: ChatReply) -> None:
         """Count an inference that came to its end."""
@@ -251,10 +249,10 @@ class Metrics:
         """Count an inference that failed."""
         self._inferences.labels(model, cause).inc()
 
-    def _ended(self, event: Event) -> None:
-        self._missions.labels(event["state"], event["persona"] or "none").inc()
-        if event["state"] == "FAILED":
-            self._failures.labels(event["error"]["code"]).inc()
+    def _ended(self, ended: MissionEnded) -> None:
+        self._missions.labels(ended.state, ended.persona or "none").inc()
+        if ended.state == "FAILED":
+            self._failures.labels(ended.error_code).inc()
 
     def told(self) -> list[dict[str, Any]]:
         """Every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
@@ -312,7 +310,7 @@ class _Counted:
 
 
 class _Facts:
-    """What is a state and not a count, asked for on the loop's thread when somebody reads."""
+    """Gauges of the daemon's state, asked for on the loop's thread when somebody reads."""
 
     def __init__(self, facts: Callable[[], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
         self._facts, self._loop = facts, loop

@@ -1,4 +1,4 @@
-"""Uploads: images of briefs come in, part by part, and are in the living image when they are whole."""
+"""Uploads of pictures for briefs: they come in part by part, and are in the living image when they are whole."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from batos.api.dispatcher import handles
 from batos.bridge.inference import picture_look as look_at_picture
 from batos.config import MIB, Settings
 from batos.config.limits import Limits, limit
@@ -20,11 +21,12 @@ from batos.image.living_image import LivingImage
 from batos.mind.limits import ThinkingLimits
 from batos.wire import schemas
 from batos.wire.endpoints import WireLimits
+from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _BESIDE_DATA = 512  # bytes of a message beside its data, of which base64 makes four bytes of three
 AT_ONCE = 256
-"""Images that come in at a time: one of few bytes takes memory for its record, too."""
+"""Pictures that come in at a time: one of few bytes takes memory for its record, too."""
 _IDLE_S = 60.0  # after which an upload that goes on no more makes room for others
 
 
@@ -45,7 +47,7 @@ class UploadLimits(Limits):
 
 
 class _Part:
-    """What has come of an image."""
+    """Bytes of a picture that have come so far."""
 
     def __init__(self, size: int) -> None:
         self.size, self.data, self.at = size, bytearray(), time.monotonic()
@@ -53,17 +55,23 @@ class _Part:
 
 
 class Uploads:
-    """Takes parts in order, in memory, and keeps what is whole. A part that is lost is asked for: `have` says how much has come.
+    """Uploads under way. Parts are taken in order, in memory, and a whole picture is kept; `have` says how much has come, so that a client
+    sends again what was lost.
 
-    Whoever stops in the middle, or dies, costs memory within `UploadLimits.memory_bytes` only; the same image from two clients is one.
+    A client that stops in the middle, or dies, takes `UploadLimits.memory_bytes`. Two clients may send one picture.
     """
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
         self._parts: dict[str, _Part] = {}
 
+    @handles(schemas.UploadRequest)
+    async def upload(self, request: schemas.UploadRequest, client: Recipient) -> None:
+        """Take a part of an image, and tell the client at once: the reply speaks of nothing that is not durable."""
+        client.send(await self.take(request))
+
     async def take(self, request: schemas.UploadRequest) -> Reply:
-        """Take a part of an image; how much of it is there, and what it is once it is whole and durable.
+        """Take a part of an image; return how much of it is there, and facts about it once it is whole and durable.
 
         :raises MessageTooLarge: for an image of more bytes or pixels than the settings allow.
         :raises InvalidInput: for what is no image that models take, or not of its digest.
@@ -101,7 +109,7 @@ class Uploads:
         return found
 
     def named(self, images: list[schemas.Image]) -> str | None:
-        """The images of a brief as the ledger has them; None where there are none.
+        """Return the pictures of a brief in the ledger's form; None where there are none.
 
         :raises InvalidInput: for more than the settings allow, or one that is named twice.
         """
@@ -113,7 +121,7 @@ class Uploads:
         return json.dumps(rows, ensure_ascii=False, separators=(",", ":")) if rows else None
 
     async def _known(self, digest: str) -> Reply | None:
-        """What is said of an image that is whole, and durable; None where it is not there."""
+        """Return the reply about a picture that is whole and durable; None where it is not there."""
         if self._image.read(blobs.about_picture, digest) is None:
             return None
         about = await self._image.system(blobs.bring_picture_again, digest)
@@ -126,7 +134,7 @@ class Uploads:
             raise MessageTooLarge(f"an image of {size / MIB:.1f} MiB; at most {limit / MIB:g} are taken: save it smaller")
 
     def _begin(self, size: int) -> _Part:
-        """Make room for an image."""
+        """Make room for a picture."""
         room, now = UploadLimits.of(self._settings).memory_bytes, time.monotonic()
         taken = sum(part.size for part in self._parts.values())
         for digest, part in sorted(self._parts.items(), key=lambda one: one[1].at):

@@ -1,4 +1,4 @@
-"""The part of the composition root that provides a mission with a model where none here can do what it needs.
+"""Provision of a mission with a model, where none here can do what it needs.
 
 chosen ─ asked, or allowed ─ begun (a change) ─ pulled ─ probed ─ its personas made ─ kept (one transaction) ─ ready
 
@@ -25,18 +25,19 @@ from batos.bridge.catalogue import offers, registry_models
 from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.model_status import ModelStatus
 from batos.bridge.modelfile import tagged
+from batos.bus import EventBus, MissionEnded
 from batos.config import MIB, Settings
 from batos.errors import BatosError, Conflicted, InferenceFailed, InvalidInput, ModelNeeded, ProvisioningFailed
 from batos.image import journal
 from batos.image.living_image import LivingImage
-from batos.mind.events import Event, Events
+from batos.mind.events import Event
 from batos.mind.model_needs import BEGUN, CHOSEN, DECLINED, READY, Provision
 from batos.missions.mission_queue import AttemptLimits
 
 if TYPE_CHECKING:
     from batos.app.inference import Substrate
     from batos.bridge.selection import ModelChoice
-    from batos.mind.attempt_context import Thinking
+    from batos.mind.attempt import Attempt
 
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
@@ -89,7 +90,7 @@ class Providing:
         async with self._locks[provision.model]:
             return await self._speaks(provision.model)
 
-    async def provide(self, attempt: Thinking, needs: Needs, *, may_do_without: bool) -> Provision:
+    async def provide(self, attempt: Attempt, needs: Needs, *, may_do_without: bool) -> Provision:
         """See `Provider`."""
         before = self._image.read(journal.provided_of, attempt.id)
         try:
@@ -104,7 +105,7 @@ class Providing:
             await self._image.system(journal.set_provided, attempt.id, record, mission=attempt.id)
             return Provision.of(record)
 
-    async def _provide(self, attempt: Thinking, needs: Needs) -> Provision:
+    async def _provide(self, attempt: Attempt, needs: Needs) -> Provision:
         id = attempt.id
         for _ in range(TRIES):
             held = self._image.read(journal.provided_of, id)
@@ -128,7 +129,7 @@ class Providing:
         )
 
     def _is_wanted(self, number: int | None) -> bool:
-        """Whether a change stands, and was not taken back by its user."""
+        """Return whether a change stands, and was not taken back by its user."""
         return number is None or self._image.read(provided_models.state_of, number) in changes.STANDING
 
     # --- which one
@@ -170,7 +171,7 @@ class Providing:
 
     # --- bringing it about
 
-    async def _brought(self, attempt: Thinking, needs: Needs, held: Record) -> Provision:
+    async def _brought(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
         """Bring about what was chosen, from where that stands.
 
         :raises _Unfit: where the model cannot; nothing of it is left then.
@@ -195,7 +196,7 @@ class Providing:
             raise _taken_back(id, needs, held, number)
         return await self._ready(id, needs, {**held, "change": number}, self._substrate.voices_on(model))
 
-    async def _made(self, attempt: Thinking, needs: Needs, held: Record, number: int) -> None:
+    async def _made(self, attempt: Attempt, needs: Needs, held: Record, number: int) -> None:
         """Pull, probe, make personas, and keep all that as a change.
 
         :raises _Unfit: see `_brought`.
@@ -218,8 +219,8 @@ class Providing:
             await self._refused(number, e.message)
             raise
 
-    async def _permitted(self, attempt: Thinking, needs: Needs, held: Record) -> str:
-        """Who lets a model be pulled.
+    async def _permitted(self, attempt: Attempt, needs: Needs, held: Record) -> str:
+        """Return who lets a model be pulled.
 
         :raises NeedAnswer: where the mission asks its user.
         :raises ModelNeeded: where nobody does.
@@ -257,7 +258,7 @@ class Providing:
             return f"{_gb(left)} are left of what it may pull in 24 hours (autonomy.pull_bytes)"
         return await self._budget.why_no_change()
 
-    async def _pulled(self, attempt: Thinking, held: Record, number: int) -> None:
+    async def _pulled(self, attempt: Attempt, held: Record, number: int) -> None:
         """Pull the model; returns at once where it is there.
 
         :raises ProvisioningFailed: where it cannot be had.
@@ -353,15 +354,15 @@ class Providing:
 
     # --- what goes again
 
-    async def run(self, events: Events) -> None:
+    async def run(self, bus: EventBus) -> None:
         """Clear away what is left of models that were given up, at the start and whenever a mission ends that had one; until cancelled."""
 
-        def hear(event: Event) -> None:
-            if event["id"] in self._open:
-                self._open.discard(event["id"])
+        def hear(ended: MissionEnded) -> None:
+            if ended.mission in self._open:
+                self._open.discard(ended.mission)
                 self._look.set()
 
-        events.listen("result", hear)
+        bus.subscribe(MissionEnded, hear)
         self._open |= self._image.read(provided_models.under_way)
         while True:
             await self._look.wait()
@@ -386,7 +387,7 @@ class Providing:
         return done
 
     async def withdrawn(self, number: int) -> list[str]:
-        """A user has taken a change back: end its pull, and delete what was pulled and made for it; the names of what was deleted.
+        """End the pull of a change that its user took back, and delete its models; return their names.
 
         :raises InferenceFailed: where Ollama does not do it now; it is done later.
         """
@@ -435,7 +436,7 @@ class Providing:
 
 
 def _declined(held: Mapping[str, Any]) -> Record:
-    """What a record says of what its mission does without: that stays, whatever else it is provided with."""
+    """Return the part of a record that says what its mission does without: that stays, whatever else it is provided with."""
     return {name: held[name] for name in ("declined", "why_not") if name in held}
 
 
@@ -447,8 +448,8 @@ def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> 
     )  # fmt: skip
 
 
-def _teller(attempt: Thinking, model: str) -> Callable[[Event], None]:
-    """What tells those who watch a mission how far the pull of its model is."""
+def _teller(attempt: Attempt, model: str) -> Callable[[Event], None]:
+    """Return a listener that tells the watchers of a mission how far the pull of its model is."""
     told = float("-inf")
 
     def hear(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The part of the composition root that undoes missions: objects, trees in slots, memory, examples and records, in one transaction.
+"""Undo of missions: objects, trees in slots, memory, examples and records, in one transaction.
 
 image.reversal (objects, by parts) ──┐
 trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
@@ -25,7 +25,7 @@ from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
 
 from batos.autotelic import changes, provided_models
-from batos.concurrency import in_helper
+from batos.concurrency import Background, in_helper
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import Busy, Conflicted, HistoryGone, InferenceFailed, UndoConflict
@@ -70,15 +70,21 @@ class Learning(Protocol):
 class Undoing:
     """Undoes missions, one after the other. All methods are called on the loop's thread."""
 
-    def __init__(self, image: LivingImage, memory: Recollection, settings: Settings, learning: Learning | None = None) -> None:
+    def __init__(
+        self,
+        image: LivingImage,
+        memory: Recollection,
+        settings: Settings,
+        learning: Learning | None = None,
+        withdraw: Callable[[int], Awaitable[list[str]]] | None = None,
+    ) -> None:
         """
         :param learning: learns from what is undone; None: nobody does.
+        :param withdraw: deletes the models that a change of the kind `provide` brought, once that is undone in the image; their names.
         """
-        self._image, self._memory, self._settings, self._learning = image, memory, settings, learning
-        self.withdrawn: Callable[[int], Awaitable[list[str]]] | None = None
-        """Takes away what a change of the kind `provide` brought about outside the image, once it is undone there: the names of models."""
+        self._image, self._memory, self._settings, self._learning, self._withdraw = image, memory, settings, learning, withdraw
         self._lock = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Reply]] = set()
+        self._background = Background()
         self._stopping = False
 
     async def undo(self, asked: UndoRequest) -> Reply:
@@ -116,11 +122,11 @@ class Undoing:
         done = await self._begun(job)
         if (
             not dry
-            and self.withdrawn is not None
+            and self._withdraw is not None
             and self._image.read(lambda root: changes.record_of(root, number).kind) == provided_models.KIND
         ):
             try:
-                done["models"] = await self.withdrawn(number)
+                done["models"] = await self._withdraw(number)
             except InferenceFailed as e:
                 log.warning("not_cleared", change=number, error=e.message)
                 done["waits"] = f"what was pulled and made for it goes when its Ollama answers: {e.message}"
@@ -129,16 +135,12 @@ class Undoing:
     async def _begun(self, job: _Job) -> Reply:
         if self._stopping:
             raise Busy("the daemon is stopping")
-        task = asyncio.create_task(self._retried(job), name=f"undo {job.name}")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
+        return await self._background.run(self._retried(job), f"undo {job.name}")
 
     async def stop(self) -> None:
         """Let what is under way end; returns when the image is no longer used."""
         self._stopping = True
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._background.drain()
 
     async def _retried(self, job: _Job) -> Reply:
         async with self._lock, self._image.reach:
@@ -218,7 +220,7 @@ class Undoing:
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
     def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
-        """What the lot did, the newest first, and what is to be written."""
+        """Return what the lot did, the newest first, and what is to be written."""
         from batos.memory.archiver import managed_slots
 
         def change_of(id: str) -> transaction_undo.TransactionChange:
@@ -265,7 +267,7 @@ class Undoing:
             return trees, undo_documents(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
 
     def _examples(self, root: Any, id: str, redo: bool) -> list[Reply]:
-        """What a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
+        """Return what a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
         mission = ledger.mission_of(root, id)
         return lessons.teach_again(root, mission, SynthesisLimits.of(self._settings).examples) if redo else lessons.take_back(root, mission)
 
@@ -328,7 +330,7 @@ def _refusal(what: str, conflicts: Sequence[transaction_undo.Conflict], missions
 
 
 def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) -> str:
-    """What can be done about it."""
+    """Return what can be done about it."""
     others = [one.writer for one in conflicts if one.mission == ""]
     if not others:
         return by_missions
@@ -339,8 +341,8 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
-    """The documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done again, by
-    whoever makes them."""
+    """Return the documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done
+    again, by whoever makes them."""
     if redo:
         return []
     memory = root["lobby"].memory
@@ -390,5 +392,5 @@ def _get(root: Any, oid: bytes) -> Any:
 
 
 def _mapped(root: Any, tree: Any) -> dict[Any, Any]:
-    """A tree of the past with the objects of the present."""
+    """Return a tree of the past with the objects of the present."""
     return {key: root._p_jar.get(value._p_oid) if getattr(value, "_p_oid", None) else value for key, value in tree.items()}

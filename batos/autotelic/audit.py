@@ -26,7 +26,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
 from batos.mind import plans
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.incarnation import facets, system_message
 from batos.mind.psm import by
 from batos.objects import Method, UvmObject

@@ -28,7 +28,7 @@ from batos.image import history, model_registry, taught_examples
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_in
 from batos.mind import incarnation, psm
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.incarnation import facets
 from batos.mind.limits import ThinkingLimits
 from batos.mind.router import RoutingLimits

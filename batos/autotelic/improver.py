@@ -1,10 +1,10 @@
-"""The improver: what proposals come to. Each is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
+"""Improver: each proposal is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
 
 mission COMPLETE with a proposal ─ recorded ─ prepared ─ rehearsed ─ promoted, in one annotated transaction
                                                                   └ refused, with the reason and the figures
 
-All that it goes by is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with what
-it has paid for, and a promotion is one commit.
+Its state is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with the inferences
+that it has paid for, and a promotion is one commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
@@ -55,6 +55,19 @@ class ImproverBudget(Protocol):
         """Count an inference that the loop paid for outside of its missions."""
 
 
+@dataclass(frozen=True)
+class ImproverParts:
+    """The parts that check, rehearse, prepare and make a proposed change."""
+
+    ground: Ground
+    audits: Audits
+    rehearsals: Rehearsals
+    preparations: Mapping[str, Preparation] = field(default_factory=dict)
+    """By kind of change."""
+    curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
+    """Runs the memory's curator, and returns its work as a JSON object; None: it is off."""
+
+
 class Improver:
     """Rehearses proposals, and makes the good ones. All methods are called on the loop's thread; `await run()` until cancelled."""
 
@@ -62,33 +75,29 @@ class Improver:
         self,
         image: LivingImage,
         inference: Inference,
-        ground: Ground,
-        audits: Audits,
-        rehearsals: Rehearsals,
         leash: ImproverBudget,
+        parts: ImproverParts,
         *,
         quiet: Callable[[], Awaitable[None]],
-        curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
-        preparations: Mapping[str, Preparation] = MappingProxyType({}),
     ) -> None:
         """
+        :param inference: answers what a rehearsal asks; the budget of a rehearsal bounds it.
         :param quiet: returns when no mission is under way or waits.
-        :param curate: runs the memory's curator; what it did, as a JSON object.
-        :param preparations: by kind of change.
         """
-        self._image, self._inference, self._ground, self._rehearsals, self._leash = image, inference, ground, rehearsals, leash
-        self._audits, self._quiet, self._curate, self._preparations = audits, quiet, curate, preparations
-        self._settings = ground.settings
+        self._image, self._inference, self._leash, self._quiet = image, inference, leash, quiet
+        self._ground, self._audits, self._rehearsals = parts.ground, parts.audits, parts.rehearsals
+        self._preparations, self._curate = parts.preparations, parts.curate
+        self._settings = parts.ground.settings
         self._failed: set[str] = set()  # missions of the loop's own about which there was nothing to be done by rule
         self._came = asyncio.Event()
         self._came.set()
 
     def look(self) -> None:
-        """Something may be to be done: a mission of the loop's own has ended."""
+        """Look at the proposals soon: a mission of the loop's own has ended."""
         self._came.set()
 
     async def run(self) -> None:
-        """Do what is to be done, until cancelled."""
+        """Take proposals on, until cancelled."""
         tidy = False
         while True:
             with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
@@ -105,7 +114,7 @@ class Improver:
                 log.warning("proposals_not_looked_at", error=str(e))
 
     async def step(self) -> bool:
-        """Take one proposal one step on; whether there was one.
+        """Take one proposal one step on; return whether there was one.
 
         :raises BatosError: where that could not be done now; it is tried again at the next look.
         """
@@ -125,7 +134,7 @@ class Improver:
         return await self._promote(change, proposal)
 
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
-        """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
+        """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
         last = unrecorded(root)
         self._failed &= {one["id"] for one in last}
         found = [(str(one["id"]), proposal) for one in last if (proposal := self._proposed(root, one))]
@@ -140,7 +149,7 @@ class Improver:
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
-        """Rehearse a change, and keep what came of it; False where it has to wait."""
+        """Rehearse a change, and keep the outcome; return False where it has to wait."""
         number = change["number"]
         if await self._image.system(rehearsal_budget.begin_rehearsal, number, RehearsalLimits.of(self._settings).tries) is None:
             await self._refuse(change, f"its rehearsal was begun {RehearsalLimits.of(self._settings).tries} times and never ended", {})
@@ -167,12 +176,12 @@ class Improver:
         return True
 
     def _made(self, proposal: Proposal, comparison: Mapping[str, Any]) -> Proposal:
-        """The proposal with what was brought about for it."""
+        """Return the proposal with what was prepared for it."""
         preparation = self._preparations.get(proposal.kind)
         return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
     async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
-        """What there has to be before the change can be tried, for its record."""
+        """Prepare what the change needs before it can be tried; return that for its record."""
         if (preparation := self._preparations.get(proposal.kind)) is None:
             return {}
 
@@ -182,7 +191,7 @@ class Improver:
         return {PREPARED: await preparation.prepare(number, proposal, self._image.read(_held, number), keep)}
 
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
-        """What stands at the target, and the last change made.
+        """Return what stands at the target, and the last change made.
 
         :raises BatosError: where the proposal makes no sense any more.
         """
@@ -204,7 +213,7 @@ class Improver:
         return {**found.to_json(), "reason": found.reason, "paid": {"inferences": spent.inferences, "tokens": spent.tokens}}
 
     async def _promote(self, change: dict[str, Any], proposal: Proposal) -> bool:
-        """Make a change that its rehearsal found good, in one transaction; whether it is decided now."""
+        """Make a change that its rehearsal found good, in one transaction; return whether it is decided now."""
         number, comparison = change["number"], change["comparison"]
         proposal = self._made(proposal, comparison)
         if self._image.read(changes.watched) is not None:
@@ -275,7 +284,7 @@ def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) ->
 
 
 def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
-    """The oldest proposal with which there is something to be done.
+    """Return the oldest proposal that can be taken on.
 
     :param observe: what its rehearsal found good stays proposed.
     :param left: kinds that stay proposed as they are.
@@ -289,13 +298,13 @@ def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | N
 
 
 def _made(root: Any) -> str:
-    """Which change is the last that is in the image: what is tried is tried on top of it."""
+    """Return the number of the last change in the image: a rehearsal is on top of it."""
     made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in change_types.KINDS)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 
 def _held(root: Any, number: int) -> dict[str, Any]:
-    """What was brought about for a change."""
+    """Return what was prepared for a change."""
     return dict(changes.of(root, number)["comparison"].get(PREPARED, {}))
 
 

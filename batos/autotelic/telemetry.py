@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.autotelic import schema
+from batos.bus import EventBus, InferencePaid, MemoryQueried, MethodRan, MissionEnded, SourceAudited
 from batos.concurrency import in_helper
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError
-from batos.image import history, journal, ledger
+from batos.image import history, ledger
 from batos.image.living_image import LivingImage
-from batos.mind.events import Durations, Events
+from batos.mind.events import Durations
 from batos.objects import Method, UvmObject
 
 OTHER_KEYS = "other"
@@ -82,15 +83,15 @@ class Tallies:
             self._add(table, key, KeyTally(count, float(count), float(count)))
 
     def of(self, table: str, key: str) -> KeyTally:
-        """The tally under a key."""
+        """Return the tally under a key."""
         return self._tables.get(table, {}).get(key, NO_TALLY)
 
     def rows(self, table: str) -> Iterator[tuple[str, KeyTally]]:
-        """A table's keys and tallies, those that were noted most often first."""
+        """Yield a table's keys and tallies, those that were noted most often first."""
         yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
 
     def sum(self, table: str) -> KeyTally:
-        """All of a table."""
+        """Return the sum of a table."""
         rows = self._tables.get(table, {}).values()
         return KeyTally(sum(row.times for row in rows), sum(row.total for row in rows), max((row.most for row in rows), default=0.0))
 
@@ -101,7 +102,7 @@ class Tallies:
                 self._add(table, key, KeyTally(*row))
 
     def plain(self) -> dict[str, dict[str, list[float]]]:
-        """As plain values, to be stored."""
+        """Return the tallies as plain values, to be stored."""
         return {
             table: {key: [row.times, round(row.total, _DIGITS), round(row.most, _DIGITS)] for key, row in rows.items()}
             for table, rows in self._tables.items()
@@ -139,13 +140,13 @@ def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
 
 
 def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
-    """The buckets that ended after `since`, oldest first."""
+    """Return the buckets that ended after `since`, oldest first."""
     held = sorted(schema.part_of(root, "senses").ring.values(), key=lambda one: one.number)
     return [bucket for one in held if (bucket := json.loads(one.facts))["ended"] > since]
 
 
 def summed_buckets(buckets: Iterable[Bucket], keys: int) -> Tallies:
-    """What buckets say together."""
+    """Return the sum of buckets."""
     tallies = Tallies(keys)
     for bucket in buckets:
         tallies.merge(bucket["tallies"])
@@ -182,17 +183,17 @@ def note_method_use(root: Any, bucket: Bucket) -> None:
 
 
 def concerns_methods(bucket: Bucket) -> bool:
-    """Whether a bucket says anything of methods."""
+    """Return whether a bucket says anything of methods."""
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 
 def used_methods(root: Any) -> list[MethodUse]:
-    """The methods that were noted and that the image still has."""
+    """Return the methods that were noted and that the image still has."""
     return [MethodUse(key, *row) for key, row in schema.part_of(root, "usage").methods.items() if _is_there(root, key)]
 
 
 def last_use_of(root: Any, key: str) -> float | None:
-    """When a method was last of use; None where nothing was noted of it."""
+    """Return the time at which a method was last of use; None where nothing was noted of it."""
     found = schema.part_of(root, "usage").methods.get(key)
     return None if found is None else float(found[1])
 
@@ -232,7 +233,7 @@ TABLES = {
 
 
 class Levels(NamedTuple):
-    """What the daemon counts itself since its start, and what is a state and no count."""
+    """Counters that the daemon keeps since its start, and levels: states that are no counts."""
 
     counters: dict[str, dict[str, int]]
     """By table and key; a bucket notes by how much they grew."""
@@ -240,12 +241,12 @@ class Levels(NamedTuple):
 
 
 class Senses:
-    """Gathers. All methods are called on the loop's thread."""
+    """Counts of one interval, from the events of the bus. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         image: LivingImage,
-        events: Events,
+        bus: EventBus,
         *,
         length: int,
         keys: int,
@@ -260,36 +261,29 @@ class Senses:
         self._tallies, self._begun = Tallies(keys), now()
         self._counted: dict[str, dict[str, int]] = {}
         self._ended: collections.deque[str] = collections.deque(maxlen=ENDED_KEPT)
-        self._durations = Durations(events, lambda state, seconds: self._tallies.note("states", state, seconds))
-        events.listen("result", lambda event: self._ended.append(event["id"]))
+        self._durations = Durations(bus, lambda state, seconds: self._tallies.note("states", state, seconds))
+        bus.subscribe(MissionEnded, lambda ended: self._ended.append(ended.mission))
+        bus.subscribe(InferencePaid, self._note_inference)
+        bus.subscribe(SourceAudited, lambda audited: self._tallies.note("verdicts", "accepted" if audited.accepted else "refused"))
+        bus.subscribe(MethodRan, self._note_run)
+        bus.subscribe(MemoryQueried, lambda asked: self._tallies.note("retrievals", "found" if asked.hits else "nothing", asked.hits))
 
     # --- what is heard
 
-    def paid(self, inference: journal.InferenceRecord) -> None:
-        """An inference was paid for."""
+    def _note_inference(self, paid: InferencePaid) -> None:
+        inference = paid.record
         self._tallies.note("inferences", inference.model, inference.total_ms / 1000)
         self._tallies.note("prompt_tokens", inference.model, inference.prompt_tokens)
         self._tallies.note("answer_tokens", inference.model, inference.answer_tokens)
 
-    def verdict(self, accepted: bool) -> None:
-        """The guardian gave a verdict."""
-        self._tallies.note("verdicts", "accepted" if accepted else "refused")
-
-    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
-        """A generated method ran.
-
-        :param taken: whether the call was one that it takes: what fails of others is no fault of the method's.
-        """
-        self._tallies.note("runs" if ok else "runs_failed" if taken else "runs_unfit", f"{holder or NEW_HOLDER} {selector}")
-
-    def retrieved(self, hits: int) -> None:
-        """Memory was asked, and answered with so many passages."""
-        self._tallies.note("retrievals", "found" if hits else "nothing", hits)
+    def _note_run(self, ran: MethodRan) -> None:
+        table = "runs" if ran.succeeded else "runs_failed" if ran.fitting else "runs_unfit"
+        self._tallies.note(table, f"{ran.holder or NEW_HOLDER} {ran.selector}")
 
     # --- what is made of it
 
     async def flush(self) -> Bucket | None:
-        """End the interval: its bucket, which is on its way into the image; None where nothing happened."""
+        """End the interval; return its bucket, which is on its way into the image, or None where nothing happened."""
         await self._look()
         tallies, self._tallies = self._tallies, Tallies(self._keys)
         begun, self._begun = self._begun, self._now()
@@ -306,7 +300,7 @@ class Senses:
         return bucket
 
     async def since(self, at: float) -> list[Bucket]:
-        """The buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
+        """Return the buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
         await self._look()
         buckets: list[Bucket] = await in_helper(self._image.read, read_buckets, at)
         if self._tallies:
@@ -315,7 +309,7 @@ class Senses:
         return buckets
 
     async def _look(self) -> None:
-        """Note what must be read of the missions that ended."""
+        """Note the missions that ended, which must be read from the image."""
         ended = list(self._ended)
         self._ended.clear()
         try:
@@ -328,7 +322,7 @@ class Senses:
 
 
 def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Missions that ended, as plain values; one that is damaged is left out."""
+    """Return missions that ended as plain values; one that is damaged is left out."""
     rows = []
     for id in ids:
         try:
@@ -355,14 +349,14 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
 
 
 def failure_key(row: Mapping[str, Any]) -> str:
-    """What makes two failures the same: code, cause, and of a message its target and selector."""
+    """Return the key of a failure, by which two are the same: code, cause, and of a message its target and selector."""
     error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
     words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
     return " ".join(str(word) for word in words if word)
 
 
 def tallies_in_words(tallies: Tallies, most: int) -> str:
-    """Tallies in words, for a brief: of each table the `most` frequent keys."""
+    """Return tallies in words, for a brief: of each table the `most` frequent keys."""
     sentences = []
     for table, what in TABLES.items():
         rows = list(tallies.rows(table))

@@ -11,6 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from batos import scope
 from batos.autotelic.changes import Proposal
 from batos.errors import BatosError, ExpertRefused, InvalidInput, MethodUnsupported
 from batos.forge import method_prompts, trials
@@ -18,7 +19,7 @@ from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime
-from batos.mind.attempt_context import Thinking, thinking
+from batos.mind.attempt import Attempt
 from batos.objects import Method, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
@@ -139,7 +140,7 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
 # --- how
 
 
-async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> str:
+async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> str:
     """The source that an expert writes at its first try.
 
     :raises Unknown: where that cannot be paid for.
@@ -150,7 +151,7 @@ async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> 
     return str(repair(reply.text, selector, attempt.settings).source)
 
 
-async def is_right(one: Synthesis, source: str, root: Any, attempt: Thinking, methods: MethodRuntime) -> bool:
+async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
     """Whether a source does what the accepted method does, as far as is known."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:
@@ -160,7 +161,7 @@ async def is_right(one: Synthesis, source: str, root: Any, attempt: Thinking, me
     except MethodUnsupported:
         return False
     method, target = Method(one.selector, source), history.resolve(root, one.target)
-    with thinking(attempt):
+    with scope.begin(attempt):
         for case in one.cases:
             outcome = await trials.run(case, target, method, attempt, methods, attempt.making.new_activity(), verdict.contract["writes"])
             if outcome.reason:

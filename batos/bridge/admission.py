@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
-import contextvars
 import itertools
 import time
 from collections import Counter
@@ -24,6 +23,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
+from batos import scope
 from batos.bridge.modelfile import Modelfile
 
 RUNNER_OPTIONS = ("num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread")
@@ -130,18 +130,14 @@ class Fairness:
             earlier.passed_at = self.clock()
 
 
-_current: contextvars.ContextVar[Ticket | None] = contextvars.ContextVar("batos_ticket", default=None)
-
-
 @contextlib.contextmanager
 def session(ticket: Ticket) -> Iterator[None]:
     """The inferences in this block are one mission's: between them it keeps its turn."""
-    token = _current.set(ticket)
     ticket.ended = False
     try:
-        yield
+        with scope.enter(ticket=ticket):
+            yield
     finally:
-        _current.reset(token)
         ticket.ended = True
         for gate in ticket.gates:
             gate.leave(ticket)
@@ -210,7 +206,7 @@ class AdmissionGate:
     @contextlib.asynccontextmanager
     async def turn(self, load: Load) -> AsyncIterator[None]:
         """Wait for the turn of an inference on this load; the block is the inference."""
-        ticket = _current.get()
+        ticket: Ticket | None = scope.current().ticket
         mine = ticket if ticket is not None else Ticket((False, 0), self._latest)  # outside any mission: after those that are there
         try:
             await self._enter(mine, load)

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from batos.concurrency import cancel_and_wait
 from batos.config.limits import Limits, limit
 from batos.errors import InferenceFailed
 
@@ -203,8 +204,7 @@ class Breaker:
     async def stop(self) -> None:
         """End the probing."""
         if self._probing is not None:
-            self._probing.cancel()
-            await asyncio.wait([self._probing])
+            await cancel_and_wait(self._probing)
 
     async def _probe(self) -> None:
         while self.open:

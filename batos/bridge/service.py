@@ -28,6 +28,7 @@ import structlog
 
 from batos import private_files
 from batos.bridge.client import connect, version_of
+from batos.concurrency import cancel_and_wait
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import OllamaUnavailable
@@ -250,8 +251,7 @@ class OllamaService:
         """End the child, its runners included. A server that was found is left alone."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            watcher.cancel()
-            await asyncio.wait([watcher])
+            await cancel_and_wait(watcher)
         child, self._child = self._child, None
         if child is not None and child.returncode is None:
             child.send_signal(signal.SIGTERM)

@@ -10,7 +10,7 @@ JSON in what a model wrote: found between other words, and closed where only its
 Answers of a given form: a model's JSON read into a pydantic model, with repair that ends.
 
 One function for whatever wants one (mind, memory, synthesis). It knows nothing of Ollama: it is given something that can be asked, which
-in a mission is `mind.thinking.Thinking.chat` and so the journal.
+in a mission is `mind.attempt.Attempt.chat` and so the journal.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ class AutonomySettings(SettingsSection):
     pull_bytes: int = Field(8192 * MIB, ge=0, le=2**50, description="bytes of models that the system may pull in 24 hours; 0: none")
 
 
-class DaemonSettings(SettingsSection):
+class ProcessSettings(SettingsSection):
     """Section `daemon`: its log and its end."""
 
     shutdown_s: float = Field(
@@ -300,7 +300,7 @@ class Settings(BaseModel):
     wire: WireSettings = WireSettings.model_validate({})
     console: ConsoleSettings = ConsoleSettings.model_validate({})
     autonomy: AutonomySettings = AutonomySettings.model_validate({})
-    daemon: DaemonSettings = DaemonSettings.model_validate({})
+    daemon: ProcessSettings = ProcessSettings.model_validate({})
     limits: tuple[InstanceOf[Limits], ...] = Field((), exclude=True)
     """Limits that replace the defaults of their classes."""
     notes: tuple[str, ...] = Field((), exclude=True)

@@ -17,7 +17,7 @@ from batos.forge.method_prompts import SynthesisLimits
 from batos.guardian.policy import AuditLimits
 from batos.image import taught_examples
 from batos.image.taught_examples import Example
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.psm import lobby_of
 from batos.objects import Method, SlotDict, SlotList, UvmObject, find, lookup_order
 from batos.synthesis import adaptation, batch_runner, composer, mutations, ranking, translation_model

@@ -31,7 +31,7 @@ from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.living_image import add_missing
 from batos.methods.runtime import WriterAwaited, home_of, misfit, parameters_in
 from batos.mind import answer_checks
-from batos.mind.attempt_context import Thinking, current
+from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 from batos.resources import charged, give_memory_back
@@ -115,7 +115,7 @@ _SECOND_LOOK = (
 
 
 async def forge(
-    attempt: Thinking,
+    attempt: Attempt,
     obj: UvmObject,
     selector: str,
     args: Sequence[Any],
@@ -143,7 +143,7 @@ async def forge(
                 return found[1]
         cycle = _new_cycle(obj, holder, selector, args, kwargs)
         cycle.lacked = tuple(lacked)
-        if attempt.keeps:
+        if attempt.policy.keeps:
             if attempt.making.methods.writer_awaited and not model_registry.speaks_methods(_root(cycle)):
                 raise WriterAwaited  # else the first message of a new image is left to a voice that can write no methods
             attempt.making.methods.claims.claim(key, attempt.id)
@@ -414,7 +414,7 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
     return lessons.kin(_root(cycle), cycle.target, cycle.holder, cycle.selector)
 
 
-def _model(cycle: UvmObject, attempt: Thinking) -> str:
+def _model(cycle: UvmObject, attempt: Attempt) -> str:
     """Who writes, by the setting `methods.writer`: an expert for methods, if there is one; else the writer's own voice."""
     chosen = attempt.settings.methods.writer
     if chosen == "expert":
@@ -422,7 +422,7 @@ def _model(cycle: UvmObject, attempt: Thinking) -> str:
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
 
 
-def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:
+def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
     """Why earlier missions' methods for this selector were refused, newest first; those known when the mission was accepted, so that
     a replay asks the same."""
     found = ledger.failures(_root(cycle), selector=cycle.selector, limit=SynthesisLimits.of(attempt.settings).lessons)

@@ -18,7 +18,7 @@ from typing import Any
 from batos.bridge.inference import ChatReply
 from batos.config.limits import Limits, limit
 from batos.image.taught_examples import Example
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.mind.psm import by
 from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.handbook import Handbook, HandbookEntry
@@ -252,7 +252,7 @@ EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
 
 
-async def ask_writer(cycle: UvmObject, attempt: Thinking) -> ChatReply:
+async def ask_writer(cycle: UvmObject, attempt: Attempt) -> ChatReply:
     """A model that writes anything: it is told what was refused, and why."""
     request = cycle.prompt = cycle.prompts[0]
     if cycle.refusals:
@@ -262,7 +262,7 @@ async def ask_writer(cycle: UvmObject, attempt: Thinking) -> ChatReply:
     return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
 
 
-async def ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
+async def ask_expert(cycle: UvmObject, attempt: Attempt) -> ChatReply:
     """An expert for methods: asked the same again."""
     view, temperature = expert_draw(cycle.draws, len(cycle.prompts))
     cycle.prompt = cycle.prompts[view]

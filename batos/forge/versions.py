@@ -17,7 +17,7 @@ from batos.image import taught_examples
 from batos.image.history import oid_of, resolve
 from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.messages import called
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 

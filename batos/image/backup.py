@@ -34,7 +34,7 @@ from ZODB.scripts import repozo
 from batos import private_files
 from batos.concurrency import LoopTurns
 from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInput
-from batos.image import blobs, checksums, ledger
+from batos.image import blobs, checksums, ledger, zodb_patches
 from batos.image.blobs import copy, folder_of
 from batos.image.checksummed_storage import base_of
 from batos.image.history import Moment, oid_of, seconds_of, tid_of, when
@@ -387,8 +387,8 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
         raise _not_written(target, e) from e
     try:
         with contextlib.ExitStack() as stack:
-            with storage._lock:  # the file and its end belong together: a pack puts another in its place
-                source, end = stack.enter_context(path.open("rb")), int(storage._pos)
+            source, end = zodb_patches.open_committed(storage)
+            stack.enter_context(source)
             cut = _cut(source, end, until)
             with private_files.renew(part) as copy:
                 _copy(source, copy, cut, stop)

@@ -24,8 +24,7 @@ from ZODB.interfaces import IBlobStorage, IMVCCStorage, IStorageWrapper
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged, ImageError
-from batos.image import blobs, checksums, record_pickler
-from batos.image.record_pickler import Storing
+from batos.image import blobs, checksums, zodb_patches
 from batos.image.zodb_patches import CommittedTransactions, filestorage
 
 log = structlog.get_logger("batos.image")
@@ -63,12 +62,6 @@ class CheckedStorage:
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))
-        if self.sealing:
-            self._storing = Storing(base)
-            self.store = self._storing.store  # type: ignore[method-assign]
-            self.checkCurrentSerialInTransaction = self._storing.check
-            if not base.isReadOnly():
-                self.new_oid = self._storing.new_oid
         if IMVCCStorage.providedBy(base) and not of_connection:
             self._asking = threading.Lock()
             for method in _ASKED:
@@ -169,15 +162,14 @@ class CheckedStorage:
         """Begin a commit; of a file, with room for a seal."""
         self.base.tpc_begin(transaction, *args)
         if self.sealing:
-            record_pickler.use_memory_buffer(self.base)
+            zodb_patches.gather_in_memory(self.base)
             checksums.begin_seal(self.base)
-            self._storing.begin()
 
     def tpc_vote(self, transaction: Any) -> Any:
         """Write the transaction; of a file, sealed."""
         if self.sealing:
-            with self.base._lock:
-                if transaction is self.base._transaction:  # else it says itself what is wrong
+            with zodb_patches.before_vote(self.base, transaction) as under_way:
+                if under_way:  # else it says itself what is wrong
                     checksums.close_seal(self.base)
         return self.base.tpc_vote(transaction)
 
@@ -238,35 +230,18 @@ class CheckedStorage:
 
     def drop_index(self, why: str) -> None:
         """Let go of a file's index for good: the next start builds it anew."""
-        if "_save_index" not in vars(self.base) and not self.base.isReadOnly():  # else it is another process's index
+        if not self.base.isReadOnly() and zodb_patches.drop_index(self.base):  # else it is another process's index
             log.error("index_dropped", image=self.name, why=why)
-            self.base._save_index = _not_saved
-            self.base._clear_index()
 
     def _checked(self, oid: bytes, tid: bytes, data: bytes) -> bytes:
         if checksums.carries_sum(data):
             return data[: -checksums.SUM_BYTES]
         required = self.required_after
         try:
-            return checksums.without_sum(data, required=required is not None and tid > required and self._written(oid, tid) > required)
+            late = required is not None and tid > required and zodb_patches.first_writer(self.base, oid, tid) > required
+            return checksums.without_sum(data, required=late)
         except checksums.Mismatch as e:
             raise self.damaged(oid, data, f"is not what was written: {e}; {REMEDY}; whatever does not need it goes on") from None
-
-    def _written(self, oid: bytes, tid: bytes) -> bytes:
-        """The transaction that wrote the data of a revision: where a change was undone, that is an earlier one."""
-        read = self.base._read_data_header
-        try:
-            with self.base._lock:
-                position = self.base._index[oid]
-                header = read(position, oid)
-                while header.tid > tid or not header.plen:
-                    earlier = header.prev if header.tid > tid else header.back
-                    if not 0 < earlier < position:
-                        return tid
-                    position, header = earlier, read(earlier, oid)
-                return header.tid  # type: ignore[no-any-return]
-        except (*_UNREAD, KeyError):
-            return tid
 
     def _misplaced(self, oid: bytes, cause: BaseException) -> NoReturn:
         """Where the index says that a record is, there is none: the index is wrong, or the file is, or the disk under it."""
@@ -276,7 +251,7 @@ class CheckedStorage:
             raise self.damaged(oid, b"", f"cannot be read: {cause.strerror}; look at the disk, then {REMEDY}") from cause
         if not self.sealing:
             raise self.damaged(oid, b"", f"cannot be read: {cause}; look at the storage's server") from cause
-        if self.base._files.closed:  # meanwhile, and so was what was being read
+        if zodb_patches.readers_closed(self.base):  # meanwhile, and so was what was being read
             raise ImageError(f"the image {self.name} is closed") from cause
         self.drop_index(str(cause))
         raise self.damaged(
@@ -318,7 +293,3 @@ class _Transaction:
             if record.data:
                 record.data = self._storage._checked(record.oid, record.tid, record.data)
             yield record
-
-
-def _not_saved() -> None:
-    """In place of saving an index that is wrong."""

@@ -34,7 +34,7 @@ from ZODB import fsIndex
 from ZODB._compat import PersistentUnpickler
 
 from batos import private_files
-from batos.image.zodb_patches import filestorage
+from batos.image import zodb_patches
 
 _STOP = b"."
 _NOTHING = b"}."  # the pickle of an empty dict: an extension that is not empty is unpickled by whoever reads it
@@ -141,17 +141,17 @@ class Head(NamedTuple):
 
 def begin_seal(storage: Any) -> None:
     """After a FileStorage's `tpc_begin`: make room."""
-    user, description, extension = storage._ude
-    storage._ude = _written(user), _written(description), with_seal(extension, 0)
-    storage._begin(storage._tid, *storage._ude)  # its length decides where the records will be
+    pending = zodb_patches.pending_transaction(storage)
+    zodb_patches.begin_with(storage, _written(pending.user), _written(pending.description), with_seal(pending.extension, 0))
 
 
 def close_seal(storage: Any) -> None:
     """Before a FileStorage's `tpc_vote`: fill the seal in."""
-    user, description, extension = storage._ude
+    pending = zodb_patches.pending_transaction(storage)
+    user, description, extension = _written(pending.user), _written(pending.description), pending.extension
     sizes = len(user), len(description), len(extension)
-    crc = _crc(storage._tid, storage._tstatus.encode("ascii"), user + description, extension, sizes, seal_weight(storage._tindex))
-    storage._ude = user, description, resealed(extension, crc)
+    crc = _crc(pending.tid, pending.status, user + description, extension, sizes, seal_weight(pending.oids))
+    zodb_patches.set_extension(storage, resealed(extension, crc))
 
 
 def read_head(file: BinaryIO, position: int) -> Head:
@@ -250,8 +250,7 @@ class SummedIndex(fsIndex.fsIndex):
         return super().load(fname)  # type: ignore[no-any-return]
 
 
-assert vars(filestorage)["fsIndex"] is fsIndex.fsIndex, "this ZODB keeps its index in another way"
-vars(filestorage)["fsIndex"] = SummedIndex
+zodb_patches.use_index(SummedIndex)
 
 
 def index_position(path: pathlib.Path) -> int | None:

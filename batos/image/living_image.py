@@ -30,7 +30,7 @@ from ZODB.utils import load_current, newTid, p64, u64
 
 from batos.config.limits import Limits, limit
 from batos.errors import BatosSignal
-from batos.image import ledger
+from batos.image import ledger, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.committer import Committer, SystemFunction, outlast
 from batos.image.ledger import DEFAULTS, Ledger
@@ -197,8 +197,7 @@ class LivingImage:
 
     def oldest_view(self) -> bytes | None:
         """The first transaction id that the oldest of all open units and snapshots does not see; None if none is open."""
-        # MVCC's own mark, set when a transaction begins; a snapshot of the past has none, and history is its own risk.
-        starts = [getattr(connection._storage, "_start", None) for connection in tuple(self._views)]
+        starts = [zodb_patches.view_start(connection) for connection in tuple(self._views)]  # history is its own risk
         return min((start for start in starts if start is not None), default=None)
 
     def facts(self) -> dict[str, Any]:
@@ -320,7 +319,7 @@ async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None 
     :param of: another mirror of that image: this one is as that one was at its beginning.
     """
     with image.snapshot() as root, _reading(image.db.storage) as storage:
-        before = _before(root._p_jar._storage) if of is None else of.db.storage.base.before
+        before = zodb_patches.first_unseen(root._p_jar) if of is None else of.db.storage.base.before
         layers = DemoStorage(base=_View(storage, before), changes=_Changes(before), close_base_on_close=False)
         db = ZODB.DB(layers, cache_size=cache_size, pool_size=_CONNECTIONS)
         made = LivingImage(URI, db, Committer(db, batch=_BATCH, on_failed=_failed))
@@ -328,11 +327,6 @@ async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None 
             yield made
         finally:
             await made.close()
-
-
-def _before(storage: Any) -> bytes:
-    """The first transaction that a connection's storage does not see."""
-    return bytes(storage._start if hasattr(storage, "_start") else p64(u64(storage.lastTransaction()) + 1))
 
 
 @contextlib.contextmanager

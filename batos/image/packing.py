@@ -24,7 +24,7 @@ from ZODB.POSException import POSError
 
 from batos.concurrency import LoopTurns
 from batos.errors import ImageDamaged
-from batos.image import checksums
+from batos.image import checksums, zodb_patches
 from batos.image.checksummed_storage import REMEDY, base_of
 from batos.image.checksums import SummedIndex
 from batos.image.storage import sync_to_disk
@@ -130,7 +130,7 @@ class _Packer(FileStoragePacker):
         if position is not None:
             try:
                 self._sync()
-                os.fsync(self._storage._file.fileno())  # the committer syncs once a round: it may be that the last commits are not, here
+                zodb_patches.sync_file(self._storage)  # the committer syncs once a round: it may be that the last commits are not, here
                 # it is of the file as it was: after a crash before the new one is written, none is better than the wrong one
                 pathlib.Path(self._name + ".index").unlink(missing_ok=True)
             except BaseException:
@@ -205,21 +205,14 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
 
     storage = base_of(db.storage)
 
-    def replaced(*indexes: Any) -> None:
-        """Called under the storage's locks, when the renames are done: before anything is committed to the new file."""
-        del storage._initIndex
-        storage._initIndex(*indexes)
-        vars(storage).pop("_save_index", None)  # one that was wrong (`CheckedStorage.drop_index`) is built anew now
+    def replaced() -> None:
         try:
             sync_to_disk(path)
         except OSError:
             storage.close()  # whether the new file or the old one will be found is not known: as after a failed fsync
             raise
 
-    storage.packer, storage._initIndex = packer, replaced
-    try:
+    with zodb_patches.packing_by(storage, packer, replaced):
         db.pack(moment)
-    finally:
-        vars(storage).pop("_initIndex", None)  # nothing was there to drop
     sync_to_disk(path)
     path.with_name(path.name + ".old").unlink(missing_ok=True)  # only now is the new file sure to be found after a power cut

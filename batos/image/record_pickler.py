@@ -1,28 +1,14 @@
-"""How the data of a record is written: as ZODB writes it, to the byte but for rows of objects, in less time.
+"""The pickler of records: writes what ZODB's writes, to the byte but for rows of objects, in less time.
 
-Its pickler asks of everything that it meets, each name and number too, whether that has a record of its own; and it makes a
-pickler for each object that changed, looks up each object's class, and writes it, anew. Here it is answered at once for what is
-plain and for objects of classes that had a record before, a thread has one pickler, and how the record of a class begins is
-written once. What it saves is in docs/decisions.md.
-
-Storing a record in a FileStorage: as it does it, to the byte, without asking its file about what was written a moment ago.
-
-Before it takes a new revision of an object, FileStorage reads the transaction of the last one from its file, to see whether that
-is what was changed; and so of each node of a tree by whose way something changed. That is three calls to the system each time,
-every one of which lets go of the interpreter's lock: with a loop that waits for it, the committer's thread and the loop's changed
-places for each object. What stands at a place of a file does not change as long as it is that file, so it is remembered here;
-whatever is not as usual is left to FileStorage.
-
-Where a FileStorage gathers the records of a transaction until it is voted on: in memory.
-
-FileStorage has a file for it, and asks the system for its position in it before each record. Each such call lets go of the
-interpreter's lock: the committer's thread and the loop's changed places for every record, and both went slower for it.
+ZODB's pickler asks a Python function about every value, each name and number too, whether it has a record of its own. For each
+changed object it makes a new pickler, looks up the class and writes it anew. Here plain values, and objects of classes that had a
+record before, are answered at once; a thread has one pickler; the beginning of a class's record is written once. A whole mission
+takes a tenth more computing time without it (docs/rationale.md, decision 5).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import io
 import itertools
 import struct
@@ -33,9 +19,7 @@ from typing import Any
 from persistent import Persistent
 from ZODB.serialize import ObjectWriter, PersistentPickler, binary
 
-from batos.image import checksums
-from batos.image.checksums import RECORD
-from batos.image.zodb_patches import filestorage
+from batos.image import zodb_patches
 
 _PROTOCOL = 3
 _plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
@@ -197,80 +181,6 @@ def _by_class(kind: Any) -> bool:
     return True
 
 
-_connection = importlib.import_module("ZODB.Connection")  # the module, in which a commit looks up its `ObjectWriter`
-assert vars(_connection)["ObjectWriter"] is ObjectWriter, "this ZODB writes records in another way"
-
-
 def use_record_writer() -> None:
-    """Have every commit of this process write its records so."""
-    vars(_connection)["ObjectWriter"] = RecordWriter
-
-
-_ID_STORING = struct.Struct(">Q")
-_KNOWN = 8192  # places
-
-
-class Storing:
-    """Stores the records of the transaction under way in a FileStorage. To be told of the beginning of each."""
-
-    def __init__(self, storage: Any) -> None:
-        self._storage = storage
-        self._file: Any = None
-        self._begun = b""
-        self._tids: dict[int, bytes] = {}
-        """The transaction of the record at a place of the file."""
-
-    def begin(self) -> None:
-        """After the storage's `tpc_begin`."""
-        storage = self._storage
-        aborted = storage._ltid != self._begun  # another takes the places of what it wrote
-        if storage._file is not self._file or aborted or len(self._tids) >= _KNOWN:  # the first: a pack moves all, into another file
-            self._tids.clear()
-        self._file, self._begun = storage._file, storage._tid
-
-    def new_oid(self) -> bytes:
-        """As `FileStorage.new_oid`."""
-        storage = self._storage
-        with storage._lock:
-            storage._oid = oid = _ID_STORING.pack(_ID_STORING.unpack(storage._oid)[0] + 1)
-        return oid
-
-    def store(self, oid: bytes, serial: bytes, data: bytes, version: str, transaction: Any) -> Any:
-        """As `FileStorage.store`, of data with its checksum behind it."""
-        storage, data = self._storage, checksums.summed(data)
-        with storage._lock:
-            fits = transaction is storage._transaction and oid <= storage._oid and storage._quota is None
-            old = storage._index_get(oid, 0) if fits else 0  # one of another transaction is not looked at
-            if not fits or (old and self._tids.get(old) != serial):
-                return storage.store(oid, serial, data, version, transaction)
-            start, file = storage._pos, storage._tfile
-            place = storage._tindex[oid] = start + file.tell() + storage._thl
-            if len(self._tids) < _KNOWN:
-                self._tids[place] = storage._tid
-            file.write(RECORD.pack(oid, storage._tid, old, start, 0, len(data)))
-            file.write(data)
-        return None
-
-    def check(self, oid: bytes, serial: bytes, transaction: Any) -> None:
-        """As `FileStorage.checkCurrentSerialInTransaction`: that nothing was committed to an object since it was read."""
-        storage = self._storage
-        with storage._lock:
-            place = storage._index_get(oid, 0) if transaction is storage._transaction else 0
-            if place and self._tids.get(place) == serial:
-                return
-            storage.checkCurrentSerialInTransaction(oid, serial, transaction)
-            self._tids[place] = serial  # else it had raised
-
-
-_KEPT_BYTES = 8 << 20  # what a larger transaction took is let go before the next
-
-
-def use_memory_buffer(storage: Any) -> None:
-    """After a FileStorage's `tpc_begin`: give it memory in place of its file, or of memory that has grown large."""
-    held = storage._tfile
-    if not isinstance(held, io.BytesIO):
-        held.close()
-    elif held.getbuffer().nbytes <= _KEPT_BYTES:
-        return
-    storage._tfile = io.BytesIO()
-    storage._tfmt = filestorage.TempFormatter(storage._tfile)
+    """Have every commit of this process write its records with `RecordWriter`."""
+    zodb_patches.use_writer(RecordWriter)

@@ -28,7 +28,7 @@ from ZODB.utils import z64
 
 from batos.concurrency import LoopTurns
 from batos.errors import ImageDamaged
-from batos.image import blobs, checksums
+from batos.image import blobs, checksums, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.journal import JournalEntry
 from batos.objects import Method
@@ -68,8 +68,7 @@ class FileWalk:
         :param pause: called between two records.
         """
         with contextlib.ExitStack() as stack:
-            with self._storage._lock:  # a pack puts another in its place: for a moment there is none
-                self._file = stack.enter_context(open(self._storage._file_name, "rb", buffering=_BUFFER))
+            self._file = stack.enter_context(zodb_patches.open_committed(self._storage, _BUFFER)[0])
             self._whole_to = 0
             inode = os.fstat(self._file.fileno()).st_ino
             if inode != self._inode:  # packed meanwhile: nothing is where it was
@@ -99,9 +98,9 @@ class FileWalk:
 
     def _end(self) -> int:
         """Up to where there are whole transactions; or were, in a file that a pack has put another in the place of just now."""
-        with self._storage._lock:
-            if os.stat(self._storage._file_name).st_ino == self._inode:
-                self._whole = int(self._storage._pos)
+        end = zodb_patches.committed_end(self._storage, self._inode)
+        if end is not None:
+            self._whole = end
         return self._whole
 
     def _head(self, position: int, before: bytes) -> checksums.Head:
@@ -189,11 +188,10 @@ class FileWalk:
 
     def _look_up(self, oid: bytes, at: int) -> None:
         """Whether the index knows of this revision, or of a later one."""
-        if self._storage._index.get(oid, 0) >= at:
+        if zodb_patches.index_position(self._storage, oid) >= at:
             return
-        with self._storage._lock:
-            if os.stat(self._storage._file_name).st_ino == self._inode and self._storage._index.get(oid, 0) < at:
-                self._wrong_index(f"it does not know the revision of oid:{int.from_bytes(oid, 'big'):x} at byte {at}")
+        if zodb_patches.index_is_behind(self._storage, oid, at, self._inode):
+            self._wrong_index(f"it does not know the revision of oid:{int.from_bytes(oid, 'big'):x} at byte {at}")
 
 
 class _Oids:
@@ -345,9 +343,9 @@ class Walk:
 
     def _is_there(self, oid: bytes) -> bool:
         if self.file is not None:
-            return oid in base_of(self._db.storage)._index
+            return zodb_patches.index_position(base_of(self._db.storage), oid) > 0
         try:
-            self._connection._storage.load(oid)
+            zodb_patches.load_record(self._connection, oid)
         except POSKeyError:
             return False
         return True

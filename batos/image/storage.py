@@ -33,7 +33,7 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, checksums, record_pickler
+from batos.image import blobs, checksums, record_pickler, zodb_patches
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
@@ -113,16 +113,7 @@ def drop_unwritten(storage: Any, failure: BaseException) -> None:
     """
     if not isinstance(failure, OSError) or not isinstance(storage, filestorage.FileStorage):
         return
-    with storage._lock:
-        if storage._file.closed:
-            return
-        file = open(storage._file_name, "r+b")  # noqa: SIM115  the storage closes it, and the next
-        file.truncate(storage._pos)
-        file.seek(0, os.SEEK_END)
-        storage._file.raw.close()  # a file whose raw file is closed has nothing left to write
-        storage._file = file
-        storage._nextpos = 0
-        storage._files.flush()  # readers may have read ahead into what was cut off
+    zodb_patches.truncate_unwritten(storage)
 
 
 log = structlog.get_logger("batos.image")
@@ -278,11 +269,7 @@ def sync_to_disk(path: pathlib.Path) -> None:
 
 def is_broken(db: ZODB.DB) -> bool:
     """Whether the storage closed itself: FileStorage does so after an error past the point of no return."""
-    storage = db.storage
-    if getattr(storage, "_file", None) is None:
-        return False
-    with storage._lock:  # while a pack puts the packed file in its place, the file is closed for a moment
-        return bool(storage._file.closed)
+    return zodb_patches.is_closed(db.storage)
 
 
 def _settle_interrupted_pack(path: pathlib.Path) -> None:

@@ -16,6 +16,7 @@ import ZODB
 from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 
+from batos.image import zodb_patches
 from batos.image.committer import Committer
 
 Pair = tuple[TransactionManager, Any]
@@ -127,7 +128,7 @@ class CachedQuery(Generic[T]):
 
     def get(self) -> T:
         """What it says of the image as it is now."""
-        changed = self._connection._storage.poll_invalidations()  # of all connections; None: too many to tell
+        changed = zodb_patches.changed_since(self._connection)
         if not self._from or changed is None or not self._from.isdisjoint(changed):
             self._value, self._from = self._read()
         return self._value  # type: ignore[return-value]
@@ -139,7 +140,7 @@ class CachedQuery(Generic[T]):
         self._views.add(connection)
         try:
             value = self._function(connection.root())
-            return value, frozenset(oid for oid, _ in connection._cache.lru_items())
+            return value, zodb_patches.loaded_oids(connection)
         finally:
             self._tm.abort()
             self._views.discard(connection)

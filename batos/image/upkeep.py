@@ -1,4 +1,4 @@
-"""Upkeep: what an image needs to live for years. One of these at a time, and none on the committer.
+"""Upkeep of an image that lives for years. One of these runs at a time, and none on the committer.
 
 * pack: history older than `image.history_days` goes, never past the start of the oldest open unit.
 * retention: journals older than `image.journal_days` lose their texts; of missions that are older still, or too many, one line stays.
@@ -45,6 +45,24 @@ class UpkeepLimits(Limits):
     """Time from start to the first run of upkeep."""
 
 
+@dataclass(frozen=True)
+class UpkeepPlan:
+    """Terms of the upkeep of an image."""
+
+    history_days: float
+    """Days of history that a pack leaves."""
+    journal_days: float
+    """Days for which journals keep their texts."""
+    interval_s: float
+    """Seconds between two runs of retention and pack."""
+    first_s: float
+    """Seconds from the start to the first run."""
+    upload_hours: float = 24
+    """Hours for which a picture that no mission holds is kept."""
+    missions: retention.FoldTerms = retention.FoldTerms()  # noqa: RUF009  # frozen
+    """The missions that stay whole."""
+
+
 class Upkeep:
     """The upkeep of one open image. All methods are called on the loop's thread."""
 
@@ -52,47 +70,34 @@ class Upkeep:
         self,
         image: LivingImage,
         meter: CostMeter,
+        plan: UpkeepPlan,
         *,
-        history_days: float,
-        journal_days: float,
         backups: pathlib.Path,
-        interval_s: float,
-        first_s: float,
-        upload_hours: float = 24,
-        missions: retention.FoldTerms = retention.FoldTerms(),  # noqa: B008  # frozen
         free: retention.Free = retention.everything,
     ) -> None:
         """
         :param backups: the folder of backups that name none.
-        :param upload_hours: for which a picture that no mission holds is kept.
-        :param interval_s: between two runs of retention and pack; the first comes `first_s` after the start.
-        :param missions: which missions stay whole.
-        :param free: whose work on missions is waited for before they are folded.
+        :param free: the work on missions that is waited for before they are folded.
         """
-        self._image, self._meter = image, meter
-        self._history_days, self._journal_days, self._backups = history_days, journal_days, backups
-        self._interval, self._first, self._upload_hours = interval_s, first_s, upload_hours
-        self._missions, self._free = missions, free
+        self._image, self._meter, self._backups, self._free = image, meter, backups, free
+        self.plan = plan
+        """The terms from the next run on."""
         self._stop = threading.Event()
         self._task: asyncio.Task[Any] | None = None
         self._under_way = ""
         self._progress = UpkeepProgress()
         self._last: dict[str, Any] = {}
 
-    def plan(self, *, history_days: float, journal_days: float, interval_s: float, missions: retention.FoldTerms) -> None:
-        """Take over what the settings say now; from the next run on."""
-        self._history_days, self._journal_days, self._interval, self._missions = history_days, journal_days, interval_s, missions
-
     async def run(self) -> None:
         """Look after the image until cancelled."""
         await _or_skipped(retention.complete_index(self._image))
-        due = time.monotonic() + self._first
+        due = time.monotonic() + self.plan.first_s
         while True:
             await asyncio.sleep(min(FOLD_S, max(0.0, due - time.monotonic())))
             await _or_skipped(self._meter.fold())
             if time.monotonic() < due:
                 continue
-            due = time.monotonic() + self._interval
+            due = time.monotonic() + self.plan.interval_s
             await self._in_turn(self.retain)
             if file_path(self._image.uri):
                 await self._in_turn(self.pack)
@@ -105,7 +110,7 @@ class Upkeep:
         :raises ImageError: for a storage that is no file, or a disk without room; the image is as it was.
         """
         path = self._file("packed")
-        return await self._exclusively("pack", self._pack(path, self._history_days if days is None else days))
+        return await self._exclusively("pack", self._pack(path, self.plan.history_days if days is None else days))
 
     async def backup(self, folder: str | None = None, *, full: bool = False) -> dict[str, Any]:
         """Add a backup to a folder (relative to the folder of backups), and prove it.
@@ -137,7 +142,7 @@ class Upkeep:
         return await self._exclusively("retention", self._retain())
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of upkeep: what is under way, and the last of each."""
+        """Return the facts for `info`: the upkeep under way, and the last of each kind."""
         return {"under_way": self._under_way or None, **({"progress": self._progress.facts()} if self._under_way else {}), **self._last}
 
     async def stop(self) -> None:
@@ -194,8 +199,8 @@ class Upkeep:
         return {**before, "bytes_after": db.getSize(), "objects_after": len(db.storage), "packed_to": round(moment, 3)}
 
     def _now(self, days: float) -> float:
-        """The moment from which days are counted back. Where the last transaction is from the future, all since are named by that: how
-        old they are is not known any more, but all of their history can be asked to go."""
+        """Return the moment from which days are counted back. Where the last transaction is from the future, all since are named by that:
+        how old they are is not known any more, but all of their history can be asked to go."""
         now, last = time.time(), seconds_of(self._image.db.lastTransaction())
         if last > now + _AHEAD_S:
             log.warning(
@@ -216,12 +221,12 @@ class Upkeep:
         return await in_helper(fork, self._image.db, path, folder, at, self._stop)
 
     async def _retain(self) -> dict[str, Any]:
-        uploads = await retention.drop_uploads(self._image, self._upload_hours)
-        found = {**await retention.retain(self._image, self._journal_days), **({"uploads": uploads} if uploads else {})}
+        uploads = await retention.drop_uploads(self._image, self.plan.upload_hours)
+        found = {**await retention.retain(self._image, self.plan.journal_days), **({"uploads": uploads} if uploads else {})}
         await retention.complete_index(self._image)  # a full disk may have held it up at the start
         await self._meter.fold()  # what is not in the durable total of costs is not folded
         await self._image.committer.told()
-        return {**found, "folded": await retention.fold(self._image, self._missions, self._free)}
+        return {**found, "folded": await retention.fold(self._image, self.plan.missions, self._free)}
 
     def _file(self, done: str) -> pathlib.Path:
         path = file_path(self._image.uri)

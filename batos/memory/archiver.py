@@ -21,7 +21,7 @@ from BTrees.LOBTree import LOBTree, LOBucket
 from ZODB.POSException import POSKeyError
 
 from batos.errors import HistoryGone, ImageDamaged, UnknownSource
-from batos.image import blobs
+from batos.image import blobs, zodb_patches
 from batos.memory import section_builder, store
 from batos.memory.archive_format import ArchiveContent, ArchivedChunk, ArchivedSection, pack_archive, unpack_archive
 from batos.memory.eviction import pinned_documents
@@ -245,7 +245,7 @@ def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[Uvm
 def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
     """The object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
     try:
-        connection._storage.load(oid)  # the cache may have what is not there any more
+        zodb_patches.load_record(connection, oid)  # the cache may have what is not there any more
     except POSKeyError:
         return _made_again(connection, oid, slots)
     there = connection.get(oid)
@@ -261,13 +261,9 @@ def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
 
 
 def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
-    """A new object under an id that is free again: what `Connection.add` does, but for the new id."""
-    if connection._cache.get(oid) is not None:
-        del connection._cache[oid]
+    """Return a new object under an id that is free again."""
     made = UvmObject(**slots)
-    made._p_oid, made._p_jar = oid, connection
-    connection._register(made)
-    connection._added[oid] = made
+    zodb_patches.revive(connection, made, oid)
     return made
 
 

@@ -295,7 +295,7 @@ def _cut(text: str, start: int, limit: int) -> int:
 
 
 BETA = 1.5
-"""What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (see docs/decisions.md)."""
+"""What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (docs/rationale.md, decision 17)."""
 
 _HEADING_CHUNKING = re.compile(r"\s{0,3}#{1,6}\s|[^\n]*\n\s{0,3}(?:=+|-{2,})\s*\Z")
 _BLANK = re.compile(r"\n[^\S\n]*\n")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 from ZODB.POSException import POSKeyError
 
-from batos.concurrency import in_helper
+from batos.concurrency import Background, in_helper
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ImageDamaged, ImageError
@@ -82,7 +82,7 @@ class CuratorLimits(Limits):
 
 
 class Gist(NamedTuple):
-    """What a model says in fewer words."""
+    """Summary by a model."""
 
     text: str = ""
     tokens: int = 0
@@ -91,7 +91,7 @@ class Gist(NamedTuple):
 
 
 class CuratorHearer(Protocol):
-    """Who is told what was committed (`batos.app.memory.Recollection`)."""
+    """Listener for what was committed (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
@@ -126,7 +126,7 @@ class Curator:
         self._why = ""
         self._flushed = time.monotonic()
         self._full = 0
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._background = Background()
         self._last: Reply = {}
 
     def use(self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None) -> None:
@@ -144,7 +144,7 @@ class Curator:
         self._woken.set()
 
     def facts(self) -> Reply:
-        """What `info` says of it: whether it is at work, and the figures of the last round."""
+        """Return the facts for `info`: whether it is at work, and the figures of the last round."""
         return {"state": self._settings.memory.curate, "under_way": self._alone.locked(), "last": self._last or None}
 
     async def run(self) -> None:
@@ -176,8 +176,7 @@ class Curator:
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
         self.flush()
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._background.drain()
 
     def _due(self, root: Any) -> str:
         """Why there should be a round now; "" if there should be none."""
@@ -298,7 +297,7 @@ class Curator:
             told["by_model"] += by_model
 
     def _material(self, held: list[archive_format.ArchivedSection], embedder: str) -> archive_format.ArchiveContent | None:
-        """What the collection knows of sections, with them; None if it does not know all of them."""
+        """Return what the collection knows of sections, with them; None if it does not know all of them."""
         ids = [number for one in held for number in one.section.numbers]
         segment, vectors, has = self._hearer.collection.excerpt(ids)
         if len(segment) != len(ids) or self._hearer.collection.maker.identity != embedder:
@@ -318,8 +317,8 @@ class Curator:
         return await in_helper(curation.extract, said, found, rows)
 
     async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
-        """What a model makes of it; blank without one, and when the round's tokens are spent."""
-        if self._gist is None or spent >= self._limits.tokens:
+        """Return what a model makes of it; blank without one, and when the round's tokens are spent."""
+        if self._gist is None or spent >= CuratorLimits.of(self._settings).tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
         id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
@@ -328,7 +327,7 @@ class Curator:
     def _summary(
         self, text: str, facts: curation.SectionFacts, lived: bool, mission: str, number: int = 0
     ) -> tuple[int, PreparedDocument, Segment]:
-        """A summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
+        """Return a summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
         number = number or self._shelver.numbers.take()
         more = f" and {len(facts.titles) - _TITLES} more" if len(facts.titles) > _TITLES else ""
         title = f"Summary of {', '.join(facts.titles[:_TITLES])}{more}"
@@ -340,7 +339,7 @@ class Curator:
         return number, prepared, build(prepared.entries)
 
     async def _changed(self, *step: Any) -> bool:
-        """A system transaction, and what is told of it; whether it changed anything."""
+        """Run a system transaction and tell of it; return whether it changed anything."""
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is not None:
             self._hearer.brought_back(change)
@@ -398,16 +397,13 @@ class Curator:
         return {"source": source, "stays": stays, "new": new, "documents": documents, "restored": chunks}
 
     async def _shielded(self, work: Any) -> Any:
-        """A transaction and what is told of it: both, also if whoever asked goes away."""
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
+        """Run a transaction and tell of it: both, also if the caller is cancelled."""
+        return await self._background.run(work, "curation")
 
 
 @contextlib.contextmanager
 def _passed_over(what: str) -> Iterator[None]:
-    """What is damaged stays as it is, and holds up no other; the self-audit tells of it."""
+    """Pass over what is damaged: it stays as it is, and holds up no other; the self-audit tells of it."""
     try:
         yield
     except (ImageDamaged, POSKeyError) as e:
@@ -415,4 +411,4 @@ def _passed_over(what: str) -> Iterator[None]:
 
 
 async def _at_once() -> None:
-    """Without missions it is always quiet."""
+    """Return at once: without missions it is always quiet."""

@@ -18,6 +18,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,7 +84,7 @@ _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
 class SearchRequest(NamedTuple):
-    """What is searched for: a question, how many passages, and what they must be."""
+    """Search of the memory: a question, the number of passages, and filters."""
 
     question: str
     k: int = 10
@@ -97,6 +98,18 @@ class SearchRequest(NamedTuple):
     """Days that passages are from, both included."""
 
 
+@dataclass(frozen=True)
+class RetrievalTerms:
+    """Limits of a search."""
+
+    limit_s: float
+    """Seconds for the embedder to read a question; past it, words decide."""
+    pause_s: float
+    """Seconds for which an embedder that did not answer is left alone."""
+    alike: float = 0.3
+    """The cosine with a question from which a passage fits it."""
+
+
 class Retrieval:
     """Searches the memory. All methods are called on the loop's thread."""
 
@@ -105,33 +118,28 @@ class Retrieval:
         image: LivingImage,
         collection: Callable[[], Collection],
         reader: Callable[[Maker], Embedder],
+        terms: RetrievalTerms,
         *,
-        limit_s: float,
-        pause_s: float,
-        alike: float = 0.3,
         on_read: Callable[[list[int]], object] = lambda ids: None,
         today: Callable[[], date] = date.today,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        :param collection: what searches see now.
-        :param reader: who is to read a question for vectors of that maker.
-        :param limit_s: time for the embedder to read a question; past it, words decide.
-        :param pause_s: how long an embedder that did not answer is left alone.
-        :param alike: cosine with a question from which a passage fits it.
-        :param on_read: hears of the chunks that a search answers with.
+        :param collection: returns the search index of now.
+        :param reader: returns the embedder of questions for vectors of that maker.
+        :param on_read: takes the chunks that a search answers with.
         """
         self._image, self._collection, self._reader = image, collection, reader
-        self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
-        self._on_read, self._alike = on_read, alike
+        self._limit_s, self._pause_s, self._today, self._now = terms.limit_s, terms.pause_s, today, now
+        self._on_read, self._alike = on_read, terms.alike
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
-        """What searches see now."""
+        """Return the view of the search index now."""
         return self._collection().view()
 
     async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
-        """The passages that answer a question best, the best first, as the wire's `search` gives them.
+        """Return the passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
         :raises InvalidInput: for a question without any words, or a kind that no document can have.
@@ -190,7 +198,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
-        """The vectors of a question, by the embedder that those of the view are from; or why there are none."""
+        """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
         from batos.memory.search import QuestionVectors
 
         if not view.has.any():
@@ -248,7 +256,7 @@ def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """What there is to tell of each chunk; None for one that is not there any more, or is damaged."""
+    """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
     from batos.memory.store import library_of
 
     library = library_of(root)
@@ -297,7 +305,7 @@ def _stands_for(document: Any) -> dict[str, Any]:
 
 
 def _told(found: SearchResult) -> dict[str, Any]:
-    """What a question was taken to say, in plain values."""
+    """Return the reading of a question, in plain values."""
     from batos.memory.segments import NUMBER, WHEN
 
     question = found.question
@@ -325,7 +333,7 @@ class _Evidence(search.Filters):
 
 
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
-    """The ids of the chunks that speak to a brief, the best first; none where nothing does.
+    """Return the ids of the chunks that speak to a brief, the best first; none where nothing does.
 
     :param most: how many at most.
     :param alike: cosine with the brief from which a chunk speaks to it.
@@ -351,7 +359,7 @@ def _understood(root: Any, view: View, text: str) -> Question:
 def _best(
     view: View, question: Question, vectors: QuestionVectors | None, most: int, alike: float, filters: search.Filters | None
 ) -> list[tuple[int, bool]]:
-    """The chunks that speak to a question, each with whether it tells what others hold."""
+    """Return the chunks that speak to a question, each with whether it tells what others hold."""
     found = search.search(view, question, vectors, most, filters=filters)
     rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
     fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, alike)

@@ -2,7 +2,7 @@
 
 A fact, a definition, a text to write, arithmetic or a greeting is best answered at once, whatever the model; plans, problems, decisions and
 feelings may gain by several ways of thinking, where the model is fit for them. A small model does best with one inference: what it
-makes of its own plan and notes is worse than its first answer (docs/decisions.md has the figures).
+makes of its own plan and notes is worse than its first answer (docs/rationale.md, decision 13, has the figures).
 
 Errands: what a brief asks to be done outside of the system, told by rule before any model is asked.
 

@@ -26,7 +26,7 @@ from batos.memory.chunking import ITEM, sentences
 from batos.memory.tokenizer import Subject, contents_of, subject_of
 from batos.methods.runtime import parameters_of, takes
 from batos.mind import answer_checks
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import AUTO, kind_of
 from batos.mind.evidence import RecalledPassage, invented
 from batos.mind.limits import ThinkingLimits
@@ -363,7 +363,7 @@ class _Reading(NamedTuple):
     """Whether nothing but commas and `and` is between the values."""
 
 
-def method_call_for(lobby: UvmObject, attempt: Thinking, brief: str) -> AnsweringCall | None:
+def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> AnsweringCall | None:
     """The one call that a mission's brief comes to; None where there is none, or more than one could be meant."""
     mission = attempt.mission
     asked_otherwise = any(mission[name] not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import structlog
 from ZODB.POSException import POSKeyError
 
+from batos import scope
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, ImageDamaged, InvalidInput
 from batos.image import history, journal
@@ -27,7 +28,6 @@ from batos.memory.records import SUMMARY
 from batos.memory.store import library_of
 from batos.memory.tokenizer import contents_of
 from batos.mind import plans
-from batos.mind.inference import in_trial
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:  # they bring numpy
@@ -149,7 +149,7 @@ class Evidence:
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
         """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone. What a trial
         does is not kept."""
-        if not in_trial():
+        if not scope.current().in_trial:
             self._changes.append((segment, dropped))
 
     def restart(self) -> None:

@@ -34,7 +34,7 @@ from batos.memory.drafts import Draft, DraftPart
 from batos.memory.objects import noted_by
 from batos.memory.records import NOTE, SUMMARY
 from batos.memory.store import library_of, summary_source
-from batos.mind.attempt_context import Thinking, attempt_or_none, current
+from batos.mind.attempt import Attempt, attempt_or_none, current
 from batos.mind.events import Event, Events
 from batos.mind.incarnation import system_message
 from batos.objects import Primitive, UvmObject, find
@@ -186,7 +186,7 @@ async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> s
     return await told(texts[0])
 
 
-def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:
+def _remember(obj: UvmObject, summary: UvmObject, attempt: Attempt) -> None:
     """Let searches find a summary, in the place of an earlier one of the same."""
     from batos.memory.section_builder import remember_document  # late: it brings numpy
 

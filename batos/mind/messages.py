@@ -20,14 +20,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from batos import scope
 from batos.config import nearest
 from batos.errors import GrantNeeded, ImageDamaged, InvalidInput, MessageNotUnderstood
 from batos.image import history, taught_examples
 from batos.image.history import oid_of, resolve
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_of
-from batos.mind.attempt_context import attempt_or_none, current
-from batos.mind.inference import in_trial
+from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.sandbox import Invocation, senders
 
@@ -47,7 +47,7 @@ def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Seque
     if reach is None:
         return
     runs = [run for run in senders() if attempt is None or run.activity.seed == attempt.id]  # none that another mission began this one in
-    if reach.grantable and in_trial() and obj._p_jar is not None and obj._p_jar.transaction_manager.get().isDoomed():
+    if reach.grantable and scope.current().in_trial and obj._p_jar is not None and obj._p_jar.transaction_manager.get().isDoomed():
         return
     lacking = [run for run in runs if not run.method.may_send(primitive.name)]
     for run in runs:
@@ -57,7 +57,7 @@ def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Seque
         return
     message = f"{_called(obj)} {selector}({_arguments(args, kwargs)})"
     agreed = None
-    if reach.grantable and attempt is not None and not in_trial():
+    if reach.grantable and attempt is not None and not scope.current().in_trial:
         agreed = attempt.agrees(
             f"May {_methods(lacking)} send {message}? It changes {reach.what}. Answer yes, and it is done in this mission; "
             "any other answer refuses it."

@@ -101,7 +101,7 @@ class Provider(Protocol):
         """Find what meets the needs of a mission, and bring it about; it is in the mission's journal then. May be repeated after a kill at
         any point, and pays for nothing twice.
 
-        :param attempt: the mission's `batos.mind.attempt_context.Thinking`, of which nothing is known here.
+        :param attempt: the mission's `batos.mind.attempt.Attempt`, of which nothing is known here.
         :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
 
         :raises NeedAnswer: where its user is asked first.

@@ -11,18 +11,18 @@ A behaviour takes the cycle and answers the name of the next state, or None wher
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from batos import scope
 from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
 from batos.image.living_image import add_missing
 from batos.mind import answer_checks, direct_answers, evidence, plans, prompts
-from batos.mind.attempt_context import Thinking, current
+from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.inference import By, as_error
@@ -302,7 +302,7 @@ async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
         (doubt := answer_checks.differs_in_language(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown
     ):  # what a picture shows, no brief has in it
         return doubt
-    asked = [said for said in (attempt.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
+    asked = [said for said in (attempt.services.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
     return answer_checks.FOREIGN if await answer_checks.is_foreign(text, asked, attempt.nearness) else None
 
 
@@ -392,8 +392,8 @@ def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool 
 
 
 def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """What all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
-    return {"by": by(cycle), "turns": turns, "narrows": True, "pictured": True}
+    """Return what all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
+    return {"by": by(cycle), "context": PromptContext(turns, narrows=True, pictured=True)}
 
 
 async def _ask(
@@ -455,7 +455,6 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 INITIAL, FAILED = "IDLE", "FAILED"
-_inside: contextvars.ContextVar[UvmObject | None] = contextvars.ContextVar("batos_cycle", default=None)
 
 
 @Primitive.register("persona.synthesize_response_for_")
@@ -464,7 +463,7 @@ async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
     the cycle that sent it, if one did."""
     if not (isinstance(brief, str) and brief.strip()):
         raise InvalidInput("synthesize_response_for_ takes a brief: a text that is not blank")
-    attempt, outer = current(), _inside.get()
+    attempt, outer = current(), scope.current().cycle
     cycle = new_cycle(persona, brief, Route(str(persona.name).lower(), "was sent the message", {}))
     cycle.number = attempt.number("" if outer is None else str(outer.number))
     if outer is not None:
@@ -486,7 +485,7 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
     """A persona's plain way of thinking: one inference on its own model, by a guidance; what a facet comes down to."""
     if not (isinstance(guidance, str) and isinstance(question, str)):
         raise InvalidInput("think_ takes a guidance and a question: two texts")
-    attempt, cycle = current(), _inside.get()
+    attempt, cycle = current(), scope.current().cycle
     asker = by(cycle) if cycle is not None else None
     reply = await attempt.chat(
         attempt.voice_of(persona),
@@ -494,15 +493,15 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
         f"{guidance}\n\n{question}",
         part="think_",
         by=asker,
-        pictured=cycle is not None,
+        context=PromptContext(pictured=cycle is not None),
         temperature=0.7,
     )
     return reply.text.strip()
 
 
-def inner_number(attempt: Thinking) -> str:
+def inner_number(attempt: Attempt) -> str:
     """The number of the next cycle inside the one that runs now."""
-    outer = _inside.get()
+    outer = scope.current().cycle
     return attempt.number("" if outer is None else str(outer.number))
 
 
@@ -535,7 +534,7 @@ def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
     return UvmObject(**parents, persona=persona, brief=brief, why=route.why)
 
 
-async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
+async def run_cycle(cycle: UvmObject, attempt: Attempt) -> None:
     """Run a cycle to its end; its answer is in its slot `answer` then.
 
     :raises BudgetSpent: for one that is deeper inside others than `ThinkingLimits.depth`.
@@ -544,14 +543,11 @@ async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
     limits = ThinkingLimits.of(attempt.settings)
     if depth_of(cycle) > (limit := limits.method_depth if "machine" in cycle._slots else limits.depth):
         raise BudgetSpent(f"cycle {cycle.number} is inside more than {limit} others; ask for less at once")
-    token = _inside.set(cycle)
-    try:
+    with scope.enter(cycle=cycle):
         await _run(cycle, attempt)
-    finally:
-        _inside.reset(token)
 
 
-async def _run(cycle: UvmObject, attempt: Thinking) -> None:
+async def _run(cycle: UvmObject, attempt: Attempt) -> None:
     if depth_of(cycle) == 1:
         attempt.persona, attempt.why = cycle.persona.name, cycle.why
     _announce(cycle, attempt, why=cycle.why)
@@ -577,7 +573,7 @@ def _move(cycle: UvmObject, state: str) -> None:
     setattr(cycle, "state*", machine._slots[state])
 
 
-def _announce(cycle: UvmObject, attempt: Thinking, **facts: object) -> None:
+def _announce(cycle: UvmObject, attempt: Attempt, **facts: object) -> None:
     asker = by(cycle)
     if depth_of(cycle) == 1:
         attempt.state = asker.state

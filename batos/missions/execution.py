@@ -24,6 +24,7 @@ from typing import Any
 import structlog
 from transaction.interfaces import TransientError
 
+from batos import scope
 from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
 from batos.image import history, ledger, storage
@@ -31,7 +32,7 @@ from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
-from batos.mind.attempt_context import Thinking, thinking
+from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
 from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
@@ -82,7 +83,7 @@ class Endings:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    def complete(self, record: Record, attempt: Thinking, result: Record) -> None:
+    def complete(self, record: Record, attempt: Attempt, result: Record) -> None:
         """A mission ended well, and that is on disk."""
         self.outcomes["COMPLETE"] += 1
         attempt.state = ledger.COMPLETE
@@ -91,7 +92,7 @@ class Endings:
         attempt.publish("state")
         attempt.publish("result", result=result)
 
-    async def fail(self, record: Record, attempt: Thinking, error: BatosError, *, final: bool) -> bool:
+    async def fail(self, record: Record, attempt: Attempt, error: BatosError, *, final: bool) -> bool:
         """Record the failure of an attempt; whether the mission is over."""
         id, wire = record["id"], error.to_wire()
         context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record["attempts"], "paid": attempt.paid}
@@ -144,7 +145,7 @@ class Endings:
         finally:
             self._waits(id, False)
 
-    def failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
+    def failed(self, record: Record, attempt: Attempt, wire: Record) -> None:
         """A mission ended FAILED, and that is on disk.
 
         :param wire: the error as the wire shows it.
@@ -179,7 +180,7 @@ class Deadlines:
 
 
 @contextlib.asynccontextmanager
-async def in_time(record: Record, attempt: Thinking, limit_s: float) -> AsyncIterator[None]:
+async def in_time(record: Record, attempt: Attempt, limit_s: float) -> AsyncIterator[None]:
     """See that the block is done in time: an own deadline counts from the acceptance, also over restarts, the default from here.
 
     :param limit_s: the default.
@@ -197,7 +198,7 @@ async def in_time(record: Record, attempt: Thinking, limit_s: float) -> AsyncIte
     except TimeoutError:
         if not timer.expired():  # a time-out inside the thought: a fault of its own
             raise
-        if outage := attempt.outage():
+        if outage := attempt.services.outage():
             raise DeadlineExceeded(f"{late}: {outage}", cause="unreachable") from None
         raise DeadlineExceeded(late) from None
 
@@ -211,7 +212,7 @@ UNSURE = (
 )
 
 
-def settle_unvouched(attempt: Thinking, message: Mapping[str, Any], receiver: UvmObject) -> dict[str, Any]:
+def settle_unvouched(attempt: Attempt, message: Mapping[str, Any], receiver: UvmObject) -> dict[str, Any]:
     """At the end of a mission that sent a message: take what nobody vouches for out of its place, and keep it with the thought; facts for
     the result.
 
@@ -268,7 +269,7 @@ class Attempts:
         self._image, self._retries = image, conflict_retries
         self._gate = asyncio.Lock()
 
-    async def run(self, attempt: Thinking) -> dict[str, Any]:
+    async def run(self, attempt: Attempt) -> dict[str, Any]:
         """Think the mission through and commit; the result.
 
         :raises Conflicted: after too many conflicts.
@@ -285,7 +286,7 @@ class Attempts:
         finally:
             attempt.making.release()
 
-    async def _until_committed(self, attempt: Thinking) -> dict[str, Any]:
+    async def _until_committed(self, attempt: Attempt) -> dict[str, Any]:
         conflicts = 0
         while True:
             try:
@@ -313,13 +314,13 @@ class Attempts:
                 await attempt.evidence.about(need.question)
                 attempt.restart(gated=True)
 
-    async def _once(self, attempt: Thinking) -> dict[str, Any]:
+    async def _once(self, attempt: Attempt) -> dict[str, Any]:
         async with self._image.unit() as unit:
             mission = ledger.mission_of(unit.root, attempt.id)
             if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
                 return json.loads(mission.result) if mission.result else {}
             try:
-                with thinking(attempt):
+                with scope.begin(attempt):
                     result, cycle = await self._think(unit, mission, attempt)
             except BaseException:
                 unit.doom()
@@ -332,15 +333,15 @@ class Attempts:
         self._image.committer.defer(ledger.settle, attempt.id, attempt.evidence.recalled)
         return result
 
-    def _learn(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> None:
+    def _learn(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> None:
         """Where its user chose another persona than the router would have, and it came to an end, the brief tells the router more."""
         route, limit = attempt.routed, RoutingLimits.of(attempt.settings).learned
         if route is not None and limit and route.preferred not in (None, route.persona):
             lobby = unit.root["lobby"]
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
-            learn(personas, route.persona, attempt.router.window(mission.brief), attempt.id, limit)
+            learn(personas, route.persona, attempt.services.router.window(mission.brief), attempt.id, limit)
 
-    async def rehearse(self, attempt: Thinking, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> dict[str, Any]:
+    async def rehearse(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> dict[str, Any]:
         """Think a mission through in a unit that is doomed from the beginning: whatever comes of it, nothing is kept.
 
         :param see: is shown the result and the cycle while they are there.
@@ -356,16 +357,16 @@ class Attempts:
         finally:
             attempt.making.release()
 
-    async def _rehearsed(self, attempt: Thinking, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
+    async def _rehearsed(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
         async with self._image.unit() as unit:
             unit.doom()
-            with thinking(attempt):
+            with scope.begin(attempt):
                 result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
             if see is not None:
                 see(result, cycle)
             return result
 
-    async def _think(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> tuple[dict[str, Any], UvmObject | None]:
+    async def _think(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:
             message = json.loads(mission.message)
             target = history.resolve(unit.root, message["target"])
@@ -426,8 +427,8 @@ class Attempts:
             facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
-        if attempt.proposes and mission.origin == "system":
-            facts |= await attempt.propose(unit.root, mission, cycle)
+        if mission.origin == "system":
+            facts |= await attempt.services.propose(unit.root, mission, cycle)
         # The answer is the mission's: its result has it, the record of the thought need not have it again.
         return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle
 

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from batos.bus import EventBus, MissionEnded
 from batos.concurrency import in_helper
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError
@@ -41,7 +42,6 @@ from batos.memory.records import FAILURE, MISSION, STATEMENT
 from batos.memory.section_builder import PreparedDocument, Shelver, prepare_document, store_document
 from batos.memory.segments import Segment, build
 from batos.mind.brief_analysis import kind_of
-from batos.mind.events import Events
 from batos.objects import UvmObject
 
 LONGEST = 2000
@@ -184,9 +184,9 @@ class Remembering:
         self._more = asyncio.Event()
         self._heard = False
 
-    async def run(self, events: Events) -> None:
+    async def run(self, bus: EventBus) -> None:
         """Remember what has ended so far, and what will, soon after it has."""
-        events.listen("result", lambda event: self._more.set())
+        bus.subscribe(MissionEnded, lambda ended: self._more.set())
         while True:
             self._more.clear()
             try:

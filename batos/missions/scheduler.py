@@ -31,7 +31,8 @@ from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
+from batos.mind.attempt_services import AttemptServices
 from batos.mind.events import Events
 from batos.mind.inference import NeedAnswer, as_error
 from batos.mind.limits import ThinkingLimits
@@ -204,21 +205,23 @@ class Scheduler:
         image: LivingImage,
         events: Events,
         settings: Settings,
-        thinking: Callable[[Record], Thinking],
+        services: AttemptServices,
         on_signal: Callable[[BaseException], None],
         grouping: Grouping | None = None,
     ) -> None:
         """
-        :param thinking: makes the host's side of an attempt from a mission's record.
+        :param services: what attempts work with.
         :param on_signal: hears of signals (a failed storage) that came up in a mission's task.
         :param grouping: how missions are grouped by model; None: they are not.
         """
         self._image, self._events, self.settings = image, events, settings
-        self._thinking, self._on_signal = thinking, on_signal
+        self._on_signal = on_signal
+        self.services = services
+        """What attempts work with that begin from now on."""
         self._attempts = Attempts(image, conflict_retries=AttemptLimits.of(settings).conflict_retries)
         self.queue = MissionQueue(grouping, patience_s=AttemptLimits.of(settings).background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._live: dict[str, Thinking] = {}
+        self._live: dict[str, Attempt] = {}
         self._held, self._deadlines = HeldMissions(image), Deadlines(self._expire)
         self._cancelled: set[str] = set()
         self._pausing: set[str] = set()
@@ -232,6 +235,10 @@ class Scheduler:
         self._endings = Endings(image, settings, self._release, on_signal)
         self._cancelling = Cancelling(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
+
+    def attempt(self, record: Record) -> Attempt:
+        """Make an attempt at a mission, which nothing runs yet."""
+        return Attempt(record, self.services)
 
     # --- coming in
 
@@ -293,7 +300,7 @@ class Scheduler:
         if self._stopping or self._take(record["id"]) is None:  # at the next start its time is looked at again
             return
         late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time while it waited; it asked for {record['deadline_s']} s")
-        task = asyncio.create_task(self._endings.fail(record, self._thinking(record), late, final=True))
+        task = asyncio.create_task(self._endings.fail(record, self.attempt(record), late, final=True))
         self._expiring.add(task)
         task.add_done_callback(self._expired)
 
@@ -332,7 +339,7 @@ class Scheduler:
     def _start(self, entry: QueuedMission, *, counted: bool) -> None:
         id = entry.record["id"]
         self._deadlines.end(id)  # of its attempts `in_time` sees to that
-        self._live[id] = self._thinking(entry.record)
+        self._live[id] = self.attempt(entry.record)
         task = asyncio.create_task(self._run(entry, self._live[id], counted), name=f"mission {id}")
         self._running[id] = task
         task.add_done_callback(lambda task: self._ended(id, task))
@@ -362,7 +369,7 @@ class Scheduler:
         if not (self._running or self.queue or self._accepting):
             self._quiet.set()
 
-    async def _run(self, entry: QueuedMission, attempt: Thinking, counted: bool) -> None:
+    async def _run(self, entry: QueuedMission, attempt: Attempt, counted: bool) -> None:
         record, id = entry.record, entry.record["id"]
         record["ended"] = record["attempts"] - counted  # attempts before it: one that is interrupted takes back no more than itself
         try:
@@ -384,7 +391,7 @@ class Scheduler:
                 raise
             self._interrupted(record, attempt)
 
-    def _interrupted(self, record: Record, attempt: Thinking) -> None:
+    def _interrupted(self, record: Record, attempt: Attempt) -> None:
         """An attempt ended that is to go on later; unless its commit, or its failure, reached the disk first."""
         id = record["id"]
         now = self._image.read(_described, id)
@@ -400,7 +407,7 @@ class Scheduler:
                 attempt.publish("needs_input", **question)
             self._again(record)
 
-    async def _try(self, entry: QueuedMission, attempt: Thinking, counted: bool) -> None:
+    async def _try(self, entry: QueuedMission, attempt: Attempt, counted: bool) -> None:
         record, id, settings, pause = entry.record, entry.record["id"], self.settings, 0.0
         need: NeedModel | None = None
         while True:
@@ -440,7 +447,7 @@ class Scheduler:
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             pause = AttemptLimits.of(settings).backoff_s * 2 ** (record["attempts"] - 1)
 
-    async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> None:
+    async def _provide(self, record: Record, attempt: Attempt, need: NeedModel) -> None:
         """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count,
         unless it fails here."""
         id = record["id"]
@@ -500,7 +507,7 @@ class Scheduler:
             return True
         if (record := self._take(id)) is None:
             return False
-        await self._endings.fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+        await self._endings.fail(record, self.attempt(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
         return True
 
     async def pause(self, id: str) -> None:

@@ -14,7 +14,6 @@ asked or done twice.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import inspect
 import operator
@@ -25,7 +24,7 @@ from typing import Any
 from transaction.interfaces import TransientError
 from ZODB.POSException import POSError
 
-from batos import resources
+from batos import resources, scope
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.objects.slot_values import PLAIN
@@ -115,13 +114,16 @@ _ANSWERING = (Method, Intent, Primitive)  # what a slot holds that answers messa
 _HEAVY = 5000  # nodes held; comparing them takes milliseconds
 _SENT_ALONG = 2000  # nodes of a slot that are sent along before the method asks; more wait to be asked for
 
-current: contextvars.ContextVar[Invocation | None] = contextvars.ContextVar("batos_method", default=None)
-"""The run on whose behalf host code is working: a send in it is one level deeper."""
+
+def running() -> Invocation | None:
+    """Return the run on whose behalf host code works now; None where no method sent anything."""
+    run: Invocation | None = scope.current().run
+    return run
 
 
 def senders() -> list[Invocation]:
-    """The runs on whose behalf host code works now, the innermost first; none where no method sent anything."""
-    found, run = [], current.get()
+    """Return the runs on whose behalf host code works now, the innermost first; none where no method sent anything."""
+    found, run = [], running()
     while run is not None:
         found.append(run)
         run = run.sender
@@ -151,7 +153,7 @@ class Invocation:
         outer: Invocation | None,
     ) -> None:
         self._workers, self.loaded, self.obj, self.method, self._holder = workers, loaded, obj, method, holder
-        self.activity, self.outer, self.sender = activity, outer, current.get()
+        self.activity, self.outer, self.sender = activity, outer, running()
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
         counts = activity.started if outer is None else outer.started
@@ -211,8 +213,7 @@ class Invocation:
     async def _answered(self, drive: Drive, snapshot: Any) -> Any:
         """Answer what the worker asks until it has ended."""
         monty, limits = client(), self.limits
-        token = current.set(self)
-        try:
+        with scope.enter(run=self):
             while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
                 if self._calls > limits.host_calls:
@@ -220,8 +221,6 @@ class Invocation:
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
                 if self.activity.computed > limits.total_s:
                     raise self._out_of_time()
-        finally:
-            current.reset(token)
         return snapshot
 
     def _ended(self, output: Any) -> Any:

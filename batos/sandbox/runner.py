@@ -10,7 +10,7 @@ from batos.config import Settings
 from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
 from batos.guardian.policy import AuditLimits
 from batos.objects import Method, UvmObject
-from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
+from batos.sandbox.invocation import Invocation, Stale, WorkerLost, running
 from batos.sandbox.program_cache import Programs
 from batos.sandbox.run_context import Activity, RunLimits
 from batos.sandbox.workers import Workers
@@ -105,7 +105,7 @@ class Sandbox:
         apart: bool,
     ) -> Any:
         loaded = self.programs.known(method.source) or await self.programs.get(method.source)
-        outer = current.get()
+        outer = running()
         if outer is not None and outer.activity is not activity and not apart:
             outer = None
         if outer is not None and outer.depth >= self.limits.depth:

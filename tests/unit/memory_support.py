@@ -11,6 +11,7 @@ from typing import Any
 
 from batos.app.memory import Recollection
 from batos.bridge.inference import ChatReply, ChatRequest
+from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.errors import InferenceFailed
 from batos.image import LivingImage, checksums
@@ -162,21 +163,11 @@ async def memory(folder: Path, *, embedder: CountsWords | None = None, model: st
     """
     embedder = embedder or CountsWords()
     failed: list[BaseException] = []
-    async with contextlib.AsyncExitStack() as stack:
+    async with Lifetime(lambda part, failure: failed.append(failure)) as life:
         image = await LivingImage.open(f"file://{folder / 'image.fs'}", steps=(objects.install,))
-        stack.push_async_callback(image.close)
-
-        def background(work: Any, name: str) -> None:
-            task = asyncio.create_task(work, name=name)
-            task.add_done_callback(lambda done: done.cancelled() or done.exception() is None or failed.append(done.exception()))
-
-            async def stop() -> None:
-                task.cancel()
-                await asyncio.wait([task])
-
-            stack.push_async_callback(stop)
+        life.push_async_callback(image.close)
 
         made = Recollection(image, Settings(**{**QUICK, "data": folder / "data", **settings}))
-        await made.open(embedder, model, stack=stack, background=background)
+        await made.open(embedder, model, life=life)
         yield Memory(image, made, embedder)
         assert not failed, failed

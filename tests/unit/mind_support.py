@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -100,6 +101,12 @@ async def mind(folder: Path, inference: FakeInference, **more: Any) -> AsyncIter
         yield kernel
     finally:
         await kernel.stop()
+
+
+def give(kernel: Kernel, **services: Any) -> None:
+    """Let attempts that begin from now on, and replays, work with these services in the place of the kernel's own."""
+    given = dataclasses.replace(kernel.attempt_services, **services)
+    kernel.attempt_services = kernel.scheduler.services = kernel.replays.services = given
 
 
 async def written(kernel: Kernel) -> None:

@@ -107,9 +107,9 @@ async def bring_back(held: Memory, number: int, only: int | None = None) -> arch
 
 
 async def pack(image: LivingImage, folder: Path) -> None:
-    from batos.image.upkeep import Upkeep
+    from batos.image.upkeep import Upkeep, UpkeepPlan
 
-    await Upkeep(image, None, history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1).pack(0)  # type: ignore[arg-type]
+    await Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=folder).pack(0)  # type: ignore[arg-type]
 
 
 def archived(library: Library) -> list[int]:

@@ -119,7 +119,7 @@ async def test_a_model_that_is_not_fit_is_not_asked_and_the_measurement_decides(
         assert result["usage"]["inferences"] == 0
         assert len(inference.asked) == before
         await written(kernel)
-        replays: Replays = kernel._replays(inference)
+        replays: Replays = kernel.replays
         assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
 
 
@@ -238,7 +238,7 @@ async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: P
     async with improving(tmp_path, inference) as kernel:
         await fire(kernel, "entropy_falls")
         await written(kernel)
-        replays: Replays = kernel._replays(inference)
+        replays: Replays = kernel.replays
         count = len(inference.asked)
         assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
         assert len(inference.asked) == count

@@ -17,7 +17,7 @@ from batos.image import Ended, Folded, LivingImage, journal, ledger, retention, 
 from batos.image.journal import InferenceRecord
 from batos.image.mission_index import LINE_BYTES, Line, mark_of, unpack_line
 from batos.image.retention import FoldTerms
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import curation
 from batos.mind import prompts
@@ -36,7 +36,7 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
 
 def keeper(image: LivingImage, folder: Path, terms: FoldTerms = ALL) -> Upkeep:
     days = {"history_days": 0, "journal_days": 1000}
-    return Upkeep(image, CostMeter(image), backups=folder / "backups", interval_s=1e6, first_s=1e6, missions=terms, **days)
+    return Upkeep(image, CostMeter(image), UpkeepPlan(interval_s=1e6, first_s=1e6, missions=terms, **days), backups=folder / "backups")
 
 
 def inference(text: str) -> InferenceRecord:

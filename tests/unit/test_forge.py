@@ -466,7 +466,7 @@ async def test_a_replay_comes_out_the_same(tmp_path: Path) -> None:
         await sent(kernel, "m1", "thing", "count_", 5)
         await kernel.image.system(lambda root: root["lobby"].thing._slots.pop("count_"))
         await kernel.image.system(lambda root: setattr(root["lobby"].thing, "total", 1))
-        replayed = await kernel._replays(inference).replay("m1")
+        replayed = await kernel.replays.replay("m1")
         assert replayed["outcome"] == "same", replayed
 
 
@@ -479,7 +479,7 @@ async def test_a_replay_does_not_wait_for_whoever_writes_the_same_method(tmp_pat
         inference.hold()
         second = asyncio.create_task(sent(kernel, "m2", "thing", "add_", 2, 3))
         await inference.came(len(asked) + 1)
-        found = await kernel._replays(inference).replay("m1")
+        found = await kernel.replays.replay("m1")
         assert (found["outcome"], found["inferences"]) == ("same", 1)
         inference.release()
         assert (await second)["result"]["value"] == 5

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from batos.api.dispatcher import Dispatcher
 from batos.app.kernel import Kernel
 from batos.console.api_client import Heard
 from batos.errors import InvalidInput, RoleRefused
@@ -380,7 +379,21 @@ async def test_an_answered_mission_replays_the_same(tmp_path: Path) -> None:
         await answered(kernel, "m1", heard, "yes")
         assert (await heard.end())["state"] == "COMPLETE"
         await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
+
+
+async def test_a_replay_asks_nobody(tmp_path: Path) -> None:
+    """Not for a yes, either, that the mission was cancelled without."""
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await holding(kernel, "def tidy_(self):\n    return self.revert_('one_', 0)['version']\n", "def one_(self):\n    return 1\n")
+        heard = await submit(kernel, "m1", "send thing tidy_", **ASKS)
+        async with asyncio.timeout(WAIT_S):
+            while not any(event["type"] == "needs_input" for event in heard.events):
+                await asyncio.sleep(0.01)
+        await kernel.scheduler.cancel("m1")
+        told = await kernel.replays.replay("m1")
+        assert told["outcome"] == "different"
+        assert "was not answered" in told["difference"]["found"]
 
 
 # --- trials
@@ -504,7 +517,7 @@ async def test_who_is_no_operator_sends_nothing_that_changes_more_than_its_recei
 ) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         await holding(kernel, TIDY)
-        desk = desk_of(kernel)
+        desk = kernel.transport.dispatcher
         request = SendRequest(op="send", id="m1", target=target, selector=selector, args=[] if target == "thing" else ["Keys"])
         for operates in (False, True):
             heard = Heard(8)
@@ -521,10 +534,3 @@ async def until_asked(kernel: Kernel, id: str) -> None:
     async with asyncio.timeout(WAIT_S):
         while kernel.scheduler.state(id) != "NEEDS_INPUT":
             await asyncio.sleep(0)
-
-
-def desk_of(kernel: Kernel) -> Dispatcher:
-    """A desk of a kernel without endpoints; what missions do not need is not there."""
-    absent = ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
-    parts: dict[str, Any] = dict.fromkeys((*absent, "uploads"))
-    return Dispatcher(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)

@@ -14,7 +14,7 @@ import pytest
 
 from batos.autotelic import changes, heartbeat, schema, trigger_missions
 from batos.autotelic.changes import Proposal
-from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic.heartbeat import Heartbeat, HeartbeatClock, Rhythm
 from batos.errors import Busy
 from batos.image import ledger
 from batos.image.living_image import LivingImage
@@ -43,8 +43,8 @@ class World:
         self.facts = FACTS
         self.after_submit: Callable[[], None] = lambda: None
         self.heart = Heartbeat(
-            image, interval_s=600, jitter=0.1, first_s=30, submit=self.submit, measure=self.measure, quiet=self.quiet,
-            sleep=self.sleep, now=lambda: self.now, chance=lambda: chance,
+            image, Rhythm(interval_s=600, jitter=0.1, first_s=30), submit=self.submit, measure=self.measure, quiet=self.quiet,
+            clock=HeartbeatClock(sleep=self.sleep, now=lambda: self.now, chance=lambda: chance),
         )  # fmt: skip
 
     async def submit(self, id: str, brief: str) -> None:

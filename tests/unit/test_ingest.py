@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from batos.api.dispatcher import Dispatcher
+from batos.api.memory import MemoryRequests
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
 from batos.image import LivingImage
 from batos.memory import embedding_worker, objects
@@ -465,23 +466,8 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
 
     monkeypatch.setattr(ingesting, "read_file", slowly)
     async with memory(tmp_path) as held:
-        others = (
-            "scheduler",
-            "events",
-            "router",
-            "info",
-            "metrics",
-            "models",
-            "experts",
-            "personas",
-            "upkeep",
-            "replays",
-            "undoing",
-            "uploads",
-        )
-        parts: dict[str, Any] = {**dict.fromkeys((*others, "assessed", "rate")), "watches_per_client": 1}
         client: Any = Heard()
-        desk = Dispatcher(image=held.image, memory=held.recollection, **parts)
+        desk = Dispatcher(held.image, [MemoryRequests(held.recollection)])
         asked = IngestRequest(op="ingest", paths=[str(notes)], watch=True, ref=1)
         watching = asyncio.create_task(desk.handle(asked, client))
         try:

@@ -21,7 +21,7 @@ from batos.cli.client import moment
 from batos.config import MIB
 from batos.errors import HistoryGone, ImageError, InvalidInput, UnknownMission, UnknownTarget
 from batos.image import LivingImage, history, ledger
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.objects import Intent, Method, Primitive, UvmObject
 from tests.daemon import END_S
 
@@ -110,7 +110,7 @@ async def test_before_the_last_pack_nothing_is_guessed(image: LivingImage, tmp_p
     first = await change(image, "m1", n=1)
     await change(image, "m2", n=2)
 
-    upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=tmp_path, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    upkeep = Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=tmp_path)  # type: ignore[arg-type]
     await asyncio.sleep(0)
     async with asyncio.timeout(END_S):
         await upkeep.pack(0)

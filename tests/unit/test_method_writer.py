@@ -180,7 +180,7 @@ async def test_a_refused_draft_is_amended_and_nothing_more_is_asked(tmp_path: Pa
         assert (kept["edited"], kept["tries"], kept["model"]) == (True, 1, EXPERT)
         assert kept["prompt_digest"] == hashlib.sha256(asked[0].user.encode()).hexdigest()
         await kernel.image.system(lambda root: root["lobby"].thing._slots.update(twice_=Intent("twice the number")))
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
 
 
 async def test_slots_that_it_changes_are_amended_too(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ async def test_a_picture_goes_with_every_inference_of_its_mission(start: Start, 
     assert status["images"] == [told]
     paid = kernel.image.read(lambda root: journal.load(root, accepted.id))
     assert not any(base64.b64encode(cat[:300]).decode() in repr(one) for one in paid)
-    assert (await kernel._replays(kernel.substrate._inference).replay(accepted.id))["outcome"] == "same"
+    assert (await kernel.replays.replay(accepted.id))["outcome"] == "same"
 
 
 async def test_an_answer_has_to_do_with_the_picture_and_not_with_the_words(start: Start, server: ScriptedOllama) -> None:
@@ -341,7 +341,7 @@ async def test_a_mission_that_may_ask_asks_which_model_shall_look(start: Start, 
         ):
             await client.result("m2", timeout_s=60)
     assert {chat["model"] for chat in server.chats} == {SEES}
-    assert (await kernel._replays(kernel.substrate._inference).replay("m1"))["outcome"] == "same"
+    assert (await kernel.replays.replay("m1"))["outcome"] == "same"
 
 
 async def test_a_persona_whose_model_sees_goes_before_the_others(start: Start, server: ScriptedOllama) -> None:
@@ -371,7 +371,7 @@ async def test_a_follow_up_shows_the_picture_in_its_turn_so_that_the_prompt_begi
         await client.result("m5", timeout_s=60)
         assert {tuple(images[-1]) for images in shown(server)[4:]} == {(cat, dog)}
     for id in ("m1", "m2", "m3", "m4", "m5"):
-        assert (await kernel._replays(kernel.substrate._inference).replay(id))["outcome"] == "same"
+        assert (await kernel.replays.replay(id))["outcome"] == "same"
 
 
 async def test_a_follow_up_on_a_model_that_does_not_see_goes_without_what_was_shown_before(start: Start, server: ScriptedOllama) -> None:
@@ -405,7 +405,7 @@ async def test_where_all_is_too_long_for_the_context_pictures_of_earlier_turns_g
     assert [one["text"] for one in results] == [ANSWER, ANSWER]
     assert shown(server)[-2:] == [[[png(seed=1)], [png(seed=2)]], [[], [png(seed=2)]]]
     kernel = await start(num_ctx=512)
-    assert (await kernel._replays(kernel.substrate._inference).replay("m2"))["outcome"] == "same"
+    assert (await kernel.replays.replay("m2"))["outcome"] == "same"
 
 
 async def test_a_folded_mission_holds_no_picture_and_is_told_by_its_own(start: Start) -> None:

@@ -17,6 +17,7 @@ from batos.autotelic import changes, provided_models
 from batos.bridge.capabilities import Needs
 from batos.errors import InferenceFailed, InvalidInput, MissionFailed
 from batos.image import journal, ledger
+from batos.mind.attempt import Attempt
 from batos.mind.inference import PromptTooLong
 from batos.mind.model_needs import NeedModel, Provision
 from batos.testing import ScriptedOllama
@@ -567,15 +568,15 @@ async def test_what_did_not_fit_is_told_to_a_model_that_the_mission_is_provided_
     kernel = await start()
     await submit(kernel, "m1", may_ask=False)
     await answered(kernel, "m1", None)
-    attempt = kernel.scheduler._thinking(kernel.image.read(lambda root: ledger.record_of(root, "m1")))
-    attempt.narrow(PromptTooLong(1000, InferenceFailed("too long", cause="too_long", model="robin")))
-    assert attempt.room == 700
 
     class Provides:
         async def provide(self, *_: Any, **__: Any) -> Provision:
             return Provision(Needs(tools=True), options={"num_ctx": 32_768}) if wider else Provision(declined=Needs(tools=True))
 
-    attempt._provider = Provides()  # type: ignore[assignment]
+    attempt = Attempt(kernel.image.read(lambda root: ledger.record_of(root, "m1")), replace(kernel.attempt_services, provider=Provides()))
+    attempt.narrow(PromptTooLong(1000, InferenceFailed("too long", cause="too_long", model="robin")))
+    assert attempt.room == 700
+
     await attempt.provide(NeedModel(Needs(tools=True)))
     await kernel.image.system(lambda root: None)
     room = None if wider else 700

@@ -262,8 +262,7 @@ class Fortune:
         preloader = self.residency.preloader
         assert preloader is not None
         async with asyncio.timeout(WAIT_S):
-            while preloader._task is not None:
-                await asyncio.sleep(0.005)
+            await preloader.settled()
 
 
 async def learned(it: House, *models: str) -> None:

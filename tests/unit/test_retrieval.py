@@ -19,7 +19,7 @@ from batos.memory.drafts import DraftPart, Turn
 from batos.memory.embedders import Identity
 from batos.memory.embedding_worker import adopt_embedder, load_collection
 from batos.memory.records import Numbers
-from batos.memory.retrieval import Retrieval, SearchRequest
+from batos.memory.retrieval import Retrieval, RetrievalTerms, SearchRequest
 from batos.memory.search_index import Collection
 from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import build
@@ -56,8 +56,14 @@ class Memory:
     def __init__(self, image: LivingImage) -> None:
         self.image, self.embedder, self.clock = image, Embedder(), 0.0
         self.collection = Collection()
-        times: dict[str, Any] = {"limit_s": 0.2, "pause_s": 30, "today": lambda: date(2023, 5, 8), "now": lambda: self.clock}
-        self.retrieval = Retrieval(image, lambda: self.collection, lambda maker: self.embedder, **times)
+        self.retrieval = Retrieval(
+            image,
+            lambda: self.collection,
+            lambda maker: self.embedder,
+            RetrievalTerms(limit_s=0.2, pause_s=30),
+            today=lambda: date(2023, 5, 8),
+            now=lambda: self.clock,
+        )
 
     async def fill(self) -> None:
         await self.image.system(_fill)

@@ -17,7 +17,7 @@ from batos.config import Settings
 from batos.errors import Busy, ImageError
 from batos.image import LivingImage, backup, backup_schedule, blobs
 from batos.image.backup_schedule import BackupPlan, Backups, BackupSet, outdated, plan_of, sets_of
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.objects import UvmObject
 
@@ -35,7 +35,7 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
 
 @pytest.fixture
 async def upkeep(image: LivingImage, tmp_path: Path) -> AsyncIterator[Upkeep]:
-    made = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=tmp_path / "b", interval_s=1e6, first_s=1e6)
+    made = Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=1e6, first_s=1e6), backups=tmp_path / "b")
     yield made
     await made.stop()
 

@@ -19,7 +19,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.mind import answer_schema, psm
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.missions import scheduler
 from batos.objects import Primitive, UvmObject
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
@@ -895,7 +895,7 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         assert (await heard.end())["error"]["code"] == "inference_failed"
         assert record(kernel, "m1")["state"] == "FAILED"
         assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
-        assert not kernel._end.done(), "nobody asked for the daemon's end"
+        assert not kernel.is_stop_requested, "nobody asked for the daemon's end"
 
 
 @pytest.mark.parametrize("where", ["running", "queued", "paused"])

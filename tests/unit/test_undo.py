@@ -17,7 +17,7 @@ from batos.api.queries import Queries
 from batos.errors import Busy, Conflicted, HistoryGone, ImageError, InvalidInput, UndoConflict, UnknownMission
 from batos.image import history, ledger, packing, transaction_undo
 from batos.image.scrubber import Walk
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.objects import Method, UvmObject
 from tests.unit.undo_support import House, house
 
@@ -301,7 +301,7 @@ async def test_a_storage_without_history_is_refused_with_the_remedy(at: House, m
 
 
 async def pack(at: House, folder: Path) -> None:
-    upkeep = Upkeep(at.image, None, history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    upkeep = Upkeep(at.image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=folder)  # type: ignore[arg-type]
     await upkeep.pack(0)
 
 

@@ -128,7 +128,7 @@ async def test_a_mission_of_which_less_was_told_is_replayed_as_it_was(tmp_path: 
         await (await submit(kernel, "m1", LONG)).end()
         await written(kernel)
         asked = len(inference.asked)
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
         assert len(inference.asked) == asked
 
 

@@ -64,14 +64,36 @@ class FactoryLimits(Limits):
     """How the weights of a fused expert (`fuse = true`) are kept."""
 
 
+@dataclass(frozen=True)
+class FactoryPace:
+    """Times and width of the factory's work."""
+
+    scan_s: float
+    """Seconds between two looks into the folder."""
+    settle_s: float
+    """Seconds for which an expert's folder must not have changed before it is built."""
+    concurrency: int
+    """Experts built at the same time."""
+    retry_s: float
+    """Seconds before a build that failed is tried again; doubled each time."""
+
+
+@dataclass(frozen=True)
+class PlainModels:
+    """The models on which experts are built, at the factory's Ollama."""
+
+    is_ready: Callable[[str], bool]
+    """Returns whether a plain model is as it shall be: what is built on one that will be changed is built twice."""
+    bring_back: Callable[[str], Awaitable[object]]
+    """Brings back a plain model that is gone."""
+    learn: Callable[[str], Awaitable[None]]
+    """Takes the name of each model that was built, before anything is asked of it: its digest may be another now."""
+
+
 class LoraFactory:
-    """The experts of one image on one Ollama.
+    """Builder of the experts of one image on one Ollama.
 
     :param personas: of each persona its plain model, and the name of that model's base (`bases_of`).
-    :param retry_s: pause before a build that failed is tried again; doubled each time.
-    :param provisioned: whether a plain model is as it shall be: what is built on one that will be changed is built twice.
-    :param provision: brings back a plain model that is gone.
-    :param learn: told of each model that was built, before anything is asked of it: its digest may be another now.
     """
 
     def __init__(
@@ -82,20 +104,14 @@ class LoraFactory:
         builder: ExpertBuilder,
         personas: Mapping[str, tuple[str, str]],
         profile: Profile,
-        *,
-        scan_s: float,
-        settle_s: float,
-        concurrency: int,
-        retry_s: float,
-        provisioned: Callable[[str], bool],
-        provision: Callable[[str], Awaitable[object]],
-        learn: Callable[[str], Awaitable[None]],
+        pace: FactoryPace,
+        plain: PlainModels,
     ) -> None:
         self._image, self._client, self._staging, self._builder = image, client, staging, builder
         self._rest_on(personas, profile)
-        self._scan_s, self._settle_s, self._retry_s = scan_s, settle_s, retry_s
-        self._provisioned, self._provision, self._learn = provisioned, provision, learn
-        self._slots = asyncio.Semaphore(concurrency)
+        self._scan_s, self._settle_s, self._retry_s = pace.scan_s, pace.settle_s, pace.retry_s
+        self._plain = plain
+        self._slots = asyncio.Semaphore(pace.concurrency)
         self._one_scan = asyncio.Lock()
         self._changed = asyncio.Condition()
         self._known: dict[str, dict[str, Any]] = {}
@@ -163,7 +179,7 @@ class LoraFactory:
                 await self.scan()
 
     async def writes_soon(self) -> bool:
-        """Whether an expert for methods lies in the folder that may be built here; also where it is being copied, so that nobody knows."""
+        """Return whether an expert for methods lies in the folder that may be built here; True also while one is being copied."""
         async with self._one_scan:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
@@ -202,7 +218,7 @@ class LoraFactory:
     # --- for inferences
 
     def owns(self, model: str) -> bool:
-        """Whether the model is an expert of this image."""
+        """Return whether the model is an expert of this image."""
         return model in self._known
 
     async def ready(self, model: str) -> None:
@@ -220,13 +236,13 @@ class LoraFactory:
     async def heal(self, model: str) -> None:
         """Bring back an expert that was there and is gone, or record that it cannot be had."""
         log.warning("expert_gone", model=model)
-        await self._provision(self._personas[self._known[model]["persona"]][0])  # what it is built on may be gone, too
+        await self._plain.bring_back(self._personas[self._known[model]["persona"]][0])  # what it is built on may be gone, too
         await self.scan()
 
     # --- asked about
 
     def report(self) -> dict[str, Any]:
-        """How it stands with experts, folders that are not taken, and voices."""
+        """Return the state of experts, of folders that are not taken, and of voices."""
         return {
             "staging": str(self._staging.path),
             **self._image.read(model_registry.report_experts),
@@ -292,7 +308,7 @@ class LoraFactory:
                 await self._record(model_registry.note_facts, model, {"reason": str(e)})
             raise
         self._failed.pop(model, None)
-        await self._learn(model)  # before it can be chosen
+        await self._plain.learn(model)  # before it can be chosen
         await self._record(model_registry.note_built, model, digest, recipe, how, note)
         log.info("expert_built", model=model, how=how, digest=digest[:12], note=note)
 
@@ -304,7 +320,7 @@ class LoraFactory:
             raise Unfit(f"{staged.model} is a model of the profile; give the expert another name")
         model, base = self._personas[persona]
         digest = have.get(tagged(model))
-        if digest is None or not self._provisioned(model):
+        if digest is None or not self._plain.is_ready(model):
             raise NotNow(f"waits for {persona}'s own model {model}")
         kept = self._foundations.get(persona)
         if kept is None or kept[0] != digest:
@@ -379,7 +395,7 @@ class LoraFactory:
 
 
 def open_lora_factory(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, place: ManagedHost) -> LoraFactory:
-    """The factory that the settings describe; it builds at `place`, whose client is `client`."""
+    """Make the factory that the settings describe; it builds at `place`, whose client is `client`."""
     staging = Staging(
         staging_folder(settings.inference.staging, settings.data),
         settle_s=FactoryLimits.of(settings).settle_s,
@@ -400,13 +416,13 @@ def open_lora_factory(image: LivingImage, client: AsyncClient, settings: Setting
         builder,
         bases_of(image.read(model_registry.plain_models), profile, modelfiles_folder(settings.inference.modelfiles)),
         profile,
-        scan_s=FactoryLimits.of(settings).scan_s,
-        settle_s=FactoryLimits.of(settings).settle_s,
-        concurrency=FactoryLimits.of(settings).concurrency,
-        retry_s=ProvisionLimits.of(settings).retry_s,
-        provisioned=place.provisioner.is_ready,
-        provision=place.provisioner.heal,
-        learn=place.made,
+        FactoryPace(
+            FactoryLimits.of(settings).scan_s,
+            FactoryLimits.of(settings).settle_s,
+            FactoryLimits.of(settings).concurrency,
+            ProvisionLimits.of(settings).retry_s,
+        ),
+        PlainModels(place.provisioner.is_ready, place.provisioner.heal, place.made),
     )
 
 

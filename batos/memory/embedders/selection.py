@@ -41,7 +41,8 @@ class OllamaEmbedder:
         """
         :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
         :param digest: of the model as it is now.
-        :param batch: texts in one request. Of documents one is under way at a time: more at once are no faster (docs/decisions.md).
+        :param batch: texts in one request. One request of documents is under way at a time: several at once are no faster
+            (docs/rationale.md, decision 17).
             A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).
         """
         self._model, self._ask, self._digest, self._batch = model, ask, digest, batch

@@ -1,22 +1,47 @@
-"""Vectors of texts from the embedded profile's MiniLM on a real Ollama, kept in a file between runs: making them is not measured."""
+"""The embedded profile's embedder, MiniLM, on an Ollama of the bench's own or on the one that OLLAMA_HOST names; and its vectors.
+
+Vectors are kept in a file between runs: making them is not measured.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import pathlib
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from batos.bridge.client import OllamaInference, connect
+from batos.bridge.profiles import load_profile, modelfiles_folder
+from batos.bridge.provisioning import Provisioner
+from batos.bridge.service import OllamaService
+from batos.config import load
 from batos.memory.embedders import normalised
-from bench.memory_parts.served import served
 
 BATCH = 32
 KEPT = pathlib.Path(tempfile.gettempdir()) / "batos-bench-minilm.sqlite"
 Array = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[tuple[OllamaInference, str]]:
+    """Yield an inference on the Ollama, and the name of the model."""
+    profile = load_profile("embedded")
+    with tempfile.TemporaryDirectory(prefix="batos-bench-") as folder:
+        service = OllamaService(load({"data": folder}))
+        host = await service.start()
+        inference = OllamaInference(host)
+        try:
+            async with connect(host) as client:
+                await Provisioner(client, profile, modelfiles_folder()).ensure()
+            yield inference, profile.embedder
+        finally:
+            await inference.close()
+            await service.stop()
 
 
 async def vectors(texts: Sequence[str]) -> Array:
