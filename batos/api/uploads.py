@@ -18,7 +18,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import Busy, InvalidInput, MessageTooLarge
 from batos.image import blobs
 from batos.image.living_image import LivingImage
-from batos.mind.limits import ThinkingLimits
+from batos.mind.inference import ThinkingLimits
 from batos.wire import schemas
 from batos.wire.endpoints import WireLimits
 from batos.wire.outbox import Recipient

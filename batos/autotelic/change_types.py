@@ -30,7 +30,7 @@ from batos.methods.runtime import parameters_in
 from batos.mind import incarnation, psm
 from batos.mind.attempt import current
 from batos.mind.incarnation import facets
-from batos.mind.limits import ThinkingLimits
+from batos.mind.inference import ThinkingLimits
 from batos.mind.router import RoutingLimits
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 

@@ -165,7 +165,7 @@ _MOVED: Mapping[str, str] = {
     "batos.mind.evidence:EvidenceLimits": (
         "evidence_chars=chars evidence_alike=alike context_missions=context_missions context_chars=context_chars"
     ),
-    "batos.mind.limits:ThinkingLimits": (
+    "batos.mind.inference:ThinkingLimits": (
         "brief_images=images facets_limit=facets cycle_depth=depth synthesis_depth=method_depth voices_limit=voices "
         "question_chars=question_chars call_methods=call_methods token_batch_s=token_batch_s structured_repairs=repairs "
         "malformed_chars=malformed_chars thinking_chars=thinking_chars partial_s=partial_s partial_tokens=partial_tokens"

@@ -42,10 +42,10 @@ from batos.mind.inference import (
     NeedAnswer,
     NeedInference,
     PromptTooLong,
+    ThinkingLimits,
     is_full,
     spent,
 )
-from batos.mind.limits import ThinkingLimits
 from batos.mind.model_needs import (
     PROVISIONING,
     NeedModel,

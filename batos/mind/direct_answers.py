@@ -29,7 +29,7 @@ from batos.mind import answer_checks
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import AUTO, kind_of
 from batos.mind.evidence import RecalledPassage, invented
-from batos.mind.limits import ThinkingLimits
+from batos.mind.inference import ThinkingLimits
 from batos.mind.messages import send
 from batos.objects import Method, UvmObject
 from batos.synthesis.plain_values import KINDS

@@ -25,8 +25,7 @@ from batos.mind import answer_checks, direct_answers, evidence, plans, prompts
 from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour
 from batos.mind.incarnation import facets, system_message
-from batos.mind.inference import By, as_error
-from batos.mind.limits import ThinkingLimits
+from batos.mind.inference import By, ThinkingLimits, as_error
 from batos.mind.messages import send
 from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER

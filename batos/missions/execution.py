@@ -36,8 +36,7 @@ from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
 from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
-from batos.mind.inference import NeedInference, PromptTooLong
-from batos.mind.limits import ThinkingLimits
+from batos.mind.inference import NeedInference, PromptTooLong, ThinkingLimits
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import RoutingLimits

@@ -34,8 +34,7 @@ from batos.image.living_image import LivingImage
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import AttemptServices
 from batos.mind.events import Events
-from batos.mind.inference import NeedAnswer, as_error
-from batos.mind.limits import ThinkingLimits
+from batos.mind.inference import NeedAnswer, ThinkingLimits, as_error
 from batos.mind.model_needs import NeedModel
 from batos.missions.execution import Attempts, Deadlines, Endings, in_time
 from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
