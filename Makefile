@@ -2,7 +2,7 @@
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
-# check    style, types, layers                         crash    only the tests that kill the daemon
+# check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     what is generated: tables in docs/, the synchronous client
 # answers  how missions answer beside the same model asked directly: 160 tasks
@@ -106,6 +106,7 @@ check: install-dev
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
+	$(bin)/python tools/check_house.py
 
 # On a RAM disk where there is one: the cost of the code, not of the disk.
 bench: install models ollama

@@ -210,7 +210,7 @@ class SingleFlight(Generic[T]):
             await cancel_and_wait(task)
 
     async def stop(self) -> None:
-        """Cancel what is under way; return when it has ended."""
+        """Cancel the work under way. Return when it has ended."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""The daemon as a process: it starts, hears signals, tells the service manager how it stands, and ends in good order or at once.
+"""The daemon as a process: start, signals, status for the service manager, and an end in good order or at once.
 
-SIGTERM and SIGINT end it: missions get `daemon.shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
-was started from a terminal, SIGHUP says that this is gone, and ends it too. Where its loop stands, none of them is heard any more, and
-the watchdog ends it.
+SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
+again; if it was started from a terminal, SIGHUP means that the terminal is gone, and ends it too. If its loop stalls, no signal is
+handled any more, and the watchdog ends it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _COLLECTED_AFTER = 2000  # new objects; a hundred requests under way are more th
 
 
 def calm_collector() -> None:
-    """Have the garbage collector leave alone what is loaded now, since it stays: to look through all of it stops the loop for 30 to
-    60 ms. And have it look at what is new less often."""
+    """Freeze the objects loaded now for the garbage collector, since they stay: scanning them stops the loop for 30 to 60 ms. And make it
+    collect new ones less often.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECTED_AFTER)
@@ -46,11 +47,11 @@ def calm_collector() -> None:
 async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = None, reload: Callable[[], Settings] | None = None) -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT.
 
-    :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
-    :param reload: reads the settings anew; without it SIGHUP ends the daemon.
-    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stood for
-    `StallLimits.stall_s`, once the image is recovered: before that it may take what time it needs.
+    :param on_started: called once missions are accepted and the state of the models is known, or a little later.
+    :param reload: reads the settings again; without it SIGHUP ends the daemon.
 
+    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stalled for
+    `loop_stall_s`, once the image is recovered: before that it may take the time it needs.
     :raises BatosError: if it cannot start.
     """
     surroundings = supervision()

@@ -89,7 +89,7 @@ class BatosError(Exception):
         self.context = context
 
     def to_wire(self) -> dict[str, Any]:
-        """The error as the wire shows it: `{"code", "message"}`, with context where there is one."""
+        """Return the error as the wire shows it: `{"code", "message"}`, with context where there is one."""
         wire: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.context:
             wire["context"] = self.context
@@ -451,7 +451,7 @@ class ImageFailed(BatosSignal):
 
 
 def by_code() -> dict[str, type[BatosError]]:
-    """Every class of the tree under its code."""
+    """Return every class of the tree under its code."""
     found: dict[str, type[BatosError]] = {}
     classes: list[type[BatosError]] = [BatosError]
     for cls in classes:
@@ -461,7 +461,7 @@ def by_code() -> dict[str, type[BatosError]]:
 
 
 def from_wire(wire: Mapping[str, Any]) -> BatosError:
-    """The error that `to_wire` described; an unknown code, of a newer daemon, becomes a plain BatosError."""
+    """Return the error that `to_wire` described; an unknown code, of a newer daemon, becomes a plain BatosError."""
     cls = by_code().get(str(wire.get("code")), BatosError)
     error = cls.__new__(cls)  # some classes are made from other arguments than those that the wire shows
     BatosError.__init__(error, str(wire.get("message", "")))

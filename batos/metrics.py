@@ -1,4 +1,4 @@
-"""Metrics in the format of Prometheus, on a loopback port when the setting `wire.metrics` names one.
+"""Metrics in the format of Prometheus, on a loopback port that the setting `metrics` names.
 
 Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
 somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
@@ -48,9 +48,8 @@ class Exporter:
     """Serves a registry from a thread of its own until `stop`."""
 
     def __init__(self, registry: CollectorRegistry, address: str) -> None:
-        """
-        :param address: host:port, on loopback; port 0 picks one.
-        :raises EndpointError: where that is no loopback address, or it is taken.
+        """:param address: host:port, on loopback; port 0 picks one.
+        :raises EndpointError: if that is not a loopback address, or it is taken.
         """
         from prometheus_client import make_wsgi_app
 
@@ -140,14 +139,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut off who is slow; called twice a second."""
+        """Close slow connections; called twice a second."""
         with self._lock:
             for request, since in list(self._readers.items()):
                 if time.monotonic() - since > READ_S:
                     self._cut_off(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell the log of what failed; a reader that went away, or was cut off, is no failure."""
+        """Log a failure; a reader that left, or was cut off, is no failure."""
         if not isinstance(sys.exception(), OSError):
             log.exception("metrics_not_served")
 
@@ -161,7 +160,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 def loopback_address(address: str) -> tuple[str, int]:
     """Return host and port of the setting `wire.metrics`.
 
-    :raises EndpointError: where they are none, or other machines could reach them.
+    :raises EndpointError: if they are none, or other machines could reach them.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")
@@ -255,9 +254,9 @@ class Metrics:
             self._failures.labels(ended.error_code).inc()
 
     def told(self) -> list[dict[str, Any]]:
-        """Every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
+        """Return every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
 
-        In another thread than the loop's, which is asked for what is a state.
+        Call it outside of the loop's thread, which is asked for states.
         """
         return [
             {
@@ -270,9 +269,9 @@ class Metrics:
         ]
 
     def serve(self, address: str) -> Callable[[], None]:
-        """Let metrics be read at `address` (host:port, loopback only; port 0 picks one); what ends it.
+        """Serve metrics at `address` (host:port, loopback only; port 0 picks one). Return the function that ends it.
 
-        :raises EndpointError: where that is no loopback address, or it is taken.
+        :raises EndpointError: if that is not a loopback address, or it is taken.
         """
         exporter = Exporter(self._registry, address)
         self.address = exporter.address
@@ -280,7 +279,7 @@ class Metrics:
 
 
 def _lasting(metric: Metric) -> list[Any]:
-    """Its samples, without the moments at which its counters were made."""
+    """Return its samples, without the moments at which its counters were made."""
     return [sample for sample in metric.samples if not sample.name.endswith("_created")]
 
 

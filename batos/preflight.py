@@ -1,6 +1,7 @@
-"""Check settings in combination before a start: what the table of settings, which stands below, cannot know.
+"""Preflight: validate settings in combination before start-up. `run` refuses faulty ones; `config` and `doctor` report them without a
+start.
 
-`batos run` checks before it makes anything; `batos config` and `batos doctor` check without a start.
+The table of settings is in a layer below profiles, endpoints and keys; this module is above them, and asks them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield each setting that a start looks at, in its order, with its check; a setting that is empty is left out."""
+    """Yield the checks in the order of a start, each with its setting; a setting that is empty and optional is skipped."""
     from batos.bridge import selection
     from batos.bridge.client import connect  # late: not every verb asks
     from batos.bridge.profiles import AUTO, modelfiles_folder

@@ -20,6 +20,7 @@ from batos.forge import lessons
 from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, journal, ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind import answer_schema, messages
 from batos.mind.events import Event, Events
 from batos.mind.router import Router
@@ -31,6 +32,7 @@ from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
+_FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
 """The fields that `status` gives of the model that a mission is provided with."""
 _Message = schemas.SendRequest | schemas.TeachRequest | schemas.RevertRequest | schemas.GrantRequest
@@ -128,7 +130,7 @@ class MissionRequests:
         accepted: Reply = {
             "type": "accepted",
             "id": request.id,
-            "state": record["state"] if new else self.state_of(request.id, record["state"]),
+            "state": record.state if new else self.state_of(request.id, record.state),
         }
         if not new:
             accepted["duplicate"] = True
@@ -136,7 +138,7 @@ class MissionRequests:
         client.send(accepted)
         if watch is None:
             return
-        if record["state"] in ledger.FINAL:
+        if record.is_final:
             watch.stop()
             client.send(_final(record))
         else:
@@ -149,7 +151,7 @@ class MissionRequests:
         """Send the status of a mission, then its events up to its result."""
         id = request.id
         known = self._record(id)
-        if known["state"] in ledger.FINAL:
+        if known.is_final:
             await self._image.barrier()
             client.send(_final(known))
             return
@@ -174,7 +176,7 @@ class MissionRequests:
     async def result(self, request: schemas.ResultRequest, client: Recipient) -> Reply:
         """Return the result of a mission; wait for it for `wait_s` seconds at most, then return the status."""
         id, known = request.id, self._record(request.id)
-        if known["state"] in ledger.FINAL:
+        if known.is_final:
             return _final(known)
         if request.wait_s > 0:
             ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
@@ -207,7 +209,7 @@ class MissionRequests:
 
     async def _steered(self, id: str, steer: Callable[[str], Awaitable[object]]) -> Reply:
         """Steer a mission and return its status; `already` says that it had ended before, and stays so."""
-        already = self._record(id)["state"] in ledger.FINAL
+        already = self._record(id).is_final
         await steer(id)
         return self._status(id) | ({"already": True} if already else {})
 
@@ -225,20 +227,20 @@ class MissionRequests:
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)
-        facts = {name: known[name] for name in _FACTS}
-        if known["result"] and not facts["persona"]:
-            facts["persona"] = str(known["result"].get("persona") or "").lower() or None
-        live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone", "images") if known[name]}
+        facts = known.to_wire(_FACTS)
+        if known.result and not known.persona:
+            facts["persona"] = str(known.result.get("persona") or "").lower() or None
+        live = {} if known.is_final else self._scheduler.live(id)
+        facts |= {name: value for name, value in known.to_wire(_FACTS_IF_ANY).items() if value}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         if provided := self._image.read(journal.provided_of, id):
             facts["provided"] = {name: provided[name] for name in PROVIDED if provided.get(name) not in (None, "")}
-        state = self.state_of(id, known["state"])
+        state = self.state_of(id, known.state)
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
-    def _record(self, id: str) -> Reply:
-        return self._image.read(ledger.record_of, id)  # type: ignore[no-any-return]
+    def _record(self, id: str) -> MissionRecord:
+        return self._image.read(ledger.record_of, id)
 
 
 class MessageRequests:
@@ -326,10 +328,10 @@ def _options(request: schemas.SubmitRequest | _Message) -> Reply:
     return {"priority": request.priority, "deadline_s": request.deadline_s}
 
 
-def _outcome(known: Reply) -> Reply:
-    told = {name: known[name] for name in ("result", "error") if known[name] is not None}
-    return {**told, "folded": True} if known.get("folded") else told
+def _outcome(known: MissionRecord) -> Reply:
+    told = {name: value for name, value in known.to_wire(("result", "error")).items() if value is not None}
+    return {**told, "folded": True} if known.folded else told
 
 
-def _final(known: Reply) -> Reply:
-    return {"type": "result", "id": known["id"], "state": known["state"], **_outcome(known)}
+def _final(known: MissionRecord) -> Reply:
+    return {"type": "result", "id": known.id, "state": known.state, **_outcome(known)}

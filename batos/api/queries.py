@@ -18,6 +18,7 @@ from batos.errors import UnknownTarget
 from batos.forge import versions
 from batos.image import history, ledger
 from batos.image.history import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
+from batos.image.mission_record import described
 from batos.methods import inventory
 from batos.missions import report
 from batos.objects import UvmObject
@@ -222,7 +223,7 @@ class QueryRequests:
 def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
     """Return a row of the list of missions."""
     folded = isinstance(mission, ledger.Line)
-    facts = ledger.described(mission) if isinstance(mission, ledger.Line) else {n: getattr(mission, n) for n in _IN_LIST}
+    facts = described(mission).to_wire(_IN_LIST) if isinstance(mission, ledger.Line) else {n: getattr(mission, n) for n in _IN_LIST}
     return {
         "id": mission.id,
         "state": state,

@@ -31,6 +31,7 @@ from batos.config import Settings, nearest
 from batos.errors import InferenceFailed, InvalidInput
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
@@ -186,7 +187,7 @@ class Substrate:
         life.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
         return factory
 
-    def grouping(self, guess: Callable[[Record], str]) -> Grouping | None:
+    def grouping(self, guess: Callable[[MissionRecord], str]) -> Grouping | None:
         """Return how missions are grouped by model; None where something else than an Ollama infers: they are not.
 
         :param guess: names the persona that a mission will probably go to.
@@ -203,7 +204,7 @@ class Substrate:
 
         return Grouping(
             self._fairness,
-            persona_of=lambda record: None if record["message"] else guess(record),
+            persona_of=lambda record: None if record.message else guess(record),
             model_of=self.model_of,
             load_of=load_of,
             conflict=lambda a, b: all(residency.gate.conflict(a, b) for residency in residencies),
@@ -439,7 +440,7 @@ class Substrate:
             found = root["lobby"]._slots[persona]
             return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
 
-        return self._image.read(model)  # type: ignore[no-any-return]
+        return self._image.read(model)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -224,10 +224,10 @@ class Recollection:
 
         :raises InvalidInput: for one without words, or a kind that no document can have.
         """
-        from batos.memory.retrieval import SearchRequest
+        from batos.memory.retrieval import PassageQuery
 
         since, until = (date.fromisoformat(day) if day else None for day in (request.since, request.until))
-        wanted = SearchRequest(request.question, request.k, request.kind, request.source, request.speaker, since, until)
+        wanted = PassageQuery(request.question, request.k, request.kind, request.source, request.speaker, since, until)
         return await self.retrieval.search(wanted, explain=request.explain)
 
     async def ask(self, paths: list[str], follow: list[str], exclude: Sequence[str] = ()) -> RequestedFiles:

@@ -179,14 +179,14 @@ class Providing:
         model, id = held["model"], attempt.id
         if not model:
             return await self._ready(id, needs, held, {})
-        number = held.get("change")
+        number: int | None = held.get("change")
         if number is None:
             there = await self._substrate.models.has(model)
             number = self._image.read(provided_models.standing, model) if there else None
             if number is None:
                 by = provided_models.HERE if there else await self._permitted(attempt, needs, held)
-                recorded = (provided_models.begin, id, held, by, ChangeLimits.of(self._settings).kept, time.time())
-                number = await self._image.system(*recorded, mission=id)
+                terms = (id, held, by, self._settings.changes_kept, time.time())
+                number = await self._image.system(provided_models.begin, *terms, mission=id)
         state = self._image.read(provided_models.state_of, number)
         if state == changes.PROPOSED:
             self._open.add(id)

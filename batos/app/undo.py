@@ -285,7 +285,7 @@ class Undoing:
     def _told(self, root: Any, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]) -> Reply:
         missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
         return {
-            "missions": [{"id": one["id"], "brief": history.in_list(one["brief"]), "finished": one["finished"]} for one in missions],
+            "missions": [{"id": one.id, "brief": history.in_list(one.brief), "finished": one.finished} for one in missions],
             "objects": _objects(plan) + trees,
             "documents": {side: [title for one in moved for title in getattr(one, side)] for side in ("gone", "back")},
         }

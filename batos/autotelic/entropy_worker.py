@@ -69,9 +69,7 @@ class Assessor:
     """Measures missions. All methods are called on the loop's thread; `await run()` until cancelled."""
 
     def __init__(self, image: LivingImage, bus: EventBus, embed: Embed, limits: AssessorLimits) -> None:
-        """
-        :param embed: the vectors of texts; raises BatosError where nobody can.
-        """
+        """:param embed: returns the vectors of texts; raises BatosError if there is no embedder."""
         self._image, self._embed, self._limits = image, embed, limits
         self._window = Window(limits.window)
         self._ended: collections.deque[str] = collections.deque()
@@ -119,7 +117,7 @@ class Assessor:
 
     @property
     def rolling(self) -> float | None:
-        """The mean of the last values, as many as the window has; None where there are none."""
+        """Return the mean of the last values, as many as the window has; None if there are none."""
         return sum(self._totals) / len(self._totals) if self._totals else None
 
     @property
@@ -129,7 +127,7 @@ class Assessor:
 
     @property
     def usual(self) -> float | None:
-        """The mean of the baseline; None before it is learned."""
+        """Return the mean of the baseline; None before it is learned."""
         return self._watch.mean if self._watch.learned >= self._limits.baseline else None
 
     def facts(self) -> dict[str, Any]:
@@ -237,7 +235,7 @@ def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, P
     if row.undone:
         outcomes.append((row.number, entropy_records.UNDONE))
     if row.context is not None:
-        outcomes.append((ledger.record_of(root, row.context)["number"], entropy_records.REUSED))
+        outcomes.append((ledger.record_of(root, row.context).number, entropy_records.REUSED))
     return entropy_records.assessment_of(root, row.number), entropy_records.persona_kinds(root), entropy_records.weights_of(root), outcomes
 
 

@@ -1,4 +1,4 @@
-"""The heartbeat: self_audit missions at intervals, when nobody else needs the system, and only where there is news.
+"""The heartbeat: self_audit missions at intervals, when the system is idle, and only if there is news.
 
 At each beat the system is measured, and damage is looked for. Without news since the last audit (`news_since`) none is enqueued, and the
 pause doubles, up to a day; news cuts it short.
@@ -63,8 +63,8 @@ def audit_seen(root: Any, damaged: int) -> AuditSeen:
 def news_since(root: Any, last: AuditSeen | None, damaged: int) -> str:
     """Return the news since the last audit, in words; empty without any.
 
-    :param last: what that one saw; None: there was none.
-    :param damaged: records found damaged since the start of the daemon.
+    :param last: state at the last audit; None: there was none.
+    :param damaged: number of records found damaged since the start of the daemon.
     """
     if last is None:
         return "it is the first one."
@@ -158,7 +158,7 @@ class Heartbeat:
     def facts(self) -> dict[str, Any]:
         """Return the facts for `info`: the time of the next beat (seconds since the epoch), the mission of the last, their number, and
         the number of beats in a row that brought nothing new."""
-        return self._image.read(_facts)  # type: ignore[no-any-return]
+        return self._image.read(_facts)
 
     async def _due(self) -> float:
         """Return the time of the next beat, as the image has it; now for the first one ever, where the clock was set back, and where there

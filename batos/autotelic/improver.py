@@ -32,7 +32,7 @@ from batos.concurrency import in_helper
 from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
-from batos.missions.mission_queue import AttemptLimits
+from batos.image.mission_record import MissionRecord
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -46,10 +46,10 @@ class ImproverBudget(Protocol):
     """`budget.Budget`, as the improver needs it."""
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty where it may."""
+        """Why the loop may not think now, in words; empty if it may."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Why the loop may not change anything now, in words; empty if it may."""
 
     def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
@@ -116,7 +116,7 @@ class Improver:
     async def step(self) -> bool:
         """Take one proposal one step on; return whether there was one.
 
-        :raises BatosError: where that could not be done now; it is tried again at the next look.
+        :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
         if found := await in_helper(self._image.read, self._new):
             await self._image.system(_take, found, ChangeLimits.of(self._settings).kept)
@@ -136,16 +136,16 @@ class Improver:
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
         """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
         last = unrecorded(root)
-        self._failed &= {one["id"] for one in last}
-        found = [(str(one["id"]), proposal) for one in last if (proposal := self._proposed(root, one))]
+        self._failed &= {one.id for one in last}
+        found = [(one.id, proposal) for one in last if (proposal := self._proposed(root, one))]
         return found[::-1]
 
-    def _proposed(self, root: Any, mission: dict[str, Any]) -> dict[str, Any] | None:
-        if mission["state"] == ledger.FAILED and mission["error"]["code"] != MissionCancelled.code:
-            if mission["id"] in self._failed:
+    def _proposed(self, root: Any, mission: MissionRecord) -> dict[str, Any] | None:
+        if mission.state == ledger.FAILED and (mission.error or {})["code"] != MissionCancelled.code:
+            if mission.id in self._failed:
                 return None
-            self._failed.add(mission["id"])
-            return self._audits.by_rule(root, mission["id"])
+            self._failed.add(mission.id)
+            return self._audits.by_rule(root, mission.id)
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
@@ -193,7 +193,7 @@ class Improver:
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
         """Return what stands at the target, and the last change made.
 
-        :raises BatosError: where the proposal makes no sense any more.
+        :raises BatosError: if the proposal makes no sense any more.
         """
         change_types.check(root, proposal, self._ground)
         return change_types.standing(root, proposal), _made(root)
@@ -316,6 +316,6 @@ def _again(root: Any, number: int) -> None:
 
 
 def _refused(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
-    """System transaction: the proposal is refused, and what was paid for it is let go of."""
+    """System transaction: refuse the proposal, and release the inferences paid for it."""
     changes.refuse(root, number, why, comparison)
     rehearsal_budget.forget_payments(root)

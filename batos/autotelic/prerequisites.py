@@ -1,13 +1,13 @@
-"""Trainings of the expert for methods: by a child of the daemon that computes when nobody else wants to.
+"""Prerequisites of a trial: a model to pull, or an expert for methods to train. If the change is refused, they are removed again.
 
-counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or done away with
+They are recorded in the change's record before any work begins, so that a kill leaves nothing untracked behind.
 
-What it makes is an expert that writes only once it is chosen, of a version and in a folder of its own: the one that writes now is not
-touched. Killed anywhere, the next daemon finds the folder, or trains anew; the child ends with its daemon.
+A training runs in a child of the daemon that computes only when no other process wants to:
 
-What must be there before a change can be tried: a model that is to be pulled. Where the change is refused, it goes again.
+counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or removed
 
-What is brought about is noted in the change's record before anything is done, so that a kill leaves nothing behind that nobody knows of.
+The expert writes only once it is chosen; it has a version and a folder of its own, so that the current one is not touched. After a kill at
+any point, the next daemon finds the folder, or trains again; the child ends with its daemon.
 """
 
 from __future__ import annotations
@@ -70,22 +70,22 @@ class Preparation(Protocol):
     """Brings about what changes of one kind need to be tried."""
 
     async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
-        """What was brought about for a change, as facts of its record.
+        """Create the prerequisites of a change. Return them as facts for its record.
 
-        :param number: of the change.
-        :param held: those that were kept before, by an attempt that a restart interrupted.
+        :param number: number of the change.
+        :param held: facts kept by an earlier attempt that a restart interrupted.
         :param keep: makes facts durable.
-        :raises NotYet: where it may be had later.
-        :raises BatosError: where it cannot be had; the change is refused then.
+        :raises NotYet: if they may be available later.
+        :raises BatosError: if they are not available; the change is then refused.
         """
 
     def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
-        """The proposal as it is to be tried and made, with what was brought about."""
+        """Return the proposal to try and make, completed with its prerequisites."""
 
     async def clear(self, held: Mapping[str, Any]) -> None:
         """Do away with what was brought about for a change that was refused; may be repeated.
 
-        :raises BatosError: where that cannot be done now.
+        :raises BatosError: if that cannot be done now.
         """
 
 
@@ -94,28 +94,28 @@ class Pulls(Protocol):
 
     @property
     def pull_limit(self) -> int:
-        """Bytes that may be pulled in 24 hours."""
+        """Return the bytes that may be pulled in 24 hours."""
 
     async def may_pull(self) -> int:
-        """Bytes that may be pulled now."""
+        """Return the bytes that may be pulled now."""
 
     async def pulled(self, size: int) -> None:
         """Count what was pulled."""
 
     def came(self, size: int) -> None:
-        """The same in the middle of a pull, without waiting for it to be durable."""
+        """Count bytes in the middle of a pull, without waiting until that is durable."""
 
 
 class Store(Protocol):
     """`bridge.models.Models`, as a pull needs it."""
 
     async def has(self, name: str) -> bool:
-        """Whether a model is there."""
+        """Return True if a model is installed."""
 
     async def fetch(self, name: str, most: int, whole: Callable[[int], object]) -> tuple[ModelStatus, int]:
-        """Pull a model of at most so many bytes; how it stands with it then, and how many bytes came.
+        """Pull a model of at most `most` bytes. Return its status, and the bytes pulled.
 
-        :param whole: hears at once of the bytes of each layer that has come.
+        :param whole: called with the size of each layer as soon as it is complete.
         """
 
     async def discard(self, name: str) -> None:
@@ -172,7 +172,7 @@ class ModelPreparation:
 
 
 def _is_spoken(root: Any, model: str) -> bool:
-    """Whether a persona speaks with a model."""
+    """Return True if a persona speaks with a model."""
     lobby = root["lobby"]
     return any(isinstance(one := lobby._slots.get(name), UvmObject) and one.model == model for name in lobby.personas)
 
@@ -198,13 +198,13 @@ class ExpertFactory(Protocol):
     """`bridge.factory.LoraFactory`, as a training needs it."""
 
     async def scan_settled(self) -> None:
-        """Build what is staged."""
+        """Build the staged experts."""
 
     async def discard(self, model: str, why: str) -> None:
         """Delete the model of an expert whose folder was taken away."""
 
     def report(self) -> dict[str, Any]:
-        """How it stands with experts and folders."""
+        """Return the state of experts and folders."""
 
 
 TrainingCommand = Callable[[Settings, str, Path, float], Sequence[str]]
@@ -220,7 +220,7 @@ def training_command(settings: Settings, image: str, work: Path, minutes: float)
 
 
 def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
-    """Why no expert can be trained here, in words; empty where one can.
+    """Why no expert can be trained here, in words; empty if one can.
 
     :param profile: the one in force; what the settings say of it where it is left out.
     """
@@ -249,9 +249,8 @@ class TrainingPreparation:
         *,
         command: TrainingCommand = training_command,
     ) -> None:
-        """
-        :param factory: builds experts; None where there is no Ollama.
-        :param staging: the folder into which an expert is put.
+        """:param factory: returns the builder of experts; None if there is no Ollama.
+        :param staging: folder for the new expert.
         """
         self._image, self._settings, self._budget, self._factory, self._staging = image, settings, budget, factory, staging
         self._command, self._work = command, settings.data / "training" / "loop"
@@ -308,7 +307,7 @@ class TrainingPreparation:
     async def _train(self, number: int, minutes: float) -> None:
         """Run the training to its end.
 
-        :raises ExpertRefused: where it fails, takes too long, or is not wanted any more.
+        :raises ExpertRefused: if it fails, takes too long, or is not wanted any more.
         """
         await in_helper(self._make_ready)
         words = self._command(self._settings, self._image.uri, self._work, minutes)
@@ -334,7 +333,7 @@ class TrainingPreparation:
             raise ExpertRefused(f"the training ended with {process.returncode}: {await in_helper(_tail, said)}")
 
     def _make_ready(self) -> None:
-        """A staging folder of the training's own, with the expert that writes now: from there it goes on."""
+        """Create a staging folder for the training, with the current expert, from which it continues."""
         shutil.rmtree(self._work / "lora_staging", ignore_errors=True)
         own = self._work / "lora_staging" / EXPERT_NAME
         private_files.make(own.parent)
@@ -351,7 +350,7 @@ class TrainingPreparation:
     def _stage(self, folder: Path) -> None:
         """Put what was trained where the factory looks, whole, as an expert that writes only once it is chosen.
 
-        :raises ExpertRefused: where the training left none.
+        :raises ExpertRefused: if the training left none.
         """
         made = self._work / "lora_staging" / EXPERT_NAME
         before = self._image.read(_writer)
@@ -377,8 +376,8 @@ class TrainingPreparation:
     async def _built(self, factory: ExpertFactory, held: Mapping[str, Any]) -> None:
         """Have the expert built.
 
-        :raises NotYet: where it waits for something.
-        :raises ExpertRefused: where it cannot be.
+        :raises NotYet: if it waits for something.
+        :raises ExpertRefused: if it cannot be.
         """
         await factory.scan_settled()
         known = next((one for one in self._image.read(model_registry.describe_experts) if one["model"] == held["model"]), None)
@@ -392,7 +391,7 @@ class TrainingPreparation:
 
 
 def training_minutes_of(proposal: Proposal) -> float:
-    """The minutes that a proposal asks for; 0 where it names none."""
+    """Return the minutes that a proposal asks for; 0 if it names none."""
     asked: Any = proposal.content.get("minutes") if isinstance(proposal.content, Mapping) else proposal.content
     with contextlib.suppress(TypeError, ValueError):
         return max(0.0, float(asked))
@@ -400,13 +399,13 @@ def training_minutes_of(proposal: Proposal) -> float:
 
 
 def _writer(root: Any) -> dict[str, Any] | None:
-    """The expert that writes methods now."""
+    """Return the expert that writes methods now."""
     model = model_registry.speaks_methods(root)
     return next((one for one in model_registry.describe_experts(root) if one["model"] == model), None)
 
 
 def _next_version(root: Any, about: ExpertManifest) -> int:
-    """The version after all that were ever known."""
+    """Return the version after all that were ever known."""
     same = (one for one in model_registry.describe_experts(root) if (one["persona"], one["expert"]) == (about.persona.lower(), about.name))
     return 1 + max((int(one["version"]) for one in same), default=0)
 

@@ -1,4 +1,4 @@
-"""Rehearsals: recorded missions thought through again in two mirrors of the image, one of them with a change.
+"""Rehearsals: recorded missions are thought through again in two mirrors of the image, one of them with a change.
 
 Both sides take every inference from the missions' journals. One that is not there, because the change asks something else, is paid for
 within an allowance (`batos.autotelic.rehearsal_budget`); beyond it the mission's outcome is unknown and does not count. Nothing that is
@@ -75,7 +75,7 @@ class BudgetedSource:
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
         """Have the purse pay for what the journal does not have.
 
-        :raises Unknown: where it cannot be had.
+        :raises Unknown: if it cannot be had.
         """
         return await self._purse.pay(self._mission, await with_pictures(request, self._image), place, label)
 
@@ -152,9 +152,9 @@ class Rehearsals:
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
         """Return what a change does to recorded missions, and to the trials of the method that it is about.
 
-        :param mission: the mission that proposed it: its id is the one of trials.
-        :param key: what the trigger was measured on, for the choice of missions; empty for none.
-        :raises BatosError: where the change cannot be made even there.
+        :param mission: the mission that proposed it: its id names the trials.
+        :param key: key of the trigger's measurement, for the choice of missions; empty for none.
+        :raises BatosError: if the change cannot be made even there.
         """
         settings, names = self._settings, _Names(self._inference)
         async with self._stages(names) as (without, changed):
@@ -190,7 +190,7 @@ class Rehearsals:
             yield without, changed
 
     async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> RunPair:
-        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id))["rating"])
+        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)).rating)
         runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
         return RunPair(id, *runs, rating=rating["rating"] if rating else 0)
 
@@ -275,7 +275,7 @@ class Rehearsals:
     async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime) -> bool:
         """Return True if a trial fails.
 
-        :raises BatosError: where that cannot be found out.
+        :raises BatosError: if its outcome cannot be found.
         """
         try:
             return bool((await trials.run(case, pupil, method, attempt, methods, attempt.making.new_activity())).reason)
@@ -301,14 +301,14 @@ def _seen(result: dict[str, Any], cycle: UvmObject | None, attempt: Attempt) -> 
     record, usage = attempt.mission, attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
     seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000
-    if record["message"]:
+    if record.message:
         value = json.loads(json.dumps({"value": result.get("value")}, default=str))
-        was = (record["result"] or {}).get("value")
+        was = (record.result or {}).get("value")
         return Run(known=True, tokens=tokens, seconds=seconds, answer=value, like=float(same(value["value"], was)))
     assert cycle is not None
     personas, facets, described = entropy_records.shape_of(cycle)
-    was = str((record["result"] or {}).get("text", ""))
-    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"], was))
+    was = str((record.result or {}).get("text", ""))
+    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record.brief, result["text"], was))
     return Run(
         known=True,
         failed="unsure" if result.get("unsure") else "",

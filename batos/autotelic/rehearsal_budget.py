@@ -1,8 +1,7 @@
-"""What one rehearsal may spend on inferences, and what it has paid for: kept in the image, so that nothing is paid twice.
+"""Budget of one rehearsal, and the inferences it has paid for: kept in the image, so that nothing is paid twice.
 
-It is a journal of its own, beside those of the missions: what a rehearsal costs is no mission's cost.
-
-The time for a piece of work that waits for others now and then: its own time is limited, and so is its waiting, each by itself.
+It is a journal of its own, beside those of the missions: the cost of a rehearsal is no mission's cost. The time limit of a piece of
+work that waits for others has two parts: its own time is limited, and so is its waiting, each by itself.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class WorkTime:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """The block is no work, but waits for others."""
+        """Count the block as waiting and not as work."""
         self._waiting += 1
         self._turn()
         try:
@@ -111,7 +110,7 @@ AFTER_USERS = (True, 0)
 
 
 class Unknown(BatosSignal):
-    """A rehearsed mission needs what cannot be had: nobody can say how it would go on."""
+    """Signal: a rehearsed mission needs an inference that cannot be had, so that its outcome is unknown."""
 
 
 class RehearsalAllowance(NamedTuple):
@@ -147,18 +146,18 @@ class Purse:
 
     @property
     def inferences(self) -> int:
-        """How many were paid for, restarts counted."""
+        """Return the number of paid inferences, over restarts."""
         return len(self._paid)
 
     @property
     def tokens(self) -> int:
-        """What they cost, in tokens read and written."""
+        """Return their cost, in tokens read and written."""
         return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
 
     async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
-        """An answer that the mission's journal does not have; what was paid for once is not paid for again.
+        """Return an answer that the mission's journal does not have; what was paid for once is not paid for again.
 
-        :raises Unknown: where the allowance is spent, or the service fails in a way that may pass.
+        :raises Unknown: if the allowance is spent, or the service fails in a way that may pass.
         :raises InferenceFailed: as the model failed.
         """
         key = f"{self._number} {mission} {place.key.hex()} {place.occurrence}"

@@ -1,16 +1,11 @@
-"""The senses: what happens, gathered in memory, and written into the image's ring once an interval.
+"""Telemetry: events are counted in memory, and written into a ring of buckets in the image, one for each interval.
 
-Nothing here is on a mission's way: what is counted is counted in microseconds from the events of missions and by those who
-pay, audit and run; what must be read of a mission is read when the interval ends, in a helper thread. A kill costs what the
-interval under way had counted.
+It never delays a mission: counters take microseconds, from the events of missions and from inferences, audits and runs; missions are
+read when the interval ends, in a helper thread. A kill loses the counts of the current interval.
 
-Tallies: how often, how much in all, how much at most; by table and key, within bounds.
-
-The rolling record in the image: one small object an interval, in a ring of fixed length that is written round and round.
-
-An interval in which nothing happened leaves nothing, so a quiet system remembers further back than a busy one.
-
-When each generated method was last of use: what the senses noted of runs, kept for longer than their ring.
+Tallies count times, sums and maxima, by table and key, within bounds. The ring has a fixed length and is overwritten; an interval in which
+nothing happened leaves nothing, so a quiet system remembers further back than a busy one. The last use of each generated method is kept
+for longer than the ring.
 """
 
 from __future__ import annotations
@@ -31,6 +26,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import history, ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.events import Durations
 from batos.objects import Method, UvmObject
 
@@ -59,7 +55,7 @@ class KeyTally(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Amount each time; 0 where there was none."""
+        """Amount each time; 0 if there was none."""
         return self.total / self.times if self.times else 0.0
 
 
@@ -78,7 +74,7 @@ class Tallies:
         self._add(table, key, KeyTally(1, amount, amount))
 
     def add(self, table: str, key: str, count: int) -> None:
-        """Count so many more; none leaves no trace."""
+        """Add to a count; zero leaves no trace."""
         if count:
             self._add(table, key, KeyTally(count, float(count), float(count)))
 
@@ -321,7 +317,7 @@ class Senses:
             _note_mission(self._tallies, row)
 
 
-def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
+def _looked_at(root: Any, ids: Iterable[str]) -> list[MissionRecord]:
     """Return missions that ended as plain values; one that is damaged is left out."""
     rows = []
     for id in ids:
@@ -332,14 +328,14 @@ def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
-    tallies.note("missions", f"{row['origin']} {row['state']}", max(0.0, (row["finished"] or row["accepted"]) - row["accepted"]))
-    if row["error"]:
+def _note_mission(tallies: Tallies, row: MissionRecord) -> None:
+    tallies.note("missions", f"{row.origin} {row.state}", max(0.0, (row.finished or row.accepted) - row.accepted))
+    if row.error:
         tallies.note("failures", failure_key(row))
-    result = row["result"] or {}
+    result = row.result or {}
     for wrote in result.get("wrote", ()):
         tallies.note("written", f"{wrote['object']} {wrote['selector']}")
-    if row["origin"] == "system" or not result.get("persona") or row["message"]:
+    if row.origin == "system" or not result.get("persona") or row.message:
         return
     persona = str(result["persona"]).lower()
     tallies.note("personas", persona)
@@ -348,9 +344,10 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
         tallies.note("facets", f"{persona} {facet}")
 
 
-def failure_key(row: Mapping[str, Any]) -> str:
+def failure_key(row: MissionRecord) -> str:
     """Return the key of a failure, by which two are the same: code, cause, and of a message its target and selector."""
-    error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
+    error: dict[str, Any] = row.error or {}
+    message = json.loads(row.message) if row.message else {}
     words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
     return " ".join(str(word) for word in words if word)
 

@@ -1,8 +1,8 @@
 """The alarms: triggers that fired, in the image. Each becomes one system mission, and is quiet until its measurement has recovered.
 
-That it fired is durable before its mission is accepted; a mission that is not in the ledger then, because of a kill or a full
-queue, is enqueued at the next look. So each is enqueued once, whatever comes between. One at a time: while one of their missions
-has not ended, nothing fires.
+The firing is durable before the mission is accepted. A mission that is then missing from the ledger, after a kill or because of a full
+queue, is enqueued at the next look. So each is enqueued exactly once, whatever happens between. One at a time: while one of these
+missions has not ended, nothing fires.
 """
 
 from __future__ import annotations
@@ -62,10 +62,9 @@ class Alarms:
         entropy: Callable[[], Entropy],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """
-        :param submit: accepts a system mission from an id and a brief.
-        :param since: the buckets of the senses since a time.
-        :param entropy: how it stands with the entropy metric.
+        """:param submit: accepts a system mission from an id and a brief.
+        :param since: returns the buckets of the telemetry since a time.
+        :param entropy: returns the state of the entropy metric.
         """
         self._image, self._limits, self._spans = image, limits, spans
         self._submit, self._since, self._entropy, self._now = submit, since, entropy, now
@@ -74,7 +73,7 @@ class Alarms:
     async def look(self) -> Fired | None:
         """Let go of what has recovered, and fire the most urgent trigger that is not quiet; what fired.
 
-        :raises BatosError: where its mission could not be accepted; it is enqueued at the next look.
+        :raises BatosError: if its mission could not be accepted; it is enqueued at the next look.
         """
         async with self._looking:
             return await self._look()
@@ -100,7 +99,7 @@ class Alarms:
         return new
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of them: those that fired and have not recovered, and how many ever fired."""
+        """Return the facts for `info`: alarms that fired and have not recovered, and the number ever fired."""
         return {"fired": [one._asdict() for one in self._image.read(_fired)], "ever": self._image.read(_ever)}
 
     async def _enqueue(self, fired: Fired) -> None:
@@ -128,7 +127,7 @@ class Alarms:
 
 
 def _recovered(quiet: set[tuple[str, str]], found: Sequence[Measurement]) -> set[tuple[str, str]]:
-    """Those of the quiet ones whose measurement is down again, or is not there where that means the same."""
+    """Return those of the quiet ones whose measurement is down again, or is not there where that means the same."""
     there = {(one.trigger, one.key): one for one in found}
     return {one for one in quiet if (there[one].recovered if one in there else one[0] not in triggers.STAYS)}
 
@@ -138,7 +137,7 @@ def _fired(root: Any) -> list[Fired]:
 
 
 def _is_under_way(root: Any) -> bool:
-    """Whether the mission of the trigger that fired last has not ended."""
+    """Return True if the mission of the trigger that fired last has not ended."""
     return schema.is_pending_mission(root, schema.part_of(root, "triggers").last)
 
 

@@ -1,6 +1,6 @@
-"""Triggers: measurements that call for a look, each with a value above which it fires and a lower one at which it has recovered.
+"""Triggers: measurements that call for an audit, each with a value above which it fires and a lower one at which it has recovered.
 
-Pure functions of what was gathered. Each measurement comes with the words that name it to the mission it may become.
+Pure functions of the telemetry. Each measurement comes with the words that name it to the mission it may become.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TriggerLimits(Limits):
 
 
 class Entropy(NamedTuple):
-    """How it stands with the entropy metric; None where there is too little to say."""
+    """State of the entropy metric; None for a value with too little data."""
 
     fallen: bool
     usual: float
@@ -59,7 +59,7 @@ class Entropy(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the triggers are measured on."""
+    """Data that the triggers are measured on."""
 
     now: float
     recent: Tallies
@@ -81,7 +81,7 @@ class Seen(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Of one trigger, and of what it was measured on (`key`; empty where there is only one)."""
+    """Of one trigger, and of what it was measured on (`key`; empty if there is only one)."""
 
     trigger: str
     key: str
@@ -102,7 +102,7 @@ class Measurement(NamedTuple):
 
 
 def measured(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
-    """All that can be measured now, the most urgent first."""
+    """Yield all that can be measured now, the most urgent first."""
     yield from _failures(seen, limits)
     yield from _refusals(seen, limits)
     yield from _failing_methods(seen)

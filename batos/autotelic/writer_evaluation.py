@@ -1,7 +1,8 @@
-"""An expert for methods beside another: both write what the image has accepted, and tasks that neither was trained on.
+"""Evaluation of an expert for methods beside another: both write methods that the image has accepted, and tasks that neither was trained
+on.
 
-Each is asked once for each, without chance (temperature 0), as a message that nobody understands would ask it; what it writes has to pass
-the guardian, the compiler and all trials. Pure of any judgement: `batos.autotelic.rehearsal_verdict` says what is better.
+Each is asked once for each method, at temperature 0, in the form that a message without a method would use. The source must pass the
+guardian, the compiler and all trials. No judgement here: `batos.autotelic.rehearsal_verdict` decides which is better.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class WritingTask(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """How many an expert did not write right."""
+    """Number of methods that an expert did not write correctly."""
 
     own: int = 0
     tasks: int = 0
@@ -78,7 +79,7 @@ def check(root: Any, proposal: Proposal, why_not: str) -> None:
 def apply(root: Any, proposal: Proposal) -> None:
     """Let the expert write that was made.
 
-    :raises ExpertRefused: where it cannot.
+    :raises ExpertRefused: if it cannot.
     """
     if (model := model_of(proposal)) is None:
         raise ExpertRefused("nothing was trained yet")
@@ -86,7 +87,7 @@ def apply(root: Any, proposal: Proposal) -> None:
 
 
 def model_of(proposal: Proposal) -> str | None:
-    """The expert that was made; None where it is not yet."""
+    """Return the expert that was made; None if it is not yet."""
     return proposal.content.get("model") if isinstance(proposal.content, Mapping) else None
 
 
@@ -126,7 +127,7 @@ def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
 
 
 def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | None:
-    """The receiver of a message, and the method that answers it, where a model wrote that."""
+    """Return the receiver of a message, and the method that answers it, where a model wrote that."""
     try:
         target = history.resolve(root, message["target"])
     except BatosError:  # it is gone
@@ -143,7 +144,7 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
 async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> str:
     """The source that an expert writes at its first try.
 
-    :raises Unknown: where that cannot be paid for.
+    :raises Unknown: if that cannot be paid for.
     """
     attempt.restart(gated=False)
     more: dict[str, Any] = {"temperature": 0.0, "seed": 1, "repeat_penalty": 1.0}
@@ -152,7 +153,7 @@ async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> s
 
 
 async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
-    """Whether a source does what the accepted method does, as far as is known."""
+    """Return True if a source does what the accepted method does, as far as is known."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:
         return False

@@ -1,9 +1,9 @@
-"""Residency: which models are in Ollama's memory, what must leave before another comes, and what it all takes.
+"""Residency: the models in Ollama's memory, the order of eviction, and the memory budget.
 
-Sizes are measured (`ps`) and held against a budget. A load that was never measured counts with the size of its files. What
-Ollama holds for others than BAT OS counts too, and is left alone.
+Sizes are measured (`ps`) and compared with a budget. A load that was never measured counts with the size of its files. Models that Ollama
+holds for other programs count too, and are left alone.
 
-Preloading: in a pause, the model that is likely to be needed next is brought into memory. Never in a real request's way.
+Preloading loads the model that is likely to be needed next, in a pause. It never delays a real request.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Residency:
         self._background = Background()
 
     async def close(self) -> None:
-        """End what is under way on its own account."""
+        """End the work that was started here."""
         if self.preloader is not None:
             await self.preloader.stop()
         await self._background.stop()
@@ -109,7 +109,7 @@ class Residency:
         return self._contexts.get(digest)
 
     def size(self, load: Load) -> int:
-        """Bytes that a load takes: as measured, else the size of its files, else 0."""
+        """Return the bytes that a load takes: as measured, else the size of its files, else 0."""
         return self._measured.get(load, self._files.get(load, 0))
 
     def fits(self, loads: Set[Load]) -> bool:
@@ -123,7 +123,7 @@ class Residency:
     async def learn(self, model: str, digest: str, sent: Mapping[str, Any] | None = None) -> Load:
         """Return the load of a model for a request with these options; those of every chat if left out.
 
-        :param digest: the model's, as `Inference.digest` gives it.
+        :param digest: digest of the model, as `Inference.digest` returns it.
         """
         if digest not in self._made:
             await self._look_at(model, digest)
@@ -213,7 +213,7 @@ class Residency:
         self._loads[load] += 1
 
     async def _make_room(self, load: Load) -> None:
-        """Unload what was not used for longest, until the load fits; what is in use stays."""
+        """Unload the least recently used loads until the load fits; loads in use stay."""
         if self.size(load) > self._budget and load not in self._warned:
             self._warned.add(load)
             log.warning(
@@ -229,7 +229,7 @@ class Residency:
     def victims(self, load: Load, kept: Set[Load]) -> tuple[list[Load], bool]:
         """Return the loads that would have to leave for another, the least recently used first, and whether that one fits then.
 
-        :param kept: what must not leave.
+        :param kept: loads that must not be evicted.
         """
         others = [other for weights, other in self._resident.items() if weights != load.weights]
         needed = self.size(load) + sum(map(self.size, others)) + self._foreign
@@ -243,9 +243,9 @@ class Residency:
         return leaving, needed <= self._budget
 
     async def preload(self, load: Load, kept: Set[Load]) -> None:
-        """Load what is not needed yet. Cancelled, it may be there or not; that is asked before it is used.
+        """Load a model that is not needed yet. If the call is cancelled, its state is unknown, and is asked for before use.
 
-        :param kept: what must not be unloaded for it.
+        :param kept: loads that must not be unloaded for it.
         """
         async with self._one_change:
             await self._refresh()
@@ -263,7 +263,7 @@ class Residency:
             await self._refresh()
 
     async def _unload(self, load: Load) -> None:
-        """Have Ollama forget a load, and wait until its memory is free; not if somebody needs it again by now."""
+        """Make Ollama unload a load, and wait until its memory is free; not if it is needed again by now."""
         if load in self.gate.in_use:
             return
         name, gone = self._names[load], False
@@ -413,7 +413,7 @@ class Expected(NamedTuple):
 
 
 class Preloader:
-    """Loads what is expected when no inference has been under way for a while."""
+    """Preloader: loads the likely next model when no inference has been under way for a while."""
 
     def __init__(self, residency: Residency, idle_s: float, expected: Callable[[], Expected]) -> None:
         """
@@ -425,7 +425,7 @@ class Preloader:
         self._loading: Load | None = None
 
     def rest(self) -> None:
-        """No inference is under way: begin to wait for the pause to be long enough."""
+        """Begin to wait for a long enough pause, because no inference is under way."""
         if self._task is None or self._task.done():
             self._task = self._background.start(self._run(), "preload")
 
@@ -435,7 +435,7 @@ class Preloader:
             await self.stop()
 
     async def stop(self) -> None:
-        """Give up what is being preloaded; returns when that is over."""
+        """Stop the preload. Return when it has ended."""
         if self._task is not None and not self._task.done():
             await cancel_and_wait(self._task)
 

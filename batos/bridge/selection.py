@@ -1,12 +1,11 @@
-"""Which model meets what a mission needs, by capability and room: of those that are here, else of those that can be had.
+"""Selection of models: the one that meets a mission's needs, and the one that thinks.
 
-Of those here it is the best, by the same rate as the profile `auto` goes by. Of those that can be had it is the smallest download that is
-no weaker than what thinks now, or where none is so strong the strongest; what the user's own registry has goes before what the shipped
-catalogue names. Why it is that one is said in a sentence, and so is why there is none.
+Of the installed models that meet the needs it takes the best, by the same rating as the profile `auto`. Otherwise it takes, of those that
+can be pulled, the smallest download that is no weaker than the current model, or the strongest if none is that strong; the user's own
+registry goes before the shipped catalogue. One sentence gives the reason for the choice, or for finding none.
 
-Which models think: what the settings name; with the profile `auto` the best that the user's own Ollama has, else what is installed.
-
-`auto` pulls nothing, takes no model that BAT OS made itself, and says in one sentence what it took and why.
+The settings name the models that think; with the profile `auto` it is the best that the user's own Ollama has, else an installed one.
+`auto` pulls nothing, takes no model that BAT OS made itself, and gives its choice and the reason in one sentence.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class ChosenProfile(NamedTuple):
 
 
 def named_models(settings: Settings) -> NamedModels:
-    """What the setting `inference.model` names."""
-    pairs = [entry.rpartition("=") for entry in settings.inference.model]
+    """Return the models that the setting `model` names."""
+    pairs = [entry.rpartition("=") for entry in settings.model]
     return NamedModels(
         next((name for persona, _, name in pairs if not persona), ""), {persona: name for persona, _, name in pairs if persona}
     )
@@ -67,7 +66,7 @@ def named_models(settings: Settings) -> NamedModels:
 def check_personas(settings: Settings, personas: Collection[str]) -> None:
     """See that the setting `inference.model` names models for personas that there are.
 
-    :raises ConfigError: where it does not.
+    :raises ConfigError: if it does not.
     """
     for persona in named_models(settings).personas:
         if persona not in personas:
@@ -77,18 +76,18 @@ def check_personas(settings: Settings, personas: Collection[str]) -> None:
 
 
 def configured_profile(settings: Settings) -> Profile:
-    """The profile that the settings name; the embedded one, which needs nothing, where they leave the choice to the daemon.
+    """Return the profile that the settings name; the embedded one, which needs nothing, where they leave the choice to the daemon.
 
-    :raises ConfigError: where there is none of that name.
+    :raises ConfigError: if there is none of that name.
     """
     return load_profile(EMBEDDED if settings.inference.profile == AUTO else settings.inference.profile, own=own_profiles(settings.data))
 
 
 def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Candidate] | None, host: str = "") -> ChosenProfile:
-    """The profile to think with.
+    """Return the profile to think with.
 
     :param voices: of each persona that has a role of its own in profiles.
-    :param found: the models of the user's own Ollama at `host`; None where there is none (`host` is empty then), or it does not say.
+    :param found: the models of the user's own Ollama at `host`; None if there is none (`host` is empty then), or it does not say.
     :raises ConfigError: for a profile that there is not, and a model that cannot chat.
     """
     wanted, have = named_models(settings), {one.name: one for one in found or ()}
@@ -129,9 +128,9 @@ def answer_limit(context: int) -> int:
 def _on(
     settings: Settings, model: str, facts: Candidate | None, voices: Mapping[str, Voice], why: str, *, pulled: bool = True
 ) -> ChosenProfile:
-    """A profile on one model, for all personas that have a role of their own.
+    """Return a profile on one model, for all personas that have a role of their own.
 
-    :param facts: what its Ollama says of it; None where that is not known, as before it is pulled.
+    :param facts: what its Ollama says of it; None if that is not known, as before it is pulled.
     """
     context = CONTEXTS[1] if facts is None else facts.context_within(settings.inference.memory_bytes)
     answer = answer_limit(context)
@@ -142,7 +141,7 @@ def _on(
 
 
 def _complete(profile: Profile, voices: Mapping[str, Voice], settings: Settings) -> Profile:
-    """A profile of the user's own with a voice on its base for each persona for which it names none."""
+    """Return a profile of the user's own with a voice on its base for each persona for which it names none."""
     if profile.name in shipped_profiles():
         return profile
     folder = modelfiles_folder(settings.inference.modelfiles) / profile.name
@@ -185,7 +184,7 @@ class ModelChoice(NamedTuple):
 
 
 def with_wider_context(present: Candidate, needs: Needs, room: Space) -> ModelChoice | None:
-    """The model that thinks anyway, with the context that is needed; None where it cannot, or that does not fit."""
+    """Return the model that thinks anyway, with the context that is needed; None if it cannot, or that does not fit."""
     memory = present.memory(needs.context)
     if needs.lacking(present.can) or not needs.context or memory > room.memory:
         return None
@@ -194,7 +193,7 @@ def with_wider_context(present: Candidate, needs: Needs, room: Space) -> ModelCh
 
 
 def best_installed(found: Sequence[Candidate], needs: Needs, room: Space, left_out: Collection[str] = ()) -> ModelChoice | None:
-    """The best of the models that are here; None where none can or fits."""
+    """Return the best of the models that are here; None if none can or fits."""
     own = [one for one in found if not one.ours and not one.can.remote and one.name not in left_out]
     fit = [one for one in own if not _unfit(one, needs, room, disk=False)]
     best = max(fit, key=lambda one: (one.worth, one.bytes, one.name), default=None)
@@ -214,7 +213,7 @@ def best_available(
     first: Collection[str] = (),
     left_out: Collection[str] = (),
 ) -> ModelChoice | None:
-    """The model to be had of several lists, of which an earlier one goes first; None where none can or fits.
+    """Return the model to be had of several lists, of which an earlier one goes first; None if none can or fits.
 
     :param least: parameters of what thinks now.
     :param first: models that go before all others: those that may be pulled without asking.
@@ -251,12 +250,12 @@ def why_none_available(offered: Sequence[Sequence[Offer]], needs: Needs, room: S
 
 
 def _is_short(one: Candidate) -> bool:
-    """Whether a model has less context than others are given here: a mission's prompts may not fit."""
+    """Return True if a model has less context than others get here: a mission's prompts may not fit."""
     return (one.can.context or 0) < CONTEXTS[0]
 
 
 def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
-    """Why a model does not do, as the end of a sentence about several; empty where it does."""
+    """Why a model does not do, as the end of a sentence about several; empty if it does."""
     if not one.can.chats:
         return "do not answer messages"
     if lacks := needs.lacking(one.can):
@@ -269,7 +268,7 @@ def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
 
 
 def _context(one: Candidate, needs: Needs, room: Space) -> int:
-    """The context that a model is given: what is needed, or more where that fits, as other models are."""
+    """Return the context for a model: the needed one, or the larger usual one if that fits."""
     usual = one.context_within(room.memory)
     return max(needs.context, usual) if needs.context <= CONTEXTS[0] else needs.context
 

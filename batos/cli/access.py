@@ -1,7 +1,4 @@
-"""The verb `keys`: make CURVE keys, say which there are, and what each may do.
-
-The verb `console`: the link to the web console of this data folder, and the end of its sessions.
-"""
+"""The verbs `keys` and `console`: CURVE keys with their roles, and the link to the web console of this data folder with its sessions."""
 
 from __future__ import annotations
 
@@ -171,7 +168,7 @@ def console(
 
 
 def _folder_of_daemon(connect: str | None) -> str | None:
-    """The data folder of the daemon; None where none answers and the settings have to say it."""
+    """Return the data folder of the daemon; None if none answers and the settings have to say it."""
     try:
         folder: str = ask(endpoint(connect), lambda client: client.info())["data"]
     except DaemonUnavailable:

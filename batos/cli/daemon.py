@@ -1,9 +1,8 @@
 """Verbs that need no daemon: run one, examine this machine, print the settings.
 
-`batos run --supervise`: the daemon as a child, started again where a start mends what it ended of.
-
-That is a storage that failed and a loop that stood. What else it ends with is passed on: 0 and signals were asked for, 2 and 4 would come
-again. As the first process of a container it also takes away what the daemon's children leave behind.
+`batos run --supervise` runs the daemon as a child, and restarts it after failures that a restart mends: a failed storage and a stalled
+loop. Other exit codes are passed on: 0 and signals were requested, 2 and 4 would recur. As the first process of a container it also
+reaps the orphaned children of the daemon.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ SuperviseFlag = Annotated[
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913  each is an option of the command line
     data: DataFlag = None,
     image: ImageFlag = None,
     listen: ListenFlag = None,
@@ -251,7 +250,7 @@ def doctor(
 
 
 @app.command("config")
-def show_config(
+def show_config(  # noqa: PLR0913  each is an option of the command line
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this setting.")] = None,
     data: DataFlag = None,
     image: ImageFlag = None,

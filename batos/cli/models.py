@@ -1,9 +1,7 @@
-"""The verb `models`: how it stands with each, what there is to think with, who thinks from now on; while models are pulled or made, how
-far every layer is.
+"""Verbs about models: `models`, `experts` and `train`.
 
-The verb about LoRA experts: experts.
-
-The verb about training: train.
+`models` shows the state of each model, the models to think with, and the choice of one; while models are pulled or built, the progress of
+every layer. `experts` is about LoRA experts.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ LAYER_CHARS = 28  # of a layer's name, in a bar
 
 
 @app.command()
-def models(
+def models(  # noqa: PLR0913  each is an option of the command line
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -176,7 +174,7 @@ def _print(listed: list[dict[str, Any]], output: Output) -> None:
 
 
 def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
-    """A model's row; where nothing is known of its memory yet, those cells are empty."""
+    """Return a model's row; where nothing is known of its memory yet, those cells are empty."""
     known = "resident" in facts
     return (
         _named(facts, "name"),
@@ -190,7 +188,7 @@ def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _named(facts: dict[str, Any], key: str) -> str:
-    """A model's name, and where it is if there is more than one Ollama."""
+    """Return a model's name, and where it is if there is more than one Ollama."""
     return f"{facts[key]} at {facts['host']}" if facts.get("host") else str(facts.get(key))
 
 
@@ -241,7 +239,7 @@ class _Follower:
 
 
 def _layer(layer: str) -> str:
-    """A layer as people know it: by the first characters of its digest."""
+    """Return a layer as people know it: by the first characters of its digest."""
     return layer.removeprefix("sha256:")[:12] if layer.startswith("sha256:") else layer
 
 
@@ -306,7 +304,7 @@ def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _waits(facts: dict[str, Any]) -> str:
-    """What an expert waits for that does its work only once it is chosen."""
+    """Return in words what an expert waits for that works only once it is chosen."""
     if not facts.get("on_choice") or facts["speaks"]:
         return ""
     if facts.get("role") == "methods":  # no voice: who writes, the loop decides
@@ -319,7 +317,7 @@ def _folder(refusal: dict[str, Any]) -> tuple[str, ...]:
 
 
 @app.command()
-def train(
+def train(  # noqa: PLR0913  each is an option of the command line
     what: Annotated[
         Literal["methods", "persona"],
         typer.Argument(metavar="WHAT", help="methods: the expert that writes methods; persona: a voice, from missions rated +1."),

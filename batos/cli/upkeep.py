@@ -1,4 +1,4 @@
-"""Verbs that look after an image: pack, backup, restore, fork."""
+"""Verbs that maintain an image: pack, backup, restore, fork."""
 
 from __future__ import annotations
 

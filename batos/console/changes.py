@@ -1,6 +1,6 @@
-"""What missions and the loop did to the image, and taking it back: first what that would do, then, when it was agreed to, the doing.
+"""Pages that undo: changes of missions and of the autotelic loop, and versions of methods.
 
-Bringing an earlier version of a method back: first what that would change, then, when it was agreed to, a mission that does it.
+Each shows first what the undo would do; after the user has agreed, it does so. An earlier version of a method is restored by a mission.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ STANDING = ("promoted", "kept")
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
-    """The missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
-    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=ConsoleLimits.of(seat.settings).rows))["missions"]
-    own = (await seat.asker.ask("changes", limit=ConsoleLimits.of(seat.settings).rows))["changes"]
+    """Return the missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
+    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=seat.settings.console_rows))["missions"]
+    own = (await seat.asker.ask("changes", limit=seat.settings.console_rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
 
 
 async def change(seat: PageContext, request: Request) -> Response:
-    """One change of the loop's, whole; where it is in the image, what its undo would take back."""
+    """Show one change of the loop; if it is in the image, with the effect of its undo."""
     number = whole(needed(request.query_params, "number"), "number")
     (found,) = (await seat.asker.ask("changes", number=number))["changes"]
     told, conflict = None, None
@@ -53,7 +53,7 @@ async def undo_change(seat: PageContext, request: Request) -> Response:
 
 
 def _figures(change: Reply) -> list[tuple[str, list[tuple[str, Any, Any]], Reply]]:
-    """What its rehearsal and its watch found: of each its name, rows of before and with it, and what else it says."""
+    """Return the figures of its rehearsal and its watch: for each its name, rows of before and with it, and further facts."""
     found = []
     for part, name in (("comparison", "Its rehearsal"), ("effect", "Its watch")):
         figures = change.get(part) or {}
@@ -80,7 +80,7 @@ def _told(error: UndoConflict) -> Reply:
 
 
 async def preview_undo(seat: PageContext, request: Request) -> Response:
-    """What an undo, or a redo, would do: a dry run. Where later work stands in its way, which."""
+    """Show the effect of an undo or a redo, by a dry run, and the later work that conflicts with it."""
     query = request.query_params
     id, redo, cascade = needed(query, "id"), query.get("redo") == "1", query.get("cascade") == "1"
     status = await seat.asker.ask("status", id=id)
@@ -118,7 +118,7 @@ BEFORE_ALL = 0
 
 
 async def preview_revert(seat: PageContext, request: Request) -> Response:
-    """What would be in force instead, beside what is."""
+    """Show the version that would be restored, beside the current one."""
     query = request.query_params
     target, selector = needed(query, "target"), needed(query, "selector")
     version = whole(needed(query, "version"), "version")

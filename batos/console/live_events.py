@@ -1,4 +1,4 @@
-"""What moves on a page, as server-sent events: the rows of the missions page, and the events of one mission."""
+"""Live events of a page, as server-sent events: the rows of the missions page, and the events of one mission."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Feed:
         self._touched.set()
 
     def open(self, session: str) -> Heard:
-        """A new live page of a session.
+        """Return a new live page of a session.
 
         :raises Busy: past `ConsoleLimits.pages`, and when the daemon stops.
         """
@@ -62,7 +62,7 @@ class Feed:
             self._reader = asyncio.create_task(self._read(), name="console feed")
 
     def shut(self, page: Heard) -> None:
-        """The page is gone."""
+        """Close a live page."""
         page.close()
         self._gone(page)
         self._pages.pop(page, None)
@@ -88,7 +88,7 @@ class Feed:
             self.shut(page)
 
     async def messages(self, page: Heard) -> AsyncGenerator[bytes]:
-        """What a page hears, and something in between where it hears nothing, so that one that is gone is noticed."""
+        """Yield the messages of a page, and a ping when there are none, so that a closed page is noticed."""
         while True:
             try:
                 async with asyncio.timeout(WireLimits.of(self._settings).ping_s):
@@ -123,7 +123,7 @@ class Feed:
 
 
 def message_of(name: str, data: Any) -> bytes:
-    """One server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
+    """Return one server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 

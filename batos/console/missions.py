@@ -1,8 +1,7 @@
-"""The missions page, and the page of one mission: its thought, what it recalled, what it cost.
+"""Pages of missions: the list, one mission, and a conversation.
 
-What can be done to missions: give one, cancel it, let it rest, answer what it asks, say what you think of it.
-
-The page of a conversation: missions that follow one another, and a box to go on.
+The page of a mission shows its thought, its recalled passages and its cost, with forms to cancel, pause, answer and rate it. A conversation
+shows missions that follow one another, and a box for the next.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ SAID = {
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
-    """The missions, and a form for a new one; those that the system gave itself where they are asked for."""
+    """Return the missions, and a form for a new one; those that the system gave itself where they are asked for."""
     state, before = (request.query_params.get(name) or None for name in ("state", "before"))
     words, everyone = (request.query_params.get("q") or "")[:WORDS_CHARS], bool(request.query_params.get("all"))
     rows = ConsoleLimits.of(seat.settings).rows
@@ -66,21 +65,21 @@ async def overview(seat: PageContext, request: Request) -> Response:
 
 
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
-    """The rows of the missions page as they are now, by mission."""
-    listed = (await asker.ask("missions", limit=ConsoleLimits.of(settings).rows, system=False))["missions"]
+    """Return the rows of the missions page as they are now, by mission."""
+    listed = (await asker.ask("missions", limit=settings.console_rows, system=False))["missions"]
     made = await views.each("parts.html", "row", listed)
     return dict(zip((one["id"] for one in listed), made, strict=True))
 
 
 async def live(seat: PageContext, request: Request) -> Response:
-    """The stream of the missions page."""
+    """Return the stream of the missions page."""
     page = seat.feed.open(request.state.session)
     seat.feed.follow(page)
     return EventStream(seat.feed, page)
 
 
 async def mission(seat: PageContext, request: Request) -> Response:
-    """One mission."""
+    """Show one mission."""
     id = needed(request.query_params, "id")
     status = await seat.asker.ask("status", id=id)
     shown = await seat.asker.ask("show", target=id)
@@ -106,7 +105,7 @@ async def mission(seat: PageContext, request: Request) -> Response:
 
 
 def answer_of(result: Reply) -> tuple[str, Any]:
-    """What to show of a result: its text, and its value where that says more than the text."""
+    """Return the text of a result, and its value if that says more than the text."""
     text, value = str(result.get("text") or ""), result.get("value")
     if not isinstance(value, dict | list):
         return text, None
@@ -118,7 +117,7 @@ def answer_of(result: Reply) -> tuple[str, Any]:
 
 
 async def mission_live(seat: PageContext, request: Request) -> Response:
-    """The stream of one mission's page."""
+    """Return the stream of one mission's page."""
     page = seat.feed.open(request.state.session)
     try:
         await seat.asker.tell(page, "watch", id=needed(request.query_params, "id"))
@@ -188,8 +187,8 @@ TURNS = 50
 
 
 async def conversation(seat: PageContext, request: Request) -> Response:
-    """The conversation that a mission is part of: what it follows, and what has followed it since."""
-    listed = (await seat.asker.ask("missions", limit=ConsoleLimits.of(seat.settings).rows, system=False))["missions"]
+    """Return the conversation that a mission is part of: what it follows, and what has followed it since."""
+    listed = (await seat.asker.ask("missions", limit=seat.settings.console_rows, system=False))["missions"]
     followers: dict[str, list[Reply]] = {}
     for one in listed:
         followers.setdefault(one.get("context", ""), []).append(one)
@@ -213,7 +212,7 @@ async def conversation(seat: PageContext, request: Request) -> Response:
 
 
 def _newest(id: str, followers: dict[str, list[Reply]]) -> str:
-    """The last mission that this one leads to, as far as the newest missions tell; of several that follow one it is the newest."""
+    """Return the last mission that this one leads to, as far as the newest missions tell; of several that follow one it is the newest."""
     seen = {id}
     while id in followers and (following := followers[id][0]["id"]) not in seen:
         id = following
@@ -222,7 +221,7 @@ def _newest(id: str, followers: dict[str, list[Reply]]) -> str:
 
 
 async def _path(seat: PageContext, id: str) -> list[Reply]:
-    """The states of a mission and of those before it, the oldest first."""
+    """Return the states of a mission and of those before it, the oldest first."""
     path: list[Reply] = []
     seen: set[str] = set()
     before: str | None = id
@@ -234,7 +233,7 @@ async def _path(seat: PageContext, id: str) -> list[Reply]:
 
 
 def _turn(status: Reply, followers: dict[str, list[Reply]], path: list[Reply]) -> dict[str, Any]:
-    """What the page shows of a mission. `others` have followed it, too, and are not on the page."""
+    """Return the data of a mission for its page. `others` follow it, too, and are not on the page."""
     result = status.get("result") or {}
     text, value = answer_of(result)
     shown = {one["id"] for one in path}

@@ -53,10 +53,10 @@ class Console:
 
     @classmethod
     async def open(cls, settings: Settings) -> Console:
-        """Take the address. Whoever comes waits until `run` answers.
+        """Bind the address. Connections wait until `run` answers.
 
-        :raises EndpointError: where the address is none on loopback, or is taken.
-        :raises ConfigError: where the token cannot be read or made.
+        :raises EndpointError: if the address is not on loopback, or is taken.
+        :raises ConfigError: if the token cannot be read or created.
         """
         host, port = loopback(settings.console.listen)
         token = await asyncio.to_thread(token_of, settings.data)
@@ -117,7 +117,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Without what is the daemon's own business: signals, and a loop that looks ten times a second whether it is to end."""
+    """Server without the parts that belong to the daemon: signals, and a loop that checks ten times a second whether it must end."""
 
     def __init__(self, config: uvicorn.Config, look: Callable[[], Awaitable[None]]) -> None:
         """:param look: called now and then."""
@@ -144,7 +144,7 @@ class _Server(uvicorn.Server):
 def loopback(address: str) -> tuple[str, int]:
     """Return host and port of the setting `console.listen`.
 
-    :raises EndpointError: where they are none, or other machines could reach them.
+    :raises EndpointError: if they are none, or other machines could reach them.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")

@@ -279,7 +279,7 @@ async def _known(cycle: UvmObject, what: ranking.Specification) -> Sequence[tupl
     if _sends(cycle) or not SynthesisLimits.of(current().settings).reuse:
         return ()
     if cycle.known is None:
-        own = lessons.accepted_entries(lobby_of(cycle.persona)._p_jar.root(), current().mission["accepted"], (cycle.target, cycle.selector))
+        own = lessons.accepted_entries(lobby_of(cycle.persona)._p_jar.root(), current().mission.accepted, (cycle.target, cycle.selector))
         cycle.known = await in_helper(lambda: tuple(handbook().alike(what.known.told, without=what.known.slots, more=own)))
     return tuple(cycle.known)
 

@@ -207,7 +207,7 @@ async def study(cycle: UvmObject) -> str:
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
     asked = (cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs))
     if cycle.expert:
-        own = lessons.accepted_entries(_root(cycle), attempt.mission["accepted"], (cycle.target, cycle.selector))
+        own = lessons.accepted_entries(_root(cycle), attempt.mission.accepted, (cycle.target, cycle.selector))
         told = {"intent": cycle.intent, "examples": cycle.taught, "chars": chars, "book": await in_helper(handbook), "own": own}
         cycle.prompts = method_prompts.compact(*asked, **told, views=method_prompts.VIEWS)
         if known := await candidate_search.exact_match(cycle):
@@ -425,8 +425,8 @@ def _model(cycle: UvmObject, attempt: Attempt) -> str:
 def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
     """Why earlier missions' methods for this selector were refused, newest first; those known when the mission was accepted, so that
     a replay asks the same."""
-    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=SynthesisLimits.of(attempt.settings).lessons)
-    until = attempt.mission["accepted"]
+    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=attempt.settings.synthesis_lessons)
+    until = attempt.mission.accepted
     reasons = [str(reason) for row in found if row["at"] < until for reason in (row["error"].get("context") or {}).get("reasons", ())[:1]]
     return list(dict.fromkeys(reasons))
 

@@ -29,7 +29,7 @@ class PersistenceGuardian:
         self._reaching = frozenset(reaching)
 
     def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
-        """The verdict on a source that is to be installed under a selector.
+        """Return the verdict on a source that is to be installed under a selector.
 
         :param source: the text of one function definition; bytes must be UTF-8.
         :param policy: a policy, or its name: `default`, `strict`, `default+files`.
@@ -41,7 +41,7 @@ class PersistenceGuardian:
 
 
 def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLimits) -> AuditSubject:
-    """All that can be found out about a source."""
+    """Examine a source. Return all findings and facts."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
     subject = AuditSubject(text, selector, policy, limits)
     for check in _ON_TEXT:
@@ -86,7 +86,7 @@ def _walk(subject: AuditSubject, method: ast.AST) -> bool:
 
 
 def _named(subject: AuditSubject) -> set[str]:
-    """What the method can send by a name that stands in it: attributes, and texts such as that of a `getattr`."""
+    """Return the selectors that the method can send by a name in its text: attributes, and strings such as that of a `getattr`."""
     nodes = () if subject.method is None else tuple(ast.walk(subject.method))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return texts | {node.attr for node in nodes if isinstance(node, ast.Attribute)}

@@ -1,4 +1,4 @@
-"""The living image: storage, units of work, ledger, journal, history.
+"""Living image: storage, units of work, ledger, journal, history, undo and upkeep.
 
 Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
 """

@@ -23,28 +23,28 @@ from batos.image import zodb_patches
 
 _PROTOCOL = 3
 _plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
-"""Types whose values have no record. `type` is of the classes that references name; the classes of BTrees are of types of their
+"""Types whose values have no record. `type` is the type of the classes that references name; the classes of BTrees have types of their
 own, which are added as they are met."""
 _BEGIN, _BYTES, _ID, _REFERRED = b"\x80\x03", struct.Struct("<sI"), b"C\x08", b"\x86Q"
-"""Of a pickle: its beginning; that so many bytes follow; that an id follows; that what was said last, an id and a class, is a reference."""
+"""Opcodes of a pickle: its beginning; a number of bytes; an id; a reference, made of the id and class before it."""
 _SMALL, _KEY = range(-(1 << 31), 1 << 31), struct.Struct("<si2s")
-"""Numbers that 32 bits hold; of a pickle: such a number, and that an id follows."""
+"""Numbers of 32 bits; opcodes of such a number and of the id that follows."""
 _heads: dict[type, tuple[bytes, dict[int, Any]] | None] = {}
-"""By class: its part of a record, and what the pickler remembers of it; None where that differs from object to object."""
+"""By class: its part of a record, and the pickler's memo of it; None if that differs from object to object."""
 _thread = threading.local()
 
 
 class _Pickling:
-    """What a thread writes records with."""
+    """Pickler and caches of one thread."""
 
     def __init__(self) -> None:
         self.file = io.BytesIO()
         self.pickler = PersistentPickler(self.reference, self.file, _PROTOCOL)
         self.writer: Any = None
-        """The writer that is at work."""
+        """Writer at work."""
 
     def reference(self, obj: Any) -> Any:
-        """What stands for an object that has a record of its own; None for what has none."""
+        """Return the reference to an object that has a record of its own; None for any other value."""
         kind = type(obj)
         if kind in _plain:
             return None
@@ -62,7 +62,7 @@ class _Pickling:
 
 
 class RecordWriter(ObjectWriter):
-    """ZODB's writer of records, quicker."""
+    """ZODB's writer of records, faster."""
 
     _p = None  # ZODB's own pickler, made when there is something for it
 
@@ -73,7 +73,7 @@ class RecordWriter(ObjectWriter):
             self._jar = obj._p_jar
 
     def serialize(self, obj: Any) -> bytes:
-        """The data of an object's record."""
+        """Return the data of an object's record."""
         kind = type(obj)
         head = _heads[kind] if kind in _heads else _learn(kind)
         if head is None:
@@ -99,13 +99,15 @@ class RecordWriter(ObjectWriter):
             mine.writer = None
 
     def _row(self, data: bytes, objects: tuple[Any, ...], *, memo: int, reference: Callable[[Any], Any]) -> bytes:
-        """The pickle of bytes and a row of objects, as the newest parts of a log are: the pickler would ask of each object's id and
-        class, too, and number each id, to which nothing points back."""
+        """Return the pickle of bytes and a row of objects, as the newest parts of a log are.
+
+        The pickler would ask for each object's id and class, too, and number each id, to which nothing points back.
+        """
         found = self._references(itertools.repeat(_ID), objects, memo, reference)
         return b"".join((_BEGIN, _BYTES.pack(b"B", len(data)), data, b"(", *found, b"t\x86."))
 
     def _leaf(self, row: tuple[Any, ...], *after: Any, memo: int, reference: Callable[[Any], Any]) -> bytes:
-        """The pickle of a leaf of a tree from numbers to objects, and of the leaf after it: as a row is."""
+        """Return the pickle of a leaf of a tree from numbers to objects, and of the leaf after it, as of a row."""
         numbers = row[::2]
         least, most = min(numbers), max(numbers)
         if least in _SMALL and most in _SMALL:
@@ -118,10 +120,10 @@ class RecordWriter(ObjectWriter):
         return b"".join((_BEGIN, b"(", *found, b"\x86." if after else b"t\x85."))
 
     def _references(self, before: Iterable[bytes], objects: tuple[Any, ...], memo: int, reference: Callable[[Any], Any]) -> list[bytes]:
-        """The pickles of references to objects, in pieces.
+        """Return the pickles of references to objects, in pieces.
 
-        :param before: what is before each, that an id follows with it.
-        :param memo: how much the pickle of the class remembers that comes before them.
+        :param before: opcodes before each reference, which an id follows.
+        :param memo: number of memoized values in the pickle of the class before them.
         """
         jar = self._jar
         found: list[bytes] = []
@@ -156,14 +158,15 @@ def _learn(kind: type) -> tuple[bytes, dict[int, Any]] | None:
 
 
 def _is_row(state: Any) -> bool:
-    """Whether it is bytes and a row of objects, referred to by their ids and classes."""
+    """Return True if a state is bytes and a row of objects, referred to by their ids and classes."""
     if type(state) is not tuple or len(state) != 2 or type(state[0]) is not bytes or type(state[1]) is not tuple:
         return False
     return all(map(_by_class, set(map(type, state[1]))))
 
 
 def _is_leaf(state: Any) -> bool:
-    """Whether it is a row of numbers and such objects in turn, two pairs at least, and maybe an object behind it."""
+    """Return True if a state is numbers and such objects in turn, two pairs at least, maybe with an object behind
+    them."""
     if type(state) is not tuple or not 0 < len(state) < 3 or type(state[0]) is not tuple:
         return False
     row = state[0]
@@ -174,7 +177,7 @@ def _is_leaf(state: Any) -> bool:
 
 @functools.cache
 def _by_class(kind: Any) -> bool:
-    """Whether references to the objects of a class are their id and the class."""
+    """Return True if references to the objects of a class are their id and the class."""
     if not issubclass(kind, Persistent) or hasattr(kind, "__getnewargs__") or isinstance(kind._p_oid, bytes | None):
         return False  # the last: a class that has a record itself
     _plain.add(type(kind))
@@ -182,5 +185,5 @@ def _by_class(kind: Any) -> bool:
 
 
 def use_record_writer() -> None:
-    """Have every commit of this process write its records with `RecordWriter`."""
+    """Make every commit of this process write its records with `RecordWriter`."""
     zodb_patches.use_writer(RecordWriter)

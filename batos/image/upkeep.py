@@ -1,8 +1,8 @@
-"""Upkeep of an image that lives for years. One of these runs at a time, and none on the committer.
+"""Upkeep that lets an image live for years: pack, retention and backup. One at a time, and none on the committer.
 
-* pack: history older than `image.history_days` goes, never past the start of the oldest open unit.
-* retention: journals older than `image.journal_days` lose their texts; of missions that are older still, or too many, one line stays.
-* backup: by repozo, beside the running daemon, proved by restoring it (`batos.image.backup`).
+* pack: drops history older than `history_days`, never past the start of the oldest open unit.
+* retention: drops the texts of journals older than `journal_days`, and folds missions that are older still, or too many, into lines.
+* backup: writes one by repozo beside the running daemon, and proves it by restoring it (`batos.image.backup`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class UpkeepPlan:
 
 
 class Upkeep:
-    """The upkeep of one open image. All methods are called on the loop's thread."""
+    """Upkeep of one open image. All methods are called on the loop's thread."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Upkeep:
         free: retention.Free = retention.everything,
     ) -> None:
         """
-        :param backups: the folder of backups that name none.
-        :param free: the work on missions that is waited for before they are folded.
+        :param backups: folder of backups that name no other.
+        :param free: returns the missions with which another part of BAT OS is done, so that they may be folded.
         """
         self._image, self._meter, self._backups, self._free = image, meter, backups, free
         self.plan = plan
@@ -105,9 +105,10 @@ class Upkeep:
     async def pack(self, days: float | None = None) -> dict[str, Any]:
         """Drop the history that is older than `days`, or the setting `image.history_days`.
 
-        :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the epoch), `took_s`.
+        :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the
+            epoch), `took_s`.
         :raises Busy: while other upkeep is under way.
-        :raises ImageError: for a storage that is no file, or a disk without room; the image is as it was.
+        :raises ImageError: for a storage that is not a file, or a disk without room; the image is as it was.
         """
         path = self._file("packed")
         return await self._exclusively("pack", self._pack(path, self.plan.history_days if days is None else days))
@@ -117,7 +118,7 @@ class Upkeep:
 
         :returns: the figures of `batos.image.backup.backup`, and `took_s`.
         :raises Busy: while other upkeep is under way.
-        :raises ImageError: for a storage that is no file, or if there is no good backup now.
+        :raises ImageError: for a storage that is not a file, or if there is no good backup now.
         """
         path = self._file("backed up")
         return await self._exclusively("backup", self._backup(path, self._backups / (folder or ""), full))
@@ -125,28 +126,29 @@ class Upkeep:
     async def fork(self, folder: str, at: Moment | None = None) -> dict[str, Any]:
         """Make a folder with the whole image as of a moment, or as it is, for another daemon to work with.
 
-        :param folder: an absolute path; it may be there, an image in it may not.
+        :param folder: an absolute path; it may exist, an image in it may not.
         :returns: the figures of `batos.image.backup.fork`, and `took_s`.
         :raises Busy: while other upkeep is under way.
-        :raises HistoryGone: for a moment before the last pack, or before there was an image.
-        :raises ImageError: for a storage that is no file, or a fork that cannot be written.
+        :raises HistoryGone: for a moment before the last pack, or before the image existed.
+        :raises ImageError: for a storage that is not a file, or a fork that cannot be written.
         """
         path = self._file("forked")
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts of journals older than `image.journal_days`, their pictures, and unclaimed pictures; fold old missions.
+        """Drop the texts and pictures of journals older than `journal_days`, and pictures that no mission came for;
+        fold old missions.
 
         :raises Busy: while other upkeep is under way.
         """
         return await self._exclusively("retention", self._retain())
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts for `info`: the upkeep under way, and the last of each kind."""
+        """Return the facts for `info`: the upkeep under way, and the last run of each kind."""
         return {"under_way": self._under_way or None, **({"progress": self._progress.facts()} if self._under_way else {}), **self._last}
 
     async def stop(self) -> None:
-        """Stop what is under way; returns when the image is no longer used."""
+        """Stop the upkeep under way; return when the image is no longer used."""
         self._stop.set()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -154,7 +156,7 @@ class Upkeep:
     # --- one at a time
 
     async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Do what is due once nothing else is under way: a backup that takes an hour must not put it off for a day."""
+        """Run a task once no other upkeep is under way: a backup that takes an hour must not postpone it for a day."""
         while self._under_way and self._task is not None:
             await asyncio.wait([self._task])
         await _or_skipped(work())
@@ -199,8 +201,11 @@ class Upkeep:
         return {**before, "bytes_after": db.getSize(), "objects_after": len(db.storage), "packed_to": round(moment, 3)}
 
     def _now(self, days: float) -> float:
-        """Return the moment from which days are counted back. Where the last transaction is from the future, all since are named by that:
-        how old they are is not known any more, but all of their history can be asked to go."""
+        """Return the moment from which days are counted back.
+
+        If the last transaction is from the future, all since are dated by it: their age is not known any more, but
+        all of their history can be dropped on request.
+        """
         now, last = time.time(), seconds_of(self._image.db.lastTransaction())
         if last > now + _AHEAD_S:
             log.warning(

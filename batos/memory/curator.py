@@ -1,8 +1,8 @@
-"""The Memory Curator: upkeep that keeps the memory from growing without bound, in the background and when it is asked to.
+"""The Memory Curator: keeps the memory from growing without bound, in the background and on request.
 
-In a round it looks for clusters (`batos.memory.eviction`), says what each says in a few sentences, and puts it away, one transaction a
-cluster (`batos.memory.archiver`): between any two steps the daemon may die, and nothing is there in part. It waits until no mission is
-under way before each; searches go on all the while. What changed meanwhile is left for the next round.
+In each round it looks for clusters (`batos.memory.eviction`), summarises each in a few sentences and archives it, one transaction a
+cluster (`batos.memory.archiver`). The daemon may die between any two steps: no cluster is ever archived in part. Before each cluster it
+waits until no mission is under way; searches continue meanwhile. A cluster that changed in the meantime is left for the next round.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Curator:
             return {**told, "took_s": round(time.monotonic() - begun, 3)}
 
     async def _seen(self, now: float) -> None:
-        """Notice which sections came and went, a few in one transaction: whoever commits meanwhile waits for it."""
+        """Record new and removed sections, a few in one transaction, because other commits wait for it."""
         await self._image.system(curation.no_op)  # after the reads that were flushed
         found = await in_helper(self._image.read, eviction.unseen_sections, now)
         for begin in range(0, max(map(len, found)), _SEEN):
@@ -376,8 +376,8 @@ class Curator:
         return {"archives": [number for number, _ in parts], "chunks": chunks}
 
     async def _brought_back(self, number: int, only: int | None) -> int:
-        """Bring back what is in an archive; how many chunks."""
-        step = (curation.bring_back, number, only, self._now(), self._limits.reads + 1)
+        """Restore an archive's content. Return the number of chunks."""
+        step = (curation.bring_back, number, only, self._now(), self._settings.curate_reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0
@@ -385,10 +385,10 @@ class Curator:
         return len(change.segment)
 
     async def pin(self, source: str, *, stays: bool) -> Reply:
-        """Let what is from a source, or from below that folder, stay, or leave; what was archived of it comes back first.
+        """Pin or unpin the documents from a source, or below that folder; pinning restores their archived content first.
 
-        :returns: `source`, `stays`, `new` (whether that was not so before), `documents` that are pinned now, `restored` chunks.
-        :raises UnknownSource: if nothing is from there.
+        :returns: `source`, `stays`, `new` (True if that is a change), `documents` that are pinned now, `restored` chunks.
+        :raises UnknownSource: if the memory holds nothing from that source.
         """
         new = await self._image.system(curation.pin, source, stays, mission="pin")
         parts = await in_helper(self._image.read, curation.archived_below, source) if stays else []

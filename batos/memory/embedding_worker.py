@@ -1,21 +1,16 @@
-"""The worker that gives chunks their vectors, in the background: section by section, as `batos.memory.section_builder` has it.
+"""Embedding worker: gives chunks their vectors in the background, section by section (`batos.memory.section_builder`).
 
-Which sections wait stands in the image, so that it goes on after a restart. An embedder that is away is asked again after a while;
-searches go by words meanwhile. When the settings ask for another embedder than the vectors are from, those serve until the new ones
-are all there (`batos.memory.embedding_worker`). When there is nothing to do, and under load that does not end every `TIDY_S`, it
-tidies up: small parts of the index are merged, and what was dropped is taken out.
+The list of waiting sections is stored in the image, so that work continues after a restart. While an embedder is unavailable it is
+retried after a pause, and searches use words only. When idle, and under endless load every `TIDY_S`, the worker merges small parts of the
+index and purges dropped entries.
 
-A change of embedder: the vectors of the one before serve until all those of the new one are there, then all at once give way.
+When the embedder changes, the old vectors serve until all new ones exist; then they are replaced all at once. `Library.embedder` names the
+embedder that searches use, `Library.change` the next one and the sections that lack its vectors. Meanwhile there are two logs of
+vectors, never more.
 
-What the image says of it is enough to go on after a kill: `Library.embedder` is whose vectors searches use, `Library.change` who comes
-next and which sections lack its vectors. There are two logs of vectors meanwhile and never more. All are functions of the root: reads and
-system transactions. `batos.memory.embedding_worker` does the work.
-
-A title that is new is looked for in what the memory holds already: who named it before it was there points at it from then on.
-
-Which titles are new stands in the image (`Library.unlinked`), so that none is passed over when the process dies. Nothing is embedded
-anew: chunks keep their numbers, texts and vectors, and get other entries in the index. The functions of the root are reads and
-system transactions.
+A new title is searched for in the stored texts: a chunk that mentioned it before it existed points at it from then on. Pending titles are
+stored in the image (`Library.unlinked`), so that a crash skips none. Nothing is embedded again for this: chunks keep their numbers, texts
+and vectors, and get new index entries. The functions of the root are reads and system transactions.
 """
 
 from __future__ import annotations
@@ -76,7 +71,7 @@ class EmbeddingLimits(Limits):
 
 
 class Adoption(Enum):
-    """What became of an embedder that was asked who it is."""
+    """Outcome of asking an embedder for its identity."""
 
     KNOWN = 0
     """It is the one that was known: that serves, or that comes."""
@@ -201,7 +196,7 @@ class NewTitles(NamedTuple):
 
 
 def new_titles(root: Any, view: View, names: Sequence[KnownName], most: int) -> list[NewTitles]:
-    """The sections with chunks that name one of these documents.
+    """Return the sections with chunks that name one of these documents.
 
     :param most: chunks that are looked at for one name, those with most of its words first.
     """
@@ -231,7 +226,7 @@ def _with_words(view: View, name: KnownName, most: int) -> list[int]:
 
 
 def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection]:
-    """The sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
+    """Return the sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
     made = []
     for work, astray in found:
         cuts = list(zip(work.texts, work.speakers, strict=True))
@@ -271,7 +266,7 @@ MERGES = 8  # of parts of one log, at such a time
 
 
 class VectorsHearer(Protocol):
-    """Who is told what was committed (`batos.app.memory.Recollection`)."""
+    """Listener that learns of each commit (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
@@ -301,9 +296,9 @@ class EmbeddingWorker:
         self._more.set()
 
     def facts(self) -> dict[str, Any]:
-        """How it stands: the embedder's identity, `ready`, `working`, `waiting` or `away`, why, and chunks that have a vector.
+        """Return the embedder's identity, the state (`ready`, `working`, `waiting` or `away`), its reason, and the number of vectors.
 
-        `serving` is the identity of the embedder that those vectors are from: another one while a change is under way.
+        `serving` is the identity of the embedder that made those vectors: another one while a change is under way.
         """
         told = {"identity": self._identity, "state": self._state, "why": self._why, "vectors": self._hearer.count()}
         return {**told, "serving": self._hearer.collection.maker.identity}
@@ -323,7 +318,7 @@ class EmbeddingWorker:
                         await self._more.wait()
 
     async def _step(self) -> bool:
-        """Do some of what is to be done; whether there may be more."""
+        """Do one step of the work. Return True if there may be more."""
         await self._linked()
         await self._late()
         await self._known()
@@ -342,7 +337,7 @@ class EmbeddingWorker:
         return False
 
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
-        """The next sections that lack an embedder's vectors; those that are damaged stay without."""
+        """Return the next sections that lack an embedder's vectors; those that are damaged stay without."""
         while True:
             due: DueSections = await in_helper(self._image.read, which, self._limits.sections)
             if due.damaged:
@@ -361,7 +356,7 @@ class EmbeddingWorker:
     async def _round(self, work: list[section_builder.EmbeddingWork], embedder: Embedder, identity: str) -> None:
         """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
 
-        :raises BatosError: where the embedder is away.
+        :raises BatosError: if the embedder is away.
         """
         try:
             await self._embed(work, embedder, identity)
@@ -431,7 +426,7 @@ class EmbeddingWorker:
                 self._former_away(e)
 
     async def _former(self) -> Embedder | None:
-        """The embedder that searches' vectors are from, where it is not the present one and can be had."""
+        """Return the embedder that searches' vectors are from, where it is not the present one and can be had."""
         maker = self._hearer.collection.maker
         former = self._readers.former(maker)
         if former is None:
@@ -482,9 +477,9 @@ class EmbeddingWorker:
                 after = await self._image.system(_purge, name, drops, after, self._limits.purge_rows, mission="ingest")
 
     async def _tidied(self, merges: int = 0) -> None:
-        """Tidy up.
+        """Merge small parts and purge dropped entries.
 
-        :param merges: of parts of each log, at most; 0: as many as there are to do, until somebody needs it for something else.
+        :param merges: maximum merges of each log; 0: all that are due, until the worker is needed for other work.
         """
         for name in await in_helper(self._image.read, _logs):
             left = merges or math.inf
@@ -498,13 +493,13 @@ class EmbeddingWorker:
 
 
 def load_collection(root: Any) -> Collection:
-    """All that searches see, with the vectors of the embedder that the image has them of."""
+    """Return all that searches see, with the vectors of the embedder that the image has them of."""
     library = library_of(root)
     return Collection.load(library.text, library.vectors.get(library.embedder))
 
 
 def _logs(root: Any) -> list[str]:
-    """Names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
+    """Return the names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
     return ["", *library_of(root).vectors]
 
 
@@ -528,6 +523,6 @@ def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | N
 
 
 def _tidy(root: Any, name: str) -> bool:
-    """One merge, if one is due; whether there may be more."""
+    """Make one merge, if one is due. Return True if there may be more."""
     held = _log(root, name)
     return held is not None and bool(held.tidy())

@@ -1,8 +1,8 @@
-"""Watched folders: what is new or changed in them is read into the memory, what vanishes is forgotten.
+"""Folder watcher: reads new and changed files of watched folders into the memory, and forgets files that vanish.
 
-They are looked through again and again; that needs nothing of the operating system, and works on network folders, too. What is
-seen for the first time is read when it has not changed between two looks, so that nobody's half-written file is. A folder that is
-away, or cannot be read, says nothing about its files: they stay in the memory.
+It polls: that needs nothing of the operating system, and works on network folders too. A new file is read once it has not changed
+between two polls, so that no half-written file is. A folder that is missing or unreadable says nothing about its files: they stay in the
+memory.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class FolderWatcher:
     async def add(self, folder: str, exclude: Sequence[str] = ()) -> None:
         """Watch a folder from now on, also after a restart.
 
-        :param exclude: patterns of what is left out, as in `.gitignore`, in place of those that were said before.
-        :raises Unreadable: if it is no folder that can be read.
+        :param exclude: ignore patterns, as in `.gitignore`, which replace the previous ones.
+        :raises Unreadable: if it is not a readable folder.
         """
         path, identity = await in_helper(_checked, folder, self._limits.folder_files, self._ingest.premises, exclude)
         await self._image.system(_watch, path, (*identity, *exclude), mission="ingest")
@@ -113,8 +113,9 @@ def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) 
 
 
 def _vanished(away: Iterable[str], unread: Collection[str]) -> list[str]:
-    """Which of these files are no more. What is there is left out by a pattern now, and what was read of it stays; of what cannot be looked
-    at nobody knows."""
+    """Return the files that no longer exist. A file that still exists is ignored by a pattern now, and its content stays; the state of a
+    file in an unreadable folder is unknown.
+    """
     return [
         path
         for path in away
@@ -132,7 +133,7 @@ def _opens(path: str) -> bool:
 
 
 def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[Stamps, set[str], LeftOut]:
-    """The files of a folder; what of it cannot be looked at now, which says nothing about its files; and what is not read of it."""
+    """Return the files of a folder, its unreadable subfolders, which say nothing about their files, and the content that is not read."""
     if not os.path.isdir(folder):
         raise Unreadable(f"the folder {folder} is away")
     found: Stamps = {}
@@ -161,7 +162,7 @@ def _checked(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -
 
 
 def _identity(folder: str) -> tuple[int, int]:
-    """What tells a folder from another in its place: where a disk is not mounted, there is an empty one."""
+    """Return device and inode of a folder, to tell it from another at the same path: an unmounted disk leaves an empty folder."""
     about = os.stat(folder)
     return about.st_dev, about.st_ino
 

@@ -1,13 +1,9 @@
-"""Ingest: files become documents of the memory.
+"""Ingest: turn files into documents of the memory.
 
-What is to be read stands in a queue in the image, so that it goes on after a `kill -9`. A file is read by a child process
-(`batos.memory.ingest`) and stored in transactions of bounded size; its sections are known by their content, so that what is there
-already, from an attempt that was cut short or from an earlier version of the file, is neither stored nor embedded again. A file that
-cannot be read is noted with the reason, and the others go on.
-
-Reading of files in a child process: one that freezes its reader, or makes it grow, is refused, and the daemon hears nothing of it.
-
-A file's sections, some at a time: those that the memory has already, by their content, are kept, the others cut into chunks.
+The queue of paths is stored in the image, so that ingest continues after a `kill -9`. A child process reads each file: one that freezes
+its reader, or makes it grow, is refused and does not affect the daemon. Sections are stored in transactions of bounded size. They are
+known by their content, so that what is already stored, from an interrupted attempt or an earlier version of the file, is neither stored
+nor embedded again; the others are cut into chunks. A file that cannot be read is recorded with the reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -85,9 +81,9 @@ class Reading:
         """What the readers can do: files that were refused are tried again when it is another."""
 
     async def read(self, path: str, data: bytes) -> Draft:
-        """What a file says.
+        """Return the draft of a file.
 
-        :raises Unreadable: for what no reader takes, what says too much, and what takes too long, or too much memory.
+        :raises Unreadable: if no reader takes the file, it holds too much, or reading takes too long or too much memory.
         """
         try:
             told = await self._child.ask([pathlib.PurePath(path).name, self._chars], data, seconds=self._seconds)
@@ -108,7 +104,7 @@ class Reading:
 
 
 class KnownSections(NamedTuple):
-    """What the memory has from a source already."""
+    """Sections that the memory already has from a source."""
 
     document: int
     digest: bytes
@@ -152,7 +148,7 @@ class Batches:
         self._turns = LoopTurns()
 
     def next(self) -> Batch:
-        """The next sections; the last batch may have none.
+        """Return the next sections; the last batch may have none.
 
         :raises Unreadable: if there is not a word in all of the draft.
         """
@@ -181,7 +177,7 @@ class Batches:
         return Batch(shelved, segment, self._now + rest, last)
 
     def facts(self, file: File) -> dict[str, Any]:
-        """What is known of the document once all of it was seen."""
+        """Return the facts of the document, once all of it was seen."""
         draft = self.draft
         days = tuple(sorted(day for day in {*self._days, draft.day} if day))
         return {
@@ -213,7 +209,7 @@ class _Prepared(NamedTuple):
 
 
 class Ingest:
-    """Reads what is in the queue, one file at a time. All methods are called on the loop's thread."""
+    """Reader of the queue, one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, image: LivingImage, settings: Settings, shelver: Shelver, stored: Stored) -> None:
         """
@@ -239,12 +235,13 @@ class Ingest:
     # --- asking for it
 
     async def ask(self, paths: Iterable[str], exclude: Sequence[str] = (), left: LeftOut | None = None) -> tuple[list[str], list[Facts]]:
-        """Put files into the queue, of folders those in them; the files, once that is durable, and the paths that cannot be taken, with
-        the reason: what is not there, or the daemon's own, also where that lies in a folder that was named; a folder with too many files.
+        """Put files, and the files of folders, into the queue. Return the files, once that is durable, and the refused paths with reasons.
 
-        :param exclude: patterns of what is left out of folders.
-        :param left: gets what folders have that is not read.
-        :raises Unreadable: for a path that is not absolute; nothing is put in then.
+        A path is refused if it is missing or the daemon's own, also inside a given folder, or if a folder has too many files.
+
+        :param exclude: ignore patterns for folders.
+        :param left: receives the content of folders that is not read.
+        :raises Unreadable: if a path is not absolute; then nothing is queued.
         :raises Busy: if the queue is full.
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
@@ -270,7 +267,7 @@ class Ingest:
         return {**told, "chunks": len(dropped)}
 
     async def vanished(self, path: str) -> None:
-        """Forget what was read from a file that is no more."""
+        """Forget the document of a file that no longer exists."""
         async with self._alone:
             dropped = await self._image.system(_vanished, path, mission="ingest")
             self._stored(None, dropped)
@@ -303,7 +300,7 @@ class Ingest:
     # --- doing it
 
     async def run(self) -> None:
-        """Read what is in the queue, and what comes into it, until cancelled."""
+        """Read the files in the queue, and those that are added, until cancelled."""
         try:
             await self._go_on()
         finally:
@@ -358,8 +355,8 @@ class Ingest:
         self._tell(**told)
 
     async def _read(self, path: str) -> Facts:
-        """Read a file and store it; what is told of it."""
-        file = await in_helper(read_file, path, self._settings.memory.file_bytes, self.premises)
+        """Read a file and store it. Return the facts to report."""
+        file = await in_helper(read_file, path, self._settings.ingest_file_bytes, self.premises)
         draft: Draft | None = None
         while True:
             if draft is None and not self._is_known(self._image.read(_known, file.path, file.digest), file):
@@ -382,7 +379,7 @@ class Ingest:
         return bool(known.elsewhere) or (known.complete and known.digest == file.digest)
 
     def _prepare(self, file: File, known: KnownSections, draft: Draft) -> _Prepared:
-        """In a helper thread: the first batch of a file that is not known as it is."""
+        """Return the first batch of a file that is new or changed. Runs in a helper thread."""
         self._shelver.names.add({KnownName(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
         number = known.document or self._shelver.numbers.take()
         batches = Batches(draft, known, number, self._shelver, self._settings, self._going)
@@ -435,7 +432,7 @@ def _trouble(e: OSError | BatosError) -> str:
 
 
 def _next(root: Any) -> tuple[str | None, int]:
-    """A file that waits, and the attempts at it."""
+    """Return a file that waits, and the attempts at it."""
     queue = library_of(root).queue
     path = queue.minKey() if queue else None
     return path, 0 if path is None else queue[path]
@@ -479,7 +476,7 @@ def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:
 
 
 def _followed(library: Any, path: str) -> bool:
-    """Whether a path is in a watched folder: elsewhere nobody asks when it was looked at last."""
+    """Return True if a path is in a watched folder: only there the time of the last look matters."""
     return any(path.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched)
 
 
@@ -556,8 +553,9 @@ def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: s
 
 
 def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
-    """Every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused why
-    (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when."""
+    """Return every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused
+    why (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when.
+    """
     library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)
     stamps, queue, refused = (tree.items(begin, end, excludemax=True) for tree in (library.stamps, library.queue, library.refused))

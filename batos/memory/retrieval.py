@@ -1,13 +1,11 @@
-"""Retrieval: a question in words to the passages of the memory that answer it, with where they are from.
+"""Retrieval: find the passages of the memory that answer a question, with their sources.
 
-A read on a snapshot, in helper threads: it waits for no mission, and none for it. The embedder that the vectors are from reads the
-question; where that is not to be had, words, names and days decide, and the answer says so.
+It reads a snapshot in helper threads: it waits for no mission, and no mission waits for it. The embedder that made the vectors reads the
+question; if it is unavailable, words, names and days decide, and the answer says so.
 
-Whether a passage speaks to a question, or is only the nearest of those there are.
-
-Recalling: what memory has to say to a brief, or nothing. A search always finds something; a prompt is better off without most of it.
-
-What the system answered itself is no evidence of a fact: it is recalled where the user rated it +1, or where he asks what was answered.
+A passage can be merely the nearest of those there are, so a further test decides whether it speaks to the question. Recall adds passages
+to a brief, or none: a search always finds something, and a prompt is better off without most of it. An answer of the system itself is
+no evidence of a fact: it is recalled only if the user rated it +1, or asks for an earlier answer.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ _SOURCES = 20  # that are named of what a summary is of
 _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
-class SearchRequest(NamedTuple):
+class PassageQuery(NamedTuple):
     """Search of the memory: a question, the number of passages, and filters."""
 
     question: str
@@ -138,7 +136,7 @@ class Retrieval:
         """Return the view of the search index now."""
         return self._collection().view()
 
-    async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
+    async def search(self, wanted: PassageQuery, *, explain: bool = False) -> dict[str, Any]:
         """Return the passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
@@ -164,7 +162,7 @@ class Retrieval:
             reply["understood"] = _told(found)
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
-    def _understand(self, view: View, wanted: SearchRequest, today: date) -> tuple[Filters | None, Any]:
+    def _understand(self, view: View, wanted: PassageQuery, today: date) -> tuple[Filters | None, Any]:
         from batos.memory.search import prepare_question
         from batos.memory.store import library_of
 
@@ -172,7 +170,7 @@ class Retrieval:
             called = library_of(root).catalogue.called
             return _filters(wanted, _documents(root, wanted), called), prepare_question(view, wanted.question, today=today, called=called)
 
-        return self._image.read(understand)  # type: ignore[no-any-return]
+        return self._image.read(understand)
 
     def _find(
         self, view: View, question: Any, vectors: QuestionVectors | None, k: int, filters: Filters | None
@@ -221,7 +219,7 @@ class Retrieval:
         return QuestionVectors(rows[0], rows[-1]), ""
 
 
-def _filters(wanted: SearchRequest, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
+def _filters(wanted: PassageQuery, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
     from batos.memory.search import Filters
     from batos.memory.segments import speaker_key
 
@@ -232,8 +230,8 @@ def _filters(wanted: SearchRequest, documents: set[int] | None, called: Callable
     return filters if filters != Filters() else None
 
 
-def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
-    """Numbers of the documents that fit; None for all.
+def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
+    """Return the numbers of the documents that fit; None for all.
 
     :raises InvalidInput: for a kind that no document can have.
     """
@@ -298,7 +296,7 @@ def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
 
 
 def _stands_for(document: Any) -> dict[str, Any]:
-    """Of the summary of an archive: its number, and what it is of."""
+    """Return the facts about an archive's summary: the archive's number, and the documents in it."""
     if document.archive is None:
         return {}
     return {"archive": document.archive.number, "of": [one.source for one in document.of[:_SOURCES]]}

@@ -13,7 +13,7 @@ from batos.objects import Method, Primitive, UvmObject
 WALKED = 10_000  # objects that are looked at by their paths; what hangs in trees is found by what was noted of it
 
 
-class MethodUse(Protocol):
+class UsageRecord(Protocol):
     """What was noted of a method: see `batos.autotelic.telemetry.MethodUse`."""
 
     @property
@@ -37,7 +37,7 @@ def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
             yield oid, found
 
 
-def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, MethodUse]) -> list[dict[str, Any]]:
+def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, UsageRecord]) -> list[dict[str, Any]]:
     """The methods that these objects hold themselves, by path and selector; `runs` and `last` where they were noted."""
     found = []
     for path, obj in objects:
@@ -48,7 +48,7 @@ def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, Me
     return sorted(found, key=lambda row: (row["holder"], row["selector"]))
 
 
-def _of(method: Method, use: MethodUse | None) -> dict[str, Any]:
+def _of(method: Method, use: UsageRecord | None) -> dict[str, Any]:
     came = dict(method.provenance)
     noted = {} if use is None else {"runs": use.runs, "last": use.last}
     lacks = [name for name in grants_needed(method) if not method.may_send(name)]

@@ -24,7 +24,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.bridge.structured_output import Form, Structured, structured
 from batos.errors import BudgetSpent, InferenceFailed, InvalidInput, ModelBlind, QualityRefused
 from batos.image import journal, model_registry
-from batos.image.ledger import answer_to
+from batos.image.mission_record import MissionRecord
 from batos.methods.runtime import Making
 from batos.mind import answer_schema, prompts
 from batos.mind.answer_checks import not_told
@@ -85,7 +85,7 @@ class Attempt:
 
     def __init__(
         self,
-        mission: dict[str, Any],
+        mission: MissionRecord,
         services: AttemptServices,
         source: InferenceSource | None = None,
         policy: AttemptPolicy = LIVE,
@@ -95,7 +95,7 @@ class Attempt:
         :param source: None: the services' inference, journaled.
         """
         terms = services.terms()
-        self.mission, self.id = mission, str(mission["id"])
+        self.mission, self.id = mission, mission.id
         self.services, self.terms, self.policy, self.settings = services, terms, policy, terms.settings
         self.inference = JournaledInference(
             source or LiveSource(self.id, services.image, services.inference, terms.settings, services.on_paid)
@@ -106,11 +106,11 @@ class Attempt:
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
         self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
-        self._lent = model_named_for_pictures(mission["questions"])
+        self._lent = model_named_for_pictures(mission.questions)
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._read: dict[str, tuple[Any, str | None]] = {}
         self._options = {**terms.options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
-        if "thinking" in (mission.get("needs") or ()):
+        if "thinking" in (mission.needs or ()):
             self._options["think"] = True
         self.provision = Provision()
         self._voices: dict[str, str] = {}
@@ -122,7 +122,7 @@ class Attempt:
         self.reached = "IDLE"  # the state of thought, also after it FAILED
         self._own: dict[str, Any] = {"cycle": "", "model": None}  # of the mission's own cycle, for its events
         self._tally = AttemptTally()
-        self.making = Making(self.id, mission["accepted"], services.methods)
+        self.making = Making(self.id, mission.accepted, services.methods)
 
     def recall(self) -> None:
         """Load what earlier attempts decided and paid for."""
@@ -196,14 +196,14 @@ class Attempt:
 
         :raises NeedModel: where it does not, or what it was provided with is there no more.
         """
-        if self.services.provider is None or self.mission["origin"] == "system":
+        if self.services.provider is None or self.mission.origin == "system":
             return
         if self.provision and not await self.services.provider.stands(self.provision):
             lost, self.provision = self.provision, Provision()
             raise NeedModel(lost.needs)
         await self.require(needs_named(self.mission))
         context, answer = (int(self._options.get(name) or 0) for name in ("num_ctx", "num_predict"))
-        length = needed_context(str(self.mission["brief"]), context, answer) if context else Needs()
+        length = needed_context(self.mission.brief, context, answer) if context else Needs()
         if not self.provision.declined.covers(length):
             await self.require(length, may_do_without=True)
 
@@ -246,17 +246,17 @@ class Attempt:
         """Return what the mission asks to be done outside of the system, or of its clock. None for any other, for one that is of a form,
         a message or brings images, for the system's own, and for one that has begun otherwise."""
         mission = self.mission
-        pictured = any("of" not in one for one in mission.get("images") or ())
-        if mission["message"] or mission["schema"] or pictured or mission["origin"] == "system" or self.has_begun:
+        pictured = mission.has_own_pictures
+        if mission.message or mission.schema or pictured or mission.origin == "system" or self.has_begun:
             return None
-        return errand_of(str(mission["brief"]), lambda name: self.services.image.read(has_read, name))
+        return errand_of(mission.brief, lambda name: self.services.image.read(has_read, name))
 
     async def decide(self) -> Route:
         """Decide who thinks this mission through, once."""
         if self.routed is None:
             services = self.services
-            pictured = bool(self.mission["images"]) and self.mission["persona"] is None and not self._lent
-            among = await services.sight.personas(services.router.personas, RoutingLimits.of(self.settings).look_s) if pictured else None
+            pictured = bool(self.mission.images) and self.mission.persona is None and not self._lent
+            among = await services.sight.personas(services.router.personas, self.settings.routing_s) if pictured else None
             compare = self.policy.compares or self.policy.reroutes
             route = await services.router.decide(self.mission, compare=compare, among=among)
             self.persona, self.why = route.persona.upper(), route.why
@@ -272,10 +272,10 @@ class Attempt:
         :raises NeedAnswer: where the mission may ask which model shall.
         :raises NeedModel: where no model here sees, and another one may be had.
         """
-        if self.routed is None or not any("of" not in one for one in self.mission["images"]) or self.provision.needs.vision:
+        if self.routed is None or not self.mission.has_own_pictures or self.provision.needs.vision:
             return
         try:
-            await self.services.sight.look(self.routed.persona, self._lent, self.ask if self.mission["may_ask"] else None)
+            await self.services.sight.look(self.routed.persona, self._lent, self.ask if self.mission.may_ask else None)
         except ModelBlind as e:
             if e.context["models"] or self.services.provider is None:
                 raise
@@ -287,7 +287,7 @@ class Attempt:
     def sees(self, persona: str) -> bool:
         """Return True if a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is
         known."""
-        sight, own = self.services.sight, any("of" not in one for one in self.mission["images"])
+        sight, own = self.services.sight, self.mission.has_own_pictures
         return not own or bool(self._lent) or self.provision.needs.vision or sight.known(sight.model_of(persona)) is not False
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
@@ -299,7 +299,7 @@ class Attempt:
         return self.decisions.shares(brief, lambda: self._shares(brief))
 
     def _shares(self, brief: str) -> Shares:
-        if self.mission["persona"] is not None or self.mission["origin"] == "system":
+        if self.mission.persona is not None or self.mission.origin == "system":
             return ()
         return shares(brief, self.services.router.weights, ThinkingLimits.of(self.settings).voices)
 
@@ -320,14 +320,14 @@ class Attempt:
             parameters=self.terms.parameters(self.model_of(self.voice_of(persona))),
             parts=parts if ThinkingLimits.of(settings).depth > 1 else 0,
             follows_deep=self.follows_deep and not inner,
-            deadline_s=mission["deadline_s"],
-            inferences=settings.missions.inferences,
+            deadline_s=mission.deadline_s,
+            inferences=settings.mission_inferences,
             expert=bool(getattr(persona, "voice", "")),
             speaks=inner or self.routed is None or self.routed.speaks,
         )
         asked = {}
         for name, known in (("depth", DEPTHS), ("flavour", FLAVOURS)):
-            by = (("mission", mission[name]), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings.missions, name)))
+            by = (("mission", getattr(mission, name)), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
             asked[name] = [AskedApproach(value, whose) for whose, value in by if value in known]
         depths = asked["depth"]
         if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
@@ -341,8 +341,8 @@ class Attempt:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: ThinkingLimits.of(self.settings).voices]
-        return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
+        return tuple((name, self.mission.brief) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
         """Return how alike a text is to the one of others that is most so, as a cosine; None where that cannot be measured.
@@ -437,7 +437,7 @@ class Attempt:
 
         :raises NeedAnswer: where it is not answered, as `ask`.
         """
-        if not self.mission["may_ask"] or len(question) > ThinkingLimits.of(self.settings).question_chars:
+        if not self.mission.may_ask or len(question) > self.settings.question_chars:
             return None
         agreed = self.tally.agreed
         if question not in agreed:
@@ -445,7 +445,7 @@ class Attempt:
         return agreed[question]
 
     def _answer(self, need: NeedAnswer) -> str:
-        found = answer_to(self.mission, need.question, need.occurrence, grant=need.grant)
+        found = self.mission.answer_to(need.question, need.occurrence, grant=need.grant)
         if found is None:
             raise self.inference.source.unanswered(need)
         return found

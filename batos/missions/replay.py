@@ -16,6 +16,7 @@ from batos.bridge.inference import ChatRequest, Inference
 from batos.errors import BatosError, DeadlineExceeded, InferenceFailed, InvalidInput
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED, AttemptServices
 from batos.mind.events import Events, TextBatch, nothing_proposed
@@ -168,8 +169,8 @@ class Replays:
         :raises InvalidInput: if it has not ended, or its journal was dropped.
         """
         record, dropped = self._image.read(_read, id)
-        if record["state"] not in ledger.FINAL:
-            raise InvalidInput(f"mission {id!r} is {record['state']}; only what has ended can be replayed")
+        if not record.is_final:
+            raise InvalidInput(f"mission {id!r} is {record.state}; only what has ended can be replayed")
         if dropped:
             raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting image.journal_days); its cost is still known")
         offline = _Offline(self.services.inference, self._digest_s)
@@ -185,9 +186,9 @@ class Replays:
         if source.prompts is not None:
             facts |= _told(source.prompts)
         if difference is None:
-            return {"id": id, "state": record["state"], "outcome": "same", **facts}
-        ended = record["state"] == ledger.FAILED and difference["what"] == "inference" and not source.unused
-        return {"id": id, "state": record["state"], "outcome": "journal_ended" if ended else "different", **facts, "difference": difference}
+            return {"id": id, "state": record.state, "outcome": "same", **facts}
+        ended = record.state == ledger.FAILED and difference["what"] == "inference" and not source.unused
+        return {"id": id, "state": record.state, "outcome": "journal_ended" if ended else "different", **facts, "difference": difference}
 
     async def _rehearse(self, attempt: Attempt) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the result, or the error as the wire shows it."""
@@ -209,18 +210,18 @@ def _told(prompts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"prompts": told, **({"more": True} if len(told) < len(prompts) else {})}
 
 
-def _read(root: Any, id: str) -> tuple[dict[str, Any], bool]:
+def _read(root: Any, id: str) -> tuple[MissionRecord, bool]:
     mission = ledger.mission_of(root, id)
     return ledger.describe(mission), bool(journal.of(mission).spent)
 
 
 def _difference(
-    record: dict[str, Any], attempt: Attempt, source: JournalOnlySource, result: dict[str, Any], error: dict[str, Any] | None
+    record: MissionRecord, attempt: Attempt, source: JournalOnlySource, result: dict[str, Any], error: dict[str, Any] | None
 ) -> dict[str, Any] | None:
     """Return the first difference between a replay and its mission; None if there is none."""
-    was = record["error"]
-    if record["state"] == ledger.COMPLETE and error is None:
-        found = _compared(record["result"] or {}, result, attempt.state)
+    was = record.error
+    if record.state == ledger.COMPLETE and error is None:
+        found = _compared(record.result or {}, result, attempt.state)
     elif was is not None and error is not None and was["code"] == error["code"]:
         # It failed alike; but not for want of an inference while the journal holds others, which nobody asked for.
         found = None if source.missed is None or not source.unused else {}

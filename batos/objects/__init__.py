@@ -5,12 +5,13 @@ whatever file the class lives in.
 """
 
 from batos.objects.slot_values import Intent, Method, Primitive, SlotDict, SlotList, SlotSet
-from batos.objects.uvm import SlotsView, UvmObject, check_slot, find, is_new, lookup_order, parents_of, understands
+from batos.objects.uvm import Root, SlotsView, UvmObject, check_slot, find, is_new, lookup_order, parents_of, understands
 
 __all__ = [
     "Intent",
     "Method",
     "Primitive",
+    "Root",
     "SlotDict",
     "SlotList",
     "SlotSet",

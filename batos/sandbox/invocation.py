@@ -1,14 +1,13 @@
-"""One run of one method: the worker is driven by hand, on the loop's thread, in the mission's own transaction.
+"""Invocation: one run of one method. The loop's thread drives the worker by hand, in the mission's own transaction.
 
-The worker computes until it needs something: a slot, a send, the clock. It stands still while the host finds the answer, which
-may take an inference; then it goes on. Signals, cancellation, conflicts of the database and limits never go back into the
-worker: they end the run, and everything it wrote is undone.
+The worker computes until it needs something: a slot, a send, the clock. It stops while the host finds the answer, which may take an
+inference; then it resumes. Signals, cancellation, conflicts of the database and limits never go back into the worker: they end the run,
+and everything it wrote is undone.
 
-The turns of one run: each on the loop's own thread while they are short, else on a helper thread, which the loop awaits.
-
-A turn that was taken to be short and is not is cut off: its worker is killed, and another does the run again up to there, off the
-loop, with the answers that the first one got. A run follows from its program, its arguments and these answers alone, so nothing is
-asked or done twice.
+A turn of a run is one such computation. It runs on the loop's own thread if it is expected to be short, else on a helper thread, which the
+loop awaits. A turn that exceeds the expectation is cut off: its worker is killed, and another one repeats the run up to there, off the
+loop, with the answers that the first one got. A run depends only on its program, its arguments and these answers, so nothing is asked or
+done twice.
 """
 
 from __future__ import annotations
@@ -61,12 +60,12 @@ class Drive:
         self._answers: list[tuple[Any, Answer]] | None = []
 
     async def begin(self, feed: Callable[[WorkerSession], Any]) -> Any:
-        """The first turn: `feed` gives a worker's session its code."""
+        """Return the first turn: `feed` gives a worker's session its code."""
         self._begin = functools.partial(feed, self._session)
         return await self._turn(self._begin)
 
     async def answer(self, snapshot: Any, answer: Answer) -> Any:
-        """The next turn."""
+        """Return the next turn."""
         if self._answers is not None and len(self._answers) < _REPEATED:
             self._answers.append((_question(snapshot), answer))
         else:
@@ -196,8 +195,10 @@ class Invocation:
         return value
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What the worker is given by name, in the order in which `_b_run` takes it. Each container that crosses costs microseconds, so
-        what is empty at the end stays away."""
+        """Return the worker's inputs by name, in the order in which `_b_run` takes them.
+
+        Each container that crosses costs microseconds, so empty ones at the end are left out.
+        """
         try:
             given: dict[str, Any] = {"_b_o": self.handles.give(self.obj), "_b_a": self.membrane.inward(tuple(args)) if args else ()}
             named = self.membrane.inward(dict(kwargs)) if kwargs else None
@@ -267,7 +268,7 @@ class Invocation:
         return plain
 
     def _refreshed(self) -> list[list[Any]]:
-        """What this run was given and is not so any more: `[object, slot, value]`, or `[object, slot]` for one that is gone."""
+        """Return the slots given to this run that have changed since: `[object, slot, value]`, or `[object, slot]` for a removed one."""
         changed: list[list[Any]] = []
         for key, (obj, name, plain, _) in list(self._given.items()):
             held = find(obj, name)
@@ -304,7 +305,7 @@ class Invocation:
     # --- what the worker asks for
 
     async def _step(self, snapshot: Any) -> Answer:
-        """What resumes the worker, once its question has an answer."""
+        """Answer the worker's question. Return the value that resumes it."""
         monty = client()
         if isinstance(snapshot, monty.NameLookupSnapshot):
             return await self._lookup(snapshot)
@@ -356,8 +357,10 @@ class Invocation:
         raise NameError(f"name {str(name)[:100]!r} is not defined")
 
     async def _settled(self, work: Any, *args: Any) -> Any:
-        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too. Without any, the
-        value alone, if it is no list."""
+        """Return `[True, value, refreshed]`, or `[False, [type, text], refreshed]`: refreshed slots go along with an exception, too.
+
+        If nothing was refreshed, return the value alone, unless it is a list.
+        """
         try:
             value = [True, self.membrane.inward(await work(*args))]
         except (*FATAL, Stale):
@@ -431,14 +434,16 @@ class Invocation:
     # --- errors
 
     def holder(self) -> UvmObject:
-        """The object whose slot holds the method that runs; where it is not in a slot, the receiver."""
+        """Return the object whose slot holds the method that runs; where it is not in a slot, the receiver."""
         if self._holder is None:
             held = find(self.obj, self.method.selector)
             self._holder = held[0] if held is not None and held[1] is self.method else self.obj
         return self._holder
 
     def _told(self, error: Exception) -> tuple[str, str]:
-        """An error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it pass."""
+        """Return an error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it
+        pass.
+        """
         kind, text = host_error(error)
         if isinstance(error, BatosError) and not isinstance(error, MessageNotUnderstood):
             # Without the frames it came through, which hold this invocation: a garbage collection of ten thousand such circles took 100 ms.

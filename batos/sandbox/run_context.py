@@ -1,8 +1,7 @@
-"""What the methods of one attempt at a mission share: how a message is sent, what may be written, clock, seed and budgets.
+"""Run context: everything that the methods of one attempt at a mission share: sender, limits, clock, seed and budgets.
 
-The limits that a run looks at, read once from the settings: each look at those costs a microsecond after a rest.
-
-Clock and randomness of methods: those of the mission, so that a replay is exact.
+The limits are read from the settings once: each look at those costs a microsecond after a rest. Clock and randomness of methods are those
+of the mission, so that a replay is exact.
 """
 
 from __future__ import annotations
@@ -60,21 +59,12 @@ class RunLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> RunLimits:
-        """Return the limits of a run under some settings."""
-        own = SandboxLimits.of(settings)
-        return cls(
-            nodes=own.nodes,
-            text_bytes=own.text_bytes,
-            host_calls=own.host_calls,
-            sends=own.sends,
-            depth=own.depth,
-            time_s=settings.methods.time_s,
-            total_s=own.total_s,
-        )
+        """Return the limits in the settings."""
+        return cls(**{name: getattr(settings, f"sandbox_{name}") for name in cls.__slots__})
 
 
 class Sender(Protocol):
-    """How a method's messages reach their receivers: `batos.mind.messages` in the daemon."""
+    """Function that sends a method's messages to their receivers: `batos.mind.messages` in the daemon."""
 
     def __call__(
         self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
@@ -111,7 +101,7 @@ class Activity:
 
     @property
     def computed(self) -> float:
-        """Seconds of its workers and of the daemon."""
+        """Return the seconds of its workers and of the daemon."""
         return self.seconds + self.host.seconds
 
     def grant(self, obj: UvmObject) -> None:
@@ -119,18 +109,19 @@ class Activity:
         self.writable.add(id(obj))
 
     def may_write(self, obj: UvmObject, receiver: UvmObject) -> bool:
-        """Its own slots, those of an object that this transaction made, those granted."""
+        """Return True for the receiver itself, an object that this transaction made, or a granted one."""
         return obj is receiver or is_new(obj) or id(obj) in self.writable
 
     def name(self, number: int) -> HandleName:
-        """How each run of a method names the object that it was given as the `number`th: they follow from the seed, and one run's mean
-        nothing to another, which has its own worker and its own objects."""
+        """Return the name of the `number`th object that a run was given. The names follow from the seed, and mean nothing to another run,
+        which has its own worker and its own objects.
+        """
         while len(self._names) <= number:
             self._names.append(HandleName(self.derived("handles", str(len(self._names)), 16)))
         return self._names[number]
 
     def derived(self, purpose: str, path: str, size: int) -> bytes:
-        """Bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
+        """Return the bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
         return hashlib.shake_256(f"{purpose}\0{self.seed}\0{path}".encode("utf-8", "surrogatepass")).digest(size)
 
 
@@ -138,9 +129,9 @@ _BYTES = 65_536  # of randomness at a time
 
 
 def deterministic_answer(activity: Activity, path: str, name: str, args: Sequence[Any]) -> Any:
-    """What the interpreter is told when it asks for `name`.
+    """Return the answer to the interpreter's request for `name`.
 
-    :param path: the run's place among the sends.
+    :param path: the run's position among the sends.
     :raises PermissionError: for anything else.
     """
     if "urandom" in name:

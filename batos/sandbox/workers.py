@@ -1,11 +1,8 @@
-"""The pool of jailed workers, and the few of them that wait with a method loaded.
+"""The pool of jailed workers, with a few idle ones that have a method loaded.
 
-A run gets a worker whose memory is as the program's image left it: nothing of an earlier run is there. Loading takes two round
-trips, so it is done for the next run right after the last one.
-
-Room for so many at a time. Who finds a place takes it without a detour; who does not waits, first come, first served.
-
-Which walls stand around a worker, and the launcher that puts them up.
+A run gets a worker whose memory is as the program's image left it: nothing of an earlier run is in it. Loading takes two round trips, so it
+is done for the next run right after the last one. A FIFO semaphore with an uncontended fast path limits the number of workers. The
+launcher puts up the walls around a worker.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ class FairSemaphore:
             raise
 
     def leave(self) -> None:
-        """Give a place to whoever has waited longest."""
+        """Give a place to the longest-waiting task."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -88,7 +85,7 @@ def standing_walls() -> dict[str, bool]:
 
 
 def worker_launcher(folder: Path, binary: str, *, without: tuple[str, ...] = ()) -> Path:
-    """A program, written into `folder`, that locks itself up and becomes the worker.
+    """Return a program, written into `folder`, that locks itself up and becomes the worker.
 
     A shell script and no Python one: a `#!` line with a path of a virtual environment may be too long or hold a space.
     """
@@ -159,7 +156,8 @@ class WorkerSession:
         return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
 
     async def short_turn(self, call: Callable[[], Any]) -> Any:
-        """The same, for a call that is taken to be short and may be made again: here, on the loop's own thread, if it is free for that.
+        """Return the same, for a call that is taken to be short and may be made again: here, on the loop's own thread, if it is free for
+        that.
 
         :raises Overdue: if it was not short. The worker is dead.
         """
@@ -279,11 +277,11 @@ class Workers:
             self._folder = None
 
     async def take(self, key: str, image: bytes) -> WorkerSession:
-        """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
+        """Return a worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
         return self.ready(key) or await self._loaded(image, self._used.pop(key, None))
 
     def ready(self, key: str) -> WorkerSession | None:
-        """The same, if one waits."""
+        """Return the same, if one waits."""
         session = self._ready.pop(key, None)
         if session is not None and session.monty.worker_pid is None:
             self._spawn(session.leave())
@@ -335,13 +333,13 @@ class Workers:
             await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(_TURN_S))
 
     def _greeting(self) -> dict[str, Any]:
-        """What looks like the arguments of a run, and stands for nothing that a run may name."""
+        """Return placeholder arguments of a run, which refer to nothing that a run may name."""
         return {"_b_o": Handles(_nobody).give(UvmObject()), "_b_a": (0,), "_b_known": {"": [0]}, "_b_kw": {}}
 
     async def _loaded(
         self, image: bytes, used: WorkerSession | None = None, *, stand_by: bool = True, greeting: Any = None
     ) -> WorkerSession:
-        """A worker with a program, in one turn; `used` lets go of the one it had for it."""
+        """Return a worker with a program, in one turn; `used` lets go of the one it had for it."""
         from pydantic_monty import MontyError
 
         error: Exception | None = None
@@ -370,7 +368,7 @@ class Workers:
         )
 
     async def session(self, **options: Any) -> WorkerSession:
-        """A fresh worker; the caller hands it back.
+        """Return a fresh worker; the caller hands it back.
 
         :raises SandboxFailed: if none can be had in time.
         """

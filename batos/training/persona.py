@@ -120,8 +120,8 @@ def conversations(missions: Sequence[Liked]) -> int:
 
 def _counts(mission: UvmObject) -> bool:
     told = ledger.describe(mission)
-    usable = told["state"] == ledger.COMPLETE and told["origin"] != "system" and not (told["message"] or told["schema"] or told["undone"])
-    rated = told["rating"] is not None and told["rating"]["rating"] > 0
+    usable = told.state == ledger.COMPLETE and told.origin != "system" and not (told.message or told.schema or told.undone)
+    rated = told.rating is not None and told.rating["rating"] > 0
     return bool(usable and rated and mission.thought is not None and not journal.of(mission).spent)
 
 

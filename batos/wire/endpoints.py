@@ -1,4 +1,4 @@
-"""Where the daemon may listen: loopback TCP and local sockets, and with keys anywhere. Anything else is refused, with the remedy."""
+"""Endpoints that the daemon may listen at: loopback TCP and local sockets, and with keys any address. Others are refused, with a remedy."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
 
 
 def prepare(endpoint: str) -> None:
-    """Make the folder of the local socket that is the default, where it is not there yet; of any other its user does.
+    """Create the folder of the default local socket, if it is missing; a user creates that of any other.
 
-    :raises EndpointError: if it cannot be made, or others may write in it: whoever owns the folder could put his own socket there.
+    :raises EndpointError: if it cannot be created, or others may write in it: the folder's owner could put another socket there.
     """
     if endpoint != local_endpoint():
         return
@@ -103,9 +103,9 @@ def prepare(endpoint: str) -> None:
 
 
 def to_connect(endpoint: str) -> str:
-    """Where a client of this machine finds a daemon that listens at `endpoint`: every address of it is loopback, too.
+    """Return the endpoint at which a client of this machine reaches a daemon that listens at `endpoint`; wildcards become loopback.
 
-    Who has no daemon of his own is led to that of the machine, where there is one: a socket that a killed daemon left is none.
+    A user without a daemon of his own is led to the machine's, if there is one. A socket that a killed daemon left does not count as one.
     """
     if endpoint == local_endpoint() and _is_there(MACHINE) and not _answers(endpoint.removeprefix(_IPC)):
         return MACHINE
@@ -163,9 +163,9 @@ def _is_there(endpoint: str) -> bool:
 
 
 def _check_free(endpoint: str) -> None:
-    """See that nothing is lost where libzmq binds a local socket: it unlinks whatever has that name.
+    """Check that libzmq destroys nothing when it binds a local socket: it unlinks any file with that name.
 
-    :raises EndpointError: for another daemon's socket, and for what is no socket.
+    :raises EndpointError: if there is another daemon's socket, or a file that is not a socket.
     """
     path = endpoint[len(_IPC) :]
     if not path.startswith("@"):

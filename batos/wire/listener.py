@@ -1,17 +1,14 @@
-"""The ROUTER socket of the daemon: requests in, replies out, and nothing that a peer sends or fails to read stops it.
+"""The ROUTER socket of the daemon: requests in, replies out. Nothing that a peer sends or fails to read stops it.
 
-One turn (`_pump`): send what is queued, then read a bounded batch. Each good request becomes a task of its own that calls
-the handler; a bad one is answered at once. The socket is used on the loop's thread only.
+One turn (`_pump`) sends the queued replies, then reads a bounded batch. Each good request becomes a task of its own that calls the
+handler; a bad one is answered at once. The socket is used on the loop's thread only.
 
-Reading the ROUTER socket: frames become messages, whatever is sent, in bounded memory and bounded steps.
+Frames become messages in bounded memory and bounded steps, whatever peers send. libzmq limits the bytes of one frame only, so frames are
+counted and added up here, and those of a message that is too large are dropped as they arrive.
 
-libzmq limits the bytes of one frame only. So frames are counted and added up here, and those of a message that is
-too large are let go as they come.
-
-Who may ask what: the role of each message's sender, and the folders that he may name.
-
-A sender is known by what he cannot choose: the CURVE key of his connection, or the user who opened a local socket, as the kernel told
-libzmq. Over TCP without keys nothing is known of him but that he is on this machine. `docs/wire.md` lists each operation's role.
+`Authority` holds the rights of a message's sender: his role, and the folders that he may name. A sender is identified by what he cannot
+choose: the CURVE key of his connection, or the user who opened a local socket, as the kernel told libzmq. Over TCP without keys it is
+only known that he is on this machine. `docs/wire.md` lists each operation's role.
 """
 
 from __future__ import annotations
@@ -65,10 +62,10 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """The messages that arrive at `socket`, at most `WireLimits.message_bytes` each.
+    """Messages that arrive at `socket`, at most `message_bytes` each.
 
-    What did not come by ZMTP/3 is let go: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them as the
-    listener sets it up; this is a second wall, which stands by itself. Only ZMTP/3 tells the type of the sender's socket.
+    A message that did not come by ZMTP/3 is dropped: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them
+    as the listener configures it; this is a second, independent check. Only ZMTP/3 tells the type of the sender's socket.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], message_bytes: int, *, with_keys: bool = False) -> None:
@@ -88,7 +85,7 @@ class Inbox:
         self._key, self._address, self._spoken = b"", "", True
 
     def read(self, frames: int) -> Iterator[Message]:
-        """The messages that are complete after at most `frames` more frames; never blocks."""
+        """Yield the messages that are complete after at most `frames` more frames; never blocks."""
         self.drained = False
         receive, option = self._socket.recv, self._socket.getsockopt
         for _ in range(frames):
@@ -141,7 +138,7 @@ class Inbox:
 
 
 def _told(frame: zmq.Frame, what: str) -> str:
-    """What libzmq knows of the connection by which a frame came; "" where it knows nothing of that kind."""
+    """Return a property of the connection by which a frame came; "" if libzmq has none of that name."""
     try:
         return str(frame.get(what))
     except zmq.ZMQError:
@@ -167,8 +164,8 @@ class Authority:
     def check(self, request: Request, message: Message) -> None:
         """See that a sender may make a request.
 
-        :raises KeyRefused: where his key was taken out of the folder of clients since he came in.
-        :raises RoleRefused: where his role is too little for it.
+        :raises KeyRefused: if his key was taken out of the folder of clients since he came in.
+        :raises RoleRefused: if his role is too little for it.
         """
         if self._clients is not None and message.key not in self._clients:
             # libzmq asks for a key once a connection, and knows no way to end one
@@ -177,11 +174,11 @@ class Authority:
             raise RoleRefused(_refusal(request, role, with_keys=self._clients is not None))
 
     def operates(self, message: Message) -> bool:
-        """Whether a message is from an operator."""
+        """Return True if a message is from an operator."""
         return self._role(message) == ROLES[-1]
 
     def bounds(self, request: Request, message: Message) -> bool:
-        """Whether the files and folders that a request names have to be looked at: see `check_paths`."""
+        """Return True if the paths that a request names must be checked: see `check_paths`."""
         return bool(request.named) and not self._is_own(message)
 
     async def check_paths(self, request: Request) -> None:
@@ -203,7 +200,7 @@ class Authority:
         return self._local_role if self._clients is None else self._clients.role(message.key)
 
     def _is_own(self, message: Message) -> bool:
-        """Whether the daemon's user, or root, opened the local socket by which a message came: he can do by himself what the daemon can."""
+        """Return True if a message came by a local socket that the daemon's user, or root, opened: he can do the daemon's work himself."""
         host, *ids = message.address.split(":")
         return host == _LOCAL and len(ids) == 3 and ids[0].isdecimal() and int(ids[0]) in (self._own, 0)
 
@@ -230,7 +227,7 @@ _SEND_AHEAD = 256  # replies that libzmq takes from us per connection
 
 
 class RequestHandler(Protocol):
-    """Who answers requests."""
+    """Handler of requests."""
 
     async def handle(self, request: Request, client: ClientHandle) -> None:
         """Answer `request` through `client`, now or later.
@@ -324,7 +321,7 @@ class Listener:
             self._gate.close()
 
     def _looked(self, known: Container[bytes]) -> None:
-        """The folder of clients was looked at: who is not in it any more hears nothing more."""
+        """Close clients whose keys are no longer in the folder, after a look into it."""
         if gone := self._outbox.shut_out(known):
             log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of wire.client_keys")
 
@@ -403,7 +400,7 @@ class Listener:
             self._waiting.pop(serial, None)
 
     async def _finish(self, end: float) -> None:
-        """Let the requests under way come to their end until `end`; those that wait for something are told to come again."""
+        """Let the requests under way finish until `end`; requests that wait are told to come again."""
         for task in self._waiting.values():
             task.cancel()
         if under_way := [*self._working.values(), *self._waiting.values()]:

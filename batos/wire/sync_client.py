@@ -66,14 +66,14 @@ class SyncClient(SyncConnection):
         )
 
     def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
-        """Bring an image to the daemon, for missions to come; it is durable when this returns, and waits for one for `UploadLimits.hours`.
+        """Upload an image to the daemon, for later missions. It is durable on return, and is kept for `upload_hours` without a mission.
 
         :param image: a file, or its bytes.
-        :param name: by which it is shown; left out, that of the file.
-        :returns: `digest` and `name`, by which `submit` takes it, and `type`, `bytes`, `width`, `height`.
-        :raises Unreadable: for a file that cannot be read.
-        :raises InvalidInput: for what is no image that models take.
-        :raises MessageTooLarge: for one of more bytes or pixels than the daemon takes.
+        :param name: name to show; default: that of the file.
+        :returns: `digest` and `name`, which `submit` accepts, and `type`, `bytes`, `width`, `height`.
+        :raises Unreadable: if the file cannot be read.
+        :raises InvalidInput: if it is not an image that models accept.
+        :raises MessageTooLarge: if it has more bytes or pixels than the daemon accepts.
         """
         return self._run(self._client.upload(image, name))
 
@@ -107,10 +107,10 @@ class SyncClient(SyncConnection):
         may_ask: bool = False,
         write: bool = False,
     ) -> Accepted:
-        """As `send`, with the arguments of the message as a sequence and a mapping: any name may be a keyword.
+        """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as of `submit`.
-        :param write: whether a method may be written for a selector that is nearly a known one, and is kept though nobody vouches for it.
+        :param write: allow a method to be written for a selector that is nearly a known one, and kept without a rating or an example.
         """
         return self._run(
             self._client.send_message(
@@ -142,23 +142,23 @@ class SyncClient(SyncConnection):
         return self._run(self._client.grant(target, selector, message, revoke=revoke, id=id))
 
     def status(self, id: str) -> dict[str, Any]:
-        """Where the mission stands.
+        """Return the state of a mission.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if there is no mission with that id.
         """
         return self._run(self._client.status(id))
 
     def result(self, id: str, wait: bool = True, timeout_s: float | None = None) -> dict[str, Any]:
-        """The result of the mission: `text`, `value`, `persona`, `usage` and more.
+        """Return the result of the mission: `text`, `value`, `persona`, `usage` and more.
 
-        :param wait: whether to wait for it, for `timeout_s` seconds, or as long as it takes.
+        :param wait: wait for it, for `timeout_s` seconds, or as long as it takes.
         :raises MissionFailed: (or MissionCancelled, DeadlineExceeded ...) if it ended FAILED; `context["code"]` says why.
         :raises MissionPending: if there is no result in that time.
         """
         return self._run(self._client.result(id, wait, timeout_s))
 
     def watch(self, id: str) -> Iterator[dict[str, Any]]:
-        """The events of the mission as they happen, the first one its state now, the last one its result.
+        """Yield the events of the mission as they happen, the first one its state now, the last one its result.
 
         A watch outlives a restart of the daemon if that takes less than the time-out. Events may be missing then, and
         after `"dropped": N`; the result never is.
@@ -195,30 +195,30 @@ class SyncClient(SyncConnection):
         return self._run(self._client.rate(id, rating, why))
 
     def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
-        """The object `target` (path or oid) as it is now, or was at a moment.
+        """Return the object `target` (path or oid) as it is now, or was at a moment.
 
-        :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`); what it wrote is seen.
-        :raises UnknownTarget: if there is none.
-        :raises HistoryGone: for a moment that is not kept any more.
+        :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`), whose writes are included.
+        :raises UnknownTarget: if there is no such object.
+        :raises HistoryGone: if the moment is no longer kept.
         """
         return self._run(self._client.show(target, at))
 
     def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """What the object `target` holds (left out: the lobby): name, kind, oid and a few words of each slot."""
+        """Return the slots of the object `target` (default: the lobby): name, kind, oid and a short text of each."""
         return self._run(self._client.ls(target, at))
 
     def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
-        """The slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
+        """Return the slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
         return self._run(self._client.diff(target, a, b))
 
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
-        """The revisions of the object `target`, the newest first."""
+        """Return the revisions of the object `target`, the newest first."""
         return self._run(self._client.history(target, limit))
 
     def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
         """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended.
 
-        :param prompts: whether what each inference was asked is told, too.
+        :param prompts: return the prompt of each inference, too.
         """
         return self._run(self._client.replay(id, timeout_s, prompts=prompts))
 
@@ -244,7 +244,7 @@ class SyncClient(SyncConnection):
         return self._run(self._client.undo(id, redo=redo, cascade=cascade, dry=dry, expect=expect, timeout_s=timeout_s))
 
     def changes(self, number: int | None = None, *, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
-        """The changes that the system proposed and made of its own accord, the newest first; with a number one of them, whole.
+        """Return the changes that the system proposed and made of its own accord, the newest first; with a number one of them, whole.
 
         :param state: only those that are proposed, refused, promoted, kept, undone or disabled.
         :raises UnknownChange: if there is none of that number.
@@ -284,64 +284,68 @@ class SyncClient(SyncConnection):
         return self._run(self._client.backup(folder, full=full, timeout_s=timeout_s))
 
     def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """The models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
+        """Return the models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
         return self._run(self._client.models(names, ensure=ensure, timeout_s=timeout_s))
 
     def use_model(self, name: str, *, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Let a model think from now on, also after a restart: that of a name, of a profile (`auto` the best that there is), or
-        `robin=NAME` for one persona. `model` says who does now, `before` who did, `models` how it stands with what it takes.
+        """Let a model think from now on, also after a restart: a name, a profile (`auto`: the best installed), or `robin=NAME` for one
+        persona.
 
-        :raises InvalidInput: where there is no such model, or it cannot.
+        `model` is the new one, `before` the former, `models` the status of all that it needs.
+
+        :raises InvalidInput: if there is no such model, or it is unfit.
         """
         return self._run(self._client.use_model(name, timeout_s=timeout_s))
 
     def fit_models(self, names: Sequence[str] = (), *, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """What there is to think with: `fit` lists the models of Ollama, what each can do and what it takes; `budget` are the bytes
-        that it may take.
+        """Return the models to think with: `fit` lists Ollama's models, with capabilities and memory; `budget` is the memory limit in
+        bytes.
 
-        :param names: models that are tried first.
+        :param names: models to try first.
         """
         return self._run(self._client.fit_models(names, timeout_s=timeout_s))
 
     def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> Iterator[dict[str, Any]]:
-        """As `models`, with what happens meanwhile: the list at first, `progress` and `model` events, the list at the end."""
+        """Yield the list as `models`, then `progress` and `model` events, and the list at the end."""
         return self._events(self._client.watch_models(names, ensure=ensure))
 
     def experts(
         self, *, scan: bool = False, persona: str | None = None, voice: str | None = None, timeout_s: float = LONG_S
     ) -> dict[str, Any]:
-        """The LoRA experts, the folders that are not taken, and whose voice each persona has.
+        """Return the LoRA experts, the refused folders, and the voice of each persona.
 
-        :param scan: look into the staging folder first, and build what is to be built.
-        :param persona: with `voice`: let `newest`, `plain` or an expert's model decide who speaks for it from now on.
-        :raises ExpertRefused: for an expert that cannot.
+        :param scan: look into the staging folder first, and build new experts.
+        :param persona: with `voice`: let `newest`, `plain` or an expert's model speak for it from now on.
+        :raises ExpertRefused: if the expert cannot speak.
         """
         return self._run(self._client.experts(scan=scan, persona=persona, voice=voice, timeout_s=timeout_s))
 
     def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
-        """Have files, and those in folders, read into the memory: absolute paths of the daemon's machine. `queued` says how many.
+        """Read files, and the files of folders, into the memory: absolute paths of the daemon's machine. `queued` is their number.
 
-        They are in the daemon's queue when this returns, and are read also if it is killed now. `refused` has those that are not there.
+        They are in the daemon's queue on return, and survive a kill. `refused` has the paths that do not exist.
 
         :param follow: folders that the daemon watches from now on.
-        :param exclude: patterns of what is left out of folders, as in `.gitignore`; `left_out` tells how much that is.
-        :raises Unreadable: where none of them is there.
+        :param exclude: ignore patterns for folders, as in `.gitignore`; `left_out` counts what they exclude.
+        :raises Unreadable: if none of them exists.
         """
         return self._run(self._client.ingest(paths, follow=follow, exclude=exclude))
 
     def watch_ingest(
         self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
     ) -> Iterator[dict[str, Any]]:
-        """As `ingest`, with what becomes of each file: an event `file` each, in the end the figures."""
+        """Ingest like `ingest`. Yield an event `file` for each file, and the figures at the end."""
         return self._events(self._client.watch_ingest(paths, follow=follow, exclude=exclude))
 
     def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
-        """What the memory holds.
+        """Return the content of the memory.
 
-        :param documents: so many documents, the newest first.
-        :param change: `archives`, so many of them; or first, one of: `forget`, the source of a document; `unfollow`, a folder; `restore`,
-            the number of an archive or the source of a document; `pin` and `unpin`, the source of a document that stays, or a folder.
-        :raises UnknownSource: if nothing is from there.
+        :param documents: number of documents to list, newest first.
+        :param change: `archives`, the number of archives to list; or one change to make first: `forget`, the source of a document;
+            `unfollow`, a
+            folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of a document to keep, or
+            a folder.
+        :raises UnknownSource: if the memory holds nothing from that source.
         """
         return self._run(self._client.memory(documents, **change))
 
@@ -361,44 +365,44 @@ class SyncClient(SyncConnection):
         since: str | None = None,
         until: str | None = None,
     ) -> dict[str, Any]:
-        """The passages of the memory that answer a question best: `hits`, the best first, each with where it is from.
+        """Return the passages of the memory that answer a question best: `hits`, the best first, each with its source.
 
-        :param k: at most so many.
-        :param explain: say also what each signal added to each score, and by which links it was come by.
-        :param kind: only of documents of this kind; so of `source`, a file or folder, and of `speaker`.
-        :param since: only of this day (`2026-05-31`) or later; `until` of this day or earlier.
+        :param k: maximum number of passages.
+        :param explain: return also the contribution of each signal to each score, and the links that led to a passage.
+        :param kind: only documents of this kind; likewise `source`, a file or folder, and `speaker`.
+        :param since: only this day (`2026-05-31`) or later; `until`: this day or earlier.
         """
         return self._run(
             self._client.search(question, k, explain=explain, kind=kind, source=source, speaker=speaker, since=since, until=until)
         )
 
     def personas(self, *, accept: str | None = None, slot: str | None = None) -> dict[str, Any]:
-        """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone.
+        """Return the personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone.
 
         :param accept: a persona in which the codex's values take the place of the image's own first.
         :param slot: only in this slot; left out: wherever they differ, and a persona that was deleted comes back.
-        :raises InvalidInput: where they do not differ.
+        :raises InvalidInput: if they do not differ.
         """
         return self._run(self._client.personas(accept=accept, slot=slot))
 
     def info(self) -> dict[str, Any]:
-        """What the daemon says of itself."""
+        """Return the daemon's facts about itself."""
         return self._run(self._client.info())
 
     def metrics(self) -> dict[str, Any]:
-        """What Prometheus would read, as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
+        """Return the Prometheus metrics as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
         return self._run(self._client.metrics())
 
     def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
-        """What an object holds under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
+        """Return the method of an object under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
 
         :param at: the moment, as of `show`.
-        :raises InvalidInput: if there is nothing.
+        :raises InvalidInput: if there is nothing under that selector.
         """
         return self._run(self._client.method(target, selector, at))
 
     def methods(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """The generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
+        """Return the generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
         return self._run(self._client.methods(target, at))
 
     def missions(
@@ -411,7 +415,7 @@ class SyncClient(SyncConnection):
         words: str | None = None,
         system: bool | None = None,
     ) -> dict[str, Any]:
-        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
+        """Return the missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
 
         :param before: only those that were accepted before the mission of that id.
         :param words: only those whose brief has all of these, or whose id begins so.
@@ -428,5 +432,5 @@ class SyncClient(SyncConnection):
         limit: int | None = None,
         at: float | str | None = None,
     ) -> dict[str, Any]:
-        """The failed attempts that fit, the newest first: of a mission, with an error's code or cause, of messages with a selector."""
+        """Return the failed attempts, newest first: of one mission, with one error's code or cause, or of messages with one selector."""
         return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))

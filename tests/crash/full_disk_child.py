@@ -92,11 +92,11 @@ class Run:
                 found.append(f"{id} is lost")
             elif what == "journal" and [e.text.split()[0] for e in journal.load(root, id)] != [id]:
                 found.append(f"the inference of {id} is lost")
-            elif what == "complete" and missions[id]["state"] != ledger.COMPLETE:
+            elif what == "complete" and missions[id].state != ledger.COMPLETE:
                 found.append(f"the end of {id} is lost")
             elif what == "fail" and len(ledger.failures_of(root, id)) != 1:
                 found.append(f"the failure of {id} is lost")
-        complete = [id for id, mission in missions.items() if mission["state"] == ledger.COMPLETE]
+        complete = [id for id, mission in missions.items() if mission.state == ledger.COMPLETE]
         if sorted(complete) != sorted(effects):
             found.append(f"complete are {complete}, effects are {effects}")
         if set(missions) - {id for what, id in self.kept if what == "accept"}:

@@ -86,7 +86,7 @@ async def main(uri: str, seed: int, point: str) -> None:
         arm(point)
     image = await LivingImage.open(uri, steps=(add_effects,))
     for mission in await image.system(ledger.recover, 64):
-        say("resumed", mission["id"])
+        say("resumed", mission.id)
     say("ready")
     await asyncio.gather(*(worker(image, number, seed) for number in range(WORKERS)))
 

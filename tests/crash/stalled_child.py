@@ -57,7 +57,7 @@ def install(stand: Callable[[], None]) -> None:
     original = Attempts.run
 
     async def run(self: Attempts, attempt: Any) -> Any:
-        if attempt.mission["brief"].startswith(BRIEF) and attempt.mission["attempts"] == 1:
+        if attempt.mission.brief.startswith(BRIEF) and attempt.mission.attempts == 1:
             stand()
         return await original(self, attempt)
 

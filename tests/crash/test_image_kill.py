@@ -80,8 +80,8 @@ async def compare(uri: str, told: Told) -> collections.Counter[str]:
         pending = set(ledger.ledger_of(root).pending)
         for id, mission in missions.items():
             record = ledger.describe(mission)
-            complete, failed = record["state"] == ledger.COMPLETE, record["state"] == ledger.FAILED
-            found["partial"] += complete != (record["result"] == {"text": id}) or failed != (record["error"] is not None)
+            complete, failed = record.state == ledger.COMPLETE, record.state == ledger.FAILED
+            found["partial"] += complete != (record.result == {"text": id}) or failed != (record.error is not None)
             found["partial"] += failed != bool(ledger.failures_of(root, id))
             found["not pending"] += not complete and not failed and id not in pending
         parts = root["lobby"].parts

@@ -125,7 +125,7 @@ def test_killed_around_a_question_and_its_answer(tmp_path: Path) -> None:
                 assert peer.result(id)["state"] == "COMPLETE"
                 assert running.terminate() == 0
             assert asked_again(server, since, known) == [], step
-            assert len(on_disk(tmp_path, lambda root, id=id: ledger.describe(ledger.mission_of(root, id))["questions"])) == 1
+            assert len(on_disk(tmp_path, lambda root, id=id: ledger.describe(ledger.mission_of(root, id)).questions)) == 1
 
 
 def test_killed_before_a_pause_is_recorded_it_was_not_paused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed
 from batos.image import ledger
+from batos.image.mission_record import MissionRecord
 
 WAIT_S = 90  # for what must come; a test that waits this long has failed
 DIGEST = "d" * 64
@@ -147,7 +148,7 @@ async def submit(kernel: Kernel, id: str, brief: str = "Plan the day", **options
     return heard
 
 
-async def audited(kernel: Kernel) -> dict[str, Any]:
+async def audited(kernel: Kernel) -> MissionRecord:
     """The record of the last self_audit, once one was accepted."""
     async with asyncio.timeout(WAIT_S):
         while not (last := kernel.info()["autotelic"]["heartbeat"]["last"]):

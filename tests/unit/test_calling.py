@@ -10,6 +10,7 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.image import taught_examples
+from batos.image.mission_record import MissionRecord
 from batos.mind import direct_answers
 from batos.mind.attempt import Attempt
 from batos.objects import Method
@@ -63,8 +64,7 @@ async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kern
 
 def called(kernel: Kernel, brief: str, **options: Any) -> tuple[str, tuple[Any, ...]] | None:
     def look(root: Any) -> tuple[str, tuple[Any, ...]] | None:
-        record = {**_record(brief), **options}
-        attempt = kernel.scheduler.attempt(record)
+        attempt = kernel.scheduler.attempt(_record(brief, **options))
         assert isinstance(attempt, Attempt)
         found = direct_answers.method_call_for(root["lobby"], attempt, brief)
         return None if found is None else (found.selector, found.args)
@@ -72,9 +72,8 @@ def called(kernel: Kernel, brief: str, **options: Any) -> tuple[str, tuple[Any, 
     return kernel.image.read(look)  # type: ignore[no-any-return]
 
 
-def _record(brief: str) -> dict[str, Any]:
-    asked = dict.fromkeys(("schema", "context", "persona", "depth", "message", "deadline_s", "flavour"))
-    return {**asked, "id": "m1", "brief": brief, "origin": "client", "accepted": 1.0, "questions": [], "may_ask": False}
+def _record(brief: str, **options: Any) -> MissionRecord:
+    return MissionRecord(id="m1", brief=brief, accepted=1.0, number=1, **options)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal, Proposed
 from batos.errors import BatosError, InvalidInput
 from batos.image import history
+from batos.image.mission_record import MissionRecord
 from batos.mind import incarnation, psm
 from batos.objects import Intent, Method
 from tests.unit.improving_support import improving
@@ -94,7 +95,7 @@ async def test_exemplars_are_learned_and_unlearned(tmp_path: Path) -> None:
             return sorted(incarnation.exemplars_of(root["lobby"].babs).learned.values())
 
         assert kernel.image.read(learned) == sorted(briefs)
-        assert (await kernel.router.decide({"brief": briefs[0], "persona": None, "origin": "client"})).persona == "babs"
+        assert (await kernel.router.decide(MissionRecord(id="m", brief=briefs[0], accepted=1.0, number=1))).persona == "babs"
         await kernel.undoing.undo_change(number, "the test says so")
         assert kernel.image.read(learned) == []
 

@@ -42,7 +42,7 @@ async def test_a_resubmission_a_pause_and_a_cancel_find_it_as_it_ended(tmp_path:
     async with mind(tmp_path, FakeInference()) as kernel:
         await folded(kernel)
         new, told = await kernel.scheduler.submit("m7", "What is 7?", {"context": "m6"})
-        assert (new, told["state"], told["result"]["text"], told["folded"]) == (False, "COMPLETE", "It is 7.", True)
+        assert (new, told.state, told.result["text"], told.folded) == (False, "COMPLETE", "It is 7.", True)
         await kernel.scheduler.pause("m7")
         await kernel.scheduler.resume("m7")
         assert not await kernel.scheduler.cancel("m7")

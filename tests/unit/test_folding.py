@@ -101,9 +101,9 @@ async def test_a_folded_mission_is_still_the_same_mission(image: LivingImage) ->
     await ended(image, 10, STRETCH, message=message)
     assert await fold(image) == STRETCH - 1 + 1
     new, record = await image.system(ledger.accept, "m1", "brief 1", {}, True)
-    assert (new, record["state"], record["folded"], record["result"]["text"]) == (False, "COMPLETE", True, "result 1")
+    assert (new, record.state, record.folded, record.result["text"]) == (False, "COMPLETE", True, "result 1")
     new, record = await image.system(ledger.accept, "m10", "brief 10", {"message": message}, True)
-    assert (new, record["state"], record["error"]) == (False, "FAILED", {"code": "deadline", "message": "late 10"})
+    assert (new, record.state, record.error) == (False, "FAILED", {"code": "deadline", "message": "late 10"})
     for id, brief, options in (("m1", "another", {}), ("m1", "brief 1", {"message": message}), ("m10", "brief 10", {})):
         with pytest.raises(MissionIdTaken, match=f"'{id}' names another mission already"):
             await image.system(ledger.accept, id, brief, options, True)
@@ -276,7 +276,7 @@ async def test_what_a_model_said_of_what_is_forgotten_goes_from_the_line_too(ima
     await ended(image, 1, STRETCH + 1)
     await fold(image)
     await image.system(curation._blank, "m7")
-    assert image.read(lambda root: (ledger.record_of(root, "m7")["result"]["text"], ledger.record_of(root, "m7")["brief"])) == (
+    assert image.read(lambda root: (ledger.record_of(root, "m7").result["text"], ledger.record_of(root, "m7").brief)) == (
         "",
         "brief 7",
     )

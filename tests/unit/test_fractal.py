@@ -84,7 +84,7 @@ async def test_a_brief_for_two_personas_is_a_cycle_of_cycles(tmp_path: Path) -> 
             assert labels == {"1", "1.1", "1.2"}
 
         kernel.image.read(check)
-        assert (await kernel.image.system(lambda root: ledger.describe(ledger.mission_of(root, "m1"))))["state"] == "COMPLETE"
+        assert (await kernel.image.system(lambda root: ledger.describe(ledger.mission_of(root, "m1")))).state == "COMPLETE"
 
 
 async def test_a_brief_stays_shared_out_as_it_was(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from batos.errors import InvalidInput, RoleRefused
 from batos.forge import lessons, versions
 from batos.guardian import PersistenceGuardian
 from batos.image import history, ledger
+from batos.image.mission_record import MissionRecord
 from batos.memory.store import library_of
 from batos.objects import Method, Primitive, UvmObject, lookup_order
 from batos.wire.admin_schemas import UndoRequest
@@ -82,14 +84,14 @@ async def answered(kernel: Kernel, id: str, heard: Listened, *answers: str) -> l
     """Answer a mission's questions, one after the other, until it has ended; what it asked."""
     for text in answers:
         async with asyncio.timeout(WAIT_S):
-            while ledger.open_question(record(kernel, id)) is None:
+            while record(kernel, id).open_question is None:
                 await kernel.image.system(lambda root: None)
         await kernel.scheduler.answer(id, text)
     await heard.end()
-    return [one["question"] for one in record(kernel, id)["questions"]]
+    return [one["question"] for one in record(kernel, id).questions]
 
 
-def record(kernel: Kernel, id: str) -> dict[str, Any]:
+def record(kernel: Kernel, id: str) -> MissionRecord:
     return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
 
 
@@ -499,11 +501,10 @@ async def test_a_yes_to_another_question_of_the_same_words_grants_nothing(tmp_pa
         message = json.dumps({"target": "thing", "selector": "tidy_", "args": [], "kwargs": {}})
         heard = await submit(kernel, "m1", "send thing tidy_", message=message, may_ask=True)
         await until_asked(kernel, "m1")
-        (asked,) = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1"))["questions"])
-        forged = {**asked, "answer": "yes", "grant": False}
-        record = {"questions": [forged]}
-        assert ledger.answer_to(record, asked["question"], asked["occurrence"]) == "yes"
-        assert ledger.answer_to(record, asked["question"], asked["occurrence"], grant=True) is None
+        (asked,) = record(kernel, "m1").questions
+        forged = dataclasses.replace(record(kernel, "m1"), questions=[{**asked, "answer": "yes", "grant": False}])
+        assert forged.answer_to(asked["question"], asked["occurrence"]) == "yes"
+        assert forged.answer_to(asked["question"], asked["occurrence"], grant=True) is None
         await kernel.scheduler.answer("m1", "no")
         assert (await heard.end())["error"]["code"] == "grant_needed"
         assert notes(kernel) == ["Keys"]

@@ -20,6 +20,7 @@ from batos.autotelic.trigger_missions import Alarms
 from batos.bridge.capabilities import Capabilities
 from batos.errors import InferenceFailed
 from batos.image import ledger
+from batos.image.mission_record import MissionRecord
 from tests import passing_time
 from tests.unit.mind_support import FakeInference, submit
 from tests.unit.mind_support import settings as quick
@@ -34,7 +35,7 @@ def settings(folder: Path) -> Any:
     return quick(folder, autotelic="on", console="off", watch_s=DAY_S)
 
 
-def own_missions(kernel: Kernel) -> list[dict[str, Any]]:
+def own_missions(kernel: Kernel) -> list[MissionRecord]:
     return kernel.image.read(lambda root: [ledger.describe(one) for one in ledger.newest_first(root) if one.origin == "system"])  # type: ignore[no-any-return]
 
 
@@ -56,7 +57,7 @@ def test_a_day_alone_costs_next_to_no_inference(tmp_path: Path) -> None:
             assert len(inference.asked) <= AT_MOST
             assert len(inference.embedded) == embedded, "an embedder takes memory as well"
             (first,) = own_missions(kernel)
-            assert first["result"]["by_rule"] is True
+            assert first.result["by_rule"] is True
         finally:
             await kernel.stop()
 

@@ -373,7 +373,7 @@ async def test_a_clock_that_goes_backwards(tmp_path: Path, monkeypatch: pytest.M
         assert ledger.mission_of(root, "m1").state == ledger.FAILED
         tids = [bytes.fromhex(entry["tid"]) for entry in history_of(image, root)]
     assert tids == sorted(tids, reverse=True)
-    assert [record["id"] for record in await image.system(ledger.recover, 64)] == ["m2"]
+    assert [record.id for record in await image.system(ledger.recover, 64)] == ["m2"]
     await image.close()
 
 

@@ -80,7 +80,7 @@ async def test_the_audit_measures_it(tmp_path: Path) -> None:
     inference = FakeInference()
     settings = {"autotelic": "on", "heartbeat_first_s": 0.05, "heartbeat_s": 60, "audit_records": 7}
     async with mind(tmp_path, inference, **settings) as kernel:
-        assert "Of its records 7 were checked for damage since then, 0 are damaged" in (await audited(kernel))["brief"]
+        assert "Of its records 7 were checked for damage since then, 0 are damaged" in (await audited(kernel)).brief
         assert (await (await submit(kernel, "m1")).end())["state"] == "COMPLETE"
 
 

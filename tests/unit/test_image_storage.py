@@ -72,9 +72,9 @@ def test_the_path_of_an_image() -> None:
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("/tmp/i.fs", "is no URI"),
-        ("file://", "names no file"),
-        ("file:///?quota=1", "names no file"),
+        ("/tmp/i.fs", "is not a valid URI"),
+        ("file://", "does not name a file"),
+        ("file:///?quota=1", "does not name a file"),
         ("nosql://x", "no storage answers to nosql://"),
         ("file://{}?speed=9", "unknown options speed"),
     ],

@@ -19,6 +19,7 @@ from batos.autotelic.rehearsal_budget import WorkTime
 from batos.bridge.inference import ChatRequest
 from batos.errors import ImageError, ImageFailed, InferenceFailed
 from batos.image import history, ledger, taught_examples
+from batos.image.mission_record import MissionRecord
 from batos.image.usage_totals import CostMeter
 from batos.mind import incarnation
 from batos.objects import Method
@@ -470,7 +471,7 @@ async def test_exemplars_that_get_variety_into_a_rut_are_promoted(tmp_path: Path
         await kernel.image.system(lambda root: incarnation.learn({"brick": root["lobby"].brick}, "brick", "A user's own", "m", 9))
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED, change["reason"]
-        assert (await kernel.router.decide({"brief": BRIEFS[0], "persona": None, "origin": "client"})).persona == "brick"
+        assert (await kernel.router.decide(MissionRecord(id="m", brief=BRIEFS[0], accepted=1.0, number=1))).persona == "brick"
 
 
 async def test_where_the_model_cannot_think_its_own_mission_through_the_measurement_decides_all_the_same(tmp_path: Path) -> None:

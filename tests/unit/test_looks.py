@@ -91,7 +91,7 @@ async def test_a_mission_under_way_is_shown_in_the_state_that_it_is_in(image: Li
 
 @pytest.mark.parametrize("at", ["zz", "", "00", "0" * 15, 1e300, -1e300, 1.8e18])
 async def test_what_is_no_moment_is_refused(image: LivingImage, at: float | str) -> None:
-    with pytest.raises(InvalidInput, match="no moment"):
+    with pytest.raises(InvalidInput, match="not a valid moment"):
         looks(image).show("robin", at)
 
 

@@ -112,8 +112,8 @@ async def test_a_mission_is_thought_and_the_unfinished_one_goes_on_from_its_jour
         new = await (await submit(kernel, "new", "Plan the evening", persona="robin")).end()
         assert (new["state"], new["persona"]) == ("COMPLETE", "ROBIN")
         kept = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "plan")))
-        assert (kept["state"], kept["rating"]["rating"]) == ("COMPLETE", 1)
-        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "fails")))["state"] == "FAILED"
+        assert (kept.state, kept.rating["rating"]) == ("COMPLETE", 1)
+        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "fails"))).state == "FAILED"
 
 
 async def test_its_methods_answer_are_taught_and_reverted(held: Held, inference: FakeInference) -> None:

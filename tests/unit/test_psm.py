@@ -208,7 +208,7 @@ async def test_an_answer_of_a_schema_is_a_value(tmp_path: Path) -> None:
         (woven,) = inference.asked_about("Notes to use")
         assert woven.schema == CITY
         assert '"required": ["name"]' in woven.user
-        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1"))["schema"]) == CITY
+        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")).schema) == CITY
 
 
 async def test_an_answer_that_does_not_keep_its_schema_is_revised_once_and_refused(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from transaction.interfaces import TransientError
 from batos.app.kernel import Kernel
 from batos.errors import ImageDamaged, InferenceFailed
 from batos.image import ledger
+from batos.image.mission_record import MissionRecord
 from batos.memory.chunking import ChunkLimits
 from batos.memory.records import Numbers
 from batos.memory.section_builder import KnownNames, Shelver
@@ -191,7 +192,7 @@ async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path
             raise full.pop()
         return store(root, *args)
 
-    def damaged(mission: Any) -> dict[str, Any]:
+    def damaged(mission: Any) -> MissionRecord:
         if mission.id == "m1":
             raise ImageDamaged("it is damaged")
         return describe(mission)

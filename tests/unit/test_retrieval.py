@@ -19,7 +19,7 @@ from batos.memory.drafts import DraftPart, Turn
 from batos.memory.embedders import Identity
 from batos.memory.embedding_worker import adopt_embedder, load_collection
 from batos.memory.records import Numbers
-from batos.memory.retrieval import Retrieval, RetrievalTerms, SearchRequest
+from batos.memory.retrieval import PassageQuery, Retrieval, RetrievalTerms
 from batos.memory.search_index import Collection
 from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import build
@@ -79,7 +79,7 @@ class Memory:
         self.collection.vectors(ids, rows)
 
     async def ask(self, question: str, **wanted: Any) -> dict[str, Any]:
-        return await self.retrieval.search(SearchRequest(question, **wanted), explain=True)
+        return await self.retrieval.search(PassageQuery(question, **wanted), explain=True)
 
 
 def _fill(root: Any) -> None:
@@ -214,7 +214,7 @@ async def test_yesterday_is_the_day_before_today(memory: Memory) -> None:
 
 
 async def test_signals_are_told_to_who_asks_for_them(memory: Memory) -> None:
-    reply = await memory.retrieval.search(SearchRequest("boats?"))
+    reply = await memory.retrieval.search(PassageQuery("boats?"))
     assert "understood" not in reply
     assert {"signals", "path"} & reply["hits"][0].keys() == set()
 

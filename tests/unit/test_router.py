@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batos.errors import UnknownPersona
+from batos.image.mission_record import MissionRecord
 from batos.mind.codex import Codex, load_codex
 from batos.mind.incarnation import Exemplars
 from batos.mind.router import Alike, Route, Router, Texts
@@ -29,7 +30,7 @@ class Alikes:
 
 
 def route(router: Router, brief: str, *, persona: str | None = None, origin: str = "client") -> Route:
-    return asyncio.run(router.decide({"brief": brief, "persona": persona, "origin": origin}))
+    return asyncio.run(router.decide(MissionRecord(id="m", brief=brief, accepted=1.0, number=1, persona=persona, origin=origin)))
 
 
 @pytest.mark.parametrize(

@@ -169,9 +169,9 @@ async def test_an_audit_is_told_what_the_senses_noted(tmp_path: Path) -> None:
     async with mind(tmp_path, inference, autotelic="on", heartbeat_first_s=0.4, heartbeat_s=3600) as kernel:
         await (await submit(kernel, "m1", "I feel stuck")).end()
         found = await audited(kernel)
-        assert found["origin"] == "system"
-        assert "Seconds in a state of thought, by state: " in found["brief"]
-        assert "Missions of users that a persona completed: robin 1." in found["brief"]
+        assert found.origin == "system"
+        assert "Seconds in a state of thought, by state: " in found.brief
+        assert "Missions of users that a persona completed: robin 1." in found.brief
 
 
 def test_what_an_audit_is_told_of_a_busy_day_fits_a_small_model() -> None:

@@ -288,7 +288,7 @@ async def test_three_missions_that_fail_in_the_same_way(tmp_path: Path) -> None:
         told = kernel.info()["autotelic"]["triggers"]
         assert (told["ever"], told["fired"][0]["trigger"]) == (1, "failure_repeats")
         end = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, told["fired"][0]["mission"])))
-        assert (end["state"], end["result"]["persona"]) == ("COMPLETE", "ALFRED")
+        assert (end.state, end.result["persona"]) == ("COMPLETE", "ALFRED")
         assert len(await looked(kernel)) == 1
 
 

@@ -53,8 +53,8 @@ async def test_the_undo_is_one_annotated_transaction_and_the_record_says_so(at: 
     newest = history.revisions(at.image.db, oid, 2)
     assert [(one["mission"], one["note"]) for one in newest] == [("undo:m1", "UNDO of m1"), ("m1", "COMPLETE by ROBIN")]
     known = at.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))
-    assert (known["state"], known["result"]) == ("COMPLETE", {"text": "m1"}), "the ledger is never undone"
-    assert (known["undone"]["with"], known["undone"]["missions"]) == ("m1", 1)
+    assert (known.state, known.result) == ("COMPLETE", {"text": "m1"}), "the ledger is never undone"
+    assert (known.undone["with"], known.undone["missions"]) == ("m1", 1)
     record = at.image.read(lambda root: history.revisions(at.image.db, ledger.mission_of(root, "m1")._p_oid, 1))
     assert record[0]["tid"] == newest[0]["tid"]
 
@@ -81,7 +81,7 @@ async def test_undo_and_redo_as_often_as_one_likes(at: House) -> None:
         assert at.slots()["a"] == 1
         assert at.slots()["made"]._p_oid == made
         assert at.image.read(lambda root: root["lobby"].robin.made.x) == 1
-        assert at.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))["undone"] is None
+        assert at.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1"))).undone is None
 
 
 async def test_a_part_that_was_changed_again_is_a_conflict_that_names_who_did(at: House) -> None:
@@ -144,7 +144,7 @@ async def test_a_cascade_undoes_the_lot_in_one_transaction(at: House) -> None:
     after = history.revisions(at.image.db, at.image.read(lambda root: root["lobby"].robin._p_oid), 100)
     assert len(after) == len(before) + 1
     for id in ("m1", "m2", "m3"):
-        assert at.image.read(lambda root, id=id: ledger.describe(ledger.mission_of(root, id)))["undone"]["with"] == "m1"
+        assert at.image.read(lambda root, id=id: ledger.describe(ledger.mission_of(root, id))).undone["with"] == "m1"
     with pytest.raises(UndoConflict, match="do again first"):
         await at.undo("m3", redo=True)
     for id in ("m1", "m2", "m3"):

@@ -78,8 +78,8 @@ async def test_also_after_a_restart(tmp_path: Path) -> None:
     async with mind(tmp_path, second, mission_attempts=5) as kernel:
         await built(kernel, "weaver", 2)
         record = await _ended(kernel, "m")
-        assert record["state"] == "COMPLETE"
-        assert record["result"]["usage"]["replayed"] >= 1
+        assert record.state == "COMPLETE"
+        assert record.result["usage"]["replayed"] >= 1
         again = await (await submit(kernel, "n", BRIEF)).end()
         assert again["result"]["usage"]["models"] == ["babs:weaver-v2"]
     paid = set(models(second))

@@ -16,6 +16,7 @@ from batos.autotelic.entropy import Parts
 from batos.autotelic.entropy_records import Assessment, WeightBounds
 from batos.errors import InvalidInput, UnknownMission
 from batos.image import ledger
+from batos.image.mission_record import MissionRecord
 from batos.missions import report
 from batos.wire.admin_schemas import UndoRequest
 from tests.unit.mind_support import FakeInference, mind, submit, written
@@ -221,8 +222,8 @@ async def test_who_may_be_rated(tmp_path: Path) -> None:
         inference.say = lambda request: ""
         assert (await (await submit(kernel, "m2", "I feel sad")).end())["state"] == "FAILED"
         await kernel.loop.rate("m2", -1, "no answer")
-        described: dict[str, Any] = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m2")))
-        assert json.loads(json.dumps(described["rating"]))["rating"] == -1
+        described: MissionRecord = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m2")))
+        assert json.loads(json.dumps(described.rating))["rating"] == -1
 
 
 # --- undos of missions

@@ -1,7 +1,7 @@
-"""The LoRA factory: what lies in `lora_staging` becomes models in Ollama, and the image knows of each.
+"""The LoRA factory: builds experts in `lora_staging` into Ollama models, and records each in the image.
 
-Each expert goes through intended, built, or refused. The intent is durable before anything is done, what is done may be repeated,
-and the result is durable before the expert speaks: a kill between any two steps costs nothing but time.
+Each expert goes through intended, built, or refused. The intent is durable before any work begins, every step may be repeated, and the
+result is durable before the expert answers: a kill between any two steps costs nothing but time.
 """
 
 from __future__ import annotations
@@ -151,9 +151,9 @@ class LoraFactory:
             await asyncio.sleep(min(self._scan_s, self._settle_s or self._scan_s) if hurry else self._scan_s)
 
     async def scan(self) -> None:
-        """Look into the folder once and build what is to be built; returns when that is done.
+        """Look into the folder once and build the new experts. Return when that is done.
 
-        :raises BatosError: where the image cannot record it.
+        :raises BatosError: if the image cannot record it.
         """
         async with self._one_scan:
             try:
@@ -171,7 +171,7 @@ class LoraFactory:
             await self._look_at_voices()
 
     async def scan_settled(self) -> None:
-        """As `scan`, and again while a folder is on its way in, but not for ever."""
+        """Scan like `scan`, and again while a folder is being copied in, for a bounded time."""
         await self.scan()
         for _ in range(_LOOKS):
             if any(refusal.moving for refusal in self._refused.values()):
@@ -196,7 +196,7 @@ class LoraFactory:
     async def discard(self, model: str, why: str) -> None:
         """Delete the model of an expert whose folder was taken away.
 
-        :raises InferenceFailed: where Ollama does not do it now.
+        :raises InferenceFailed: if Ollama does not do it now.
         """
         async with self._one_scan:
             try:
@@ -212,7 +212,7 @@ class LoraFactory:
                 )
 
     def stop(self) -> None:
-        """End what is under way in threads."""
+        """End the work in threads."""
         self._builder.stop()
 
     # --- for inferences

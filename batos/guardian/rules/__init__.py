@@ -1,4 +1,4 @@
-"""The rules, and the table by which one walk over the tree asks all of them."""
+"""The rules, and the table by which one walk over the tree calls all of them."""
 
 from __future__ import annotations
 
