@@ -1,6 +1,6 @@
 """The daemon as a process: start, signals, status for the service manager, and an end in good order or at once.
 
-SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
+SIGTERM and SIGINT end it: missions under way get `daemon.shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
 again; if it was started from a terminal, SIGHUP means that the terminal is gone, and ends it too. If its loop stalls, no signal is
 handled any more, and the watchdog ends it.
 """
@@ -51,7 +51,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     :param reload: reads the settings again; without it SIGHUP ends the daemon.
 
     The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stalled for
-    `loop_stall_s`, once the image is recovered: before that it may take the time it needs.
+    `StallLimits.stall_s`, once the image is recovered: before that it may take the time it needs.
     :raises BatosError: if it cannot start.
     """
     surroundings = supervision()

@@ -1,4 +1,4 @@
-"""Metrics in the format of Prometheus, on a loopback port that the setting `metrics` names.
+"""Metrics in the format of Prometheus, on a loopback port that the setting `wire.metrics` names.
 
 Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
 somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for

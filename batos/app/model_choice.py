@@ -185,7 +185,7 @@ class Providing:
             number = self._image.read(provided_models.standing, model) if there else None
             if number is None:
                 by = provided_models.HERE if there else await self._permitted(attempt, needs, held)
-                terms = (id, held, by, self._settings.changes_kept, time.time())
+                terms = (id, held, by, ChangeLimits.of(self._settings).kept, time.time())
                 number = await self._image.system(provided_models.begin, *terms, mission=id)
         state = self._image.read(provided_models.state_of, number)
         if state == changes.PROPOSED:

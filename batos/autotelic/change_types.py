@@ -108,7 +108,7 @@ class Ground(NamedTuple):
 
     def known(self) -> set[str]:
         """Return the names of the models that a persona may be given: those that are there, and those that may be pulled."""
-        return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
+        return {tagged(name) for name in (*self.models(), *self.settings.autonomy.models)}
 
 
 class ChangeKind(NamedTuple):

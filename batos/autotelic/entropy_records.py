@@ -2,7 +2,7 @@
 
 The weights learn from the outcomes of missions. A part that was above its usual value when something went well gains weight, and one below
 it loses some; the other way round when it went badly. The rule is exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most
-`weights_step`, within bounds. Each step is logged with the weights before it, and can be undone.
+`WeightBounds.step`, within bounds. Each step is logged with the weights before it, and can be undone.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
+from batos.missions.mission_queue import AttemptLimits
 
 log = structlog.get_logger("batos.autotelic")
 

@@ -56,8 +56,8 @@ class ChosenProfile(NamedTuple):
 
 
 def named_models(settings: Settings) -> NamedModels:
-    """Return the models that the setting `model` names."""
-    pairs = [entry.rpartition("=") for entry in settings.model]
+    """Return the models that the setting `inference.model` names."""
+    pairs = [entry.rpartition("=") for entry in settings.inference.model]
     return NamedModels(
         next((name for persona, _, name in pairs if not persona), ""), {persona: name for persona, _, name in pairs if persona}
     )

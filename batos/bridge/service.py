@@ -222,7 +222,7 @@ class OllamaService:
         """Find a server or start one. Return its address. A configured one that does not answer is waited for if none can be started.
 
         :raises OllamaUnavailable: if none answers, none is configured and none can be started, with the remedy.
-        :raises ConfigError: if `ollama_host` is not a valid address.
+        :raises ConfigError: if `inference.host` is not a valid address.
         """
         named = self._settings.inference.host
         self._state = "starting"
@@ -320,7 +320,7 @@ class OllamaService:
 
     def _has_broken_pulls(self) -> bool:
         """Return True if parts of layers wait for a pull to resume. Ollama would delete them at its start, with other unused blobs."""
-        oldest = time.time() - self._settings.broken_pull_days * 86400
+        oldest = time.time() - ServiceLimits.of(self._settings).broken_pull_days * 86400
         return any(part.stat().st_mtime > oldest for part in (self._folder / "models" / "blobs").glob("*-partial"))
 
     async def _watch(self, binary: Path) -> None:

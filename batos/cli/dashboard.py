@@ -1,7 +1,7 @@
 """The dashboard of `batos` without a verb, live on a terminal; and the verbs `info` and `metrics`.
 
 If there is no terminal, it prints once and plainly. Tables stand side by side on a wide terminal, below each other on a narrow one. `info`
-prints the daemon's facts, a line a fact. `metrics` prints its counters; Prometheus reads the same from the port of the setting `metrics`.
+prints the daemon's facts, a line a fact. `metrics` prints its counters; Prometheus reads the same from the setting `wire.metrics`.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ STANDING = ("promoted", "kept")
 
 async def overview(seat: PageContext, request: Request) -> Response:
     """Return the missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
-    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=seat.settings.console_rows))["missions"]
-    own = (await seat.asker.ask("changes", limit=seat.settings.console_rows))["changes"]
+    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=ConsoleLimits.of(seat.settings).rows))["missions"]
+    own = (await seat.asker.ask("changes", limit=ConsoleLimits.of(seat.settings).rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
 
 

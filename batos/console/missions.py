@@ -66,7 +66,7 @@ async def overview(seat: PageContext, request: Request) -> Response:
 
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     """Return the rows of the missions page as they are now, by mission."""
-    listed = (await asker.ask("missions", limit=settings.console_rows, system=False))["missions"]
+    listed = (await asker.ask("missions", limit=ConsoleLimits.of(settings).rows, system=False))["missions"]
     made = await views.each("parts.html", "row", listed)
     return dict(zip((one["id"] for one in listed), made, strict=True))
 
@@ -188,7 +188,7 @@ TURNS = 50
 
 async def conversation(seat: PageContext, request: Request) -> Response:
     """Return the conversation that a mission is part of: what it follows, and what has followed it since."""
-    listed = (await seat.asker.ask("missions", limit=seat.settings.console_rows, system=False))["missions"]
+    listed = (await seat.asker.ask("missions", limit=ConsoleLimits.of(seat.settings).rows, system=False))["missions"]
     followers: dict[str, list[Reply]] = {}
     for one in listed:
         followers.setdefault(one.get("context", ""), []).append(one)

@@ -425,7 +425,7 @@ def _model(cycle: UvmObject, attempt: Attempt) -> str:
 def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
     """Why earlier missions' methods for this selector were refused, newest first; those known when the mission was accepted, so that
     a replay asks the same."""
-    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=attempt.settings.synthesis_lessons)
+    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=SynthesisLimits.of(attempt.settings).lessons)
     until = attempt.mission.accepted
     reasons = [str(reason) for row in found if row["at"] < until for reason in (row["error"].get("context") or {}).get("reasons", ())[:1]]
     return list(dict.fromkeys(reasons))

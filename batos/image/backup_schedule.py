@@ -71,9 +71,11 @@ class BackupSet(NamedTuple):
 def plan_of(settings: Settings, uri: str) -> BackupPlan:
     """Return the plan of the settings for the image at a URI; an empty plan for an image on a server, which is backed
     up there."""
-    every_h = settings.backup_every_h if file_path(uri) is not None else 0.0
-    keep_s = settings.backup_keep_days * _DAY_S
-    return BackupPlan(every_h * 3600, settings.backup_full_h * 3600, keep_s, settings.backup_keep_fulls, settings.backup_retry_s)
+    every_h = settings.backup.every_h if file_path(uri) is not None else 0.0
+    keep_s = settings.backup.keep_days * _DAY_S
+    return BackupPlan(
+        every_h * 3600, BackupLimits.of(settings).full_h * 3600, keep_s, settings.backup.keep_fulls, BackupLimits.of(settings).retry_s
+    )
 
 
 def sets_of(folder: pathlib.Path) -> list[BackupSet]:

@@ -1,7 +1,7 @@
 """Upkeep that lets an image live for years: pack, retention and backup. One at a time, and none on the committer.
 
-* pack: drops history older than `history_days`, never past the start of the oldest open unit.
-* retention: drops the texts of journals older than `journal_days`, and folds missions that are older still, or too many, into lines.
+* pack: drops history older than `image.history_days`, never past the start of the oldest open unit.
+* retention: drops the texts of journals older than `image.journal_days`, and folds missions that are older still, or too many, into lines.
 * backup: writes one by repozo beside the running daemon, and proves it by restoring it (`batos.image.backup`).
 """
 
@@ -136,7 +136,7 @@ class Upkeep:
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts and pictures of journals older than `journal_days`, and pictures that no mission came for;
+        """Drop the texts and pictures of journals older than `image.journal_days`, and pictures that no mission came for;
         fold old missions.
 
         :raises Busy: while other upkeep is under way.

@@ -377,7 +377,7 @@ class Curator:
 
     async def _brought_back(self, number: int, only: int | None) -> int:
         """Restore an archive's content. Return the number of chunks."""
-        step = (curation.bring_back, number, only, self._now(), self._settings.curate_reads + 1)
+        step = (curation.bring_back, number, only, self._now(), CuratorLimits.of(self._settings).reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0

@@ -356,7 +356,7 @@ class Ingest:
 
     async def _read(self, path: str) -> Facts:
         """Read a file and store it. Return the facts to report."""
-        file = await in_helper(read_file, path, self._settings.ingest_file_bytes, self.premises)
+        file = await in_helper(read_file, path, self._settings.memory.file_bytes, self.premises)
         draft: Draft | None = None
         while True:
             if draft is None and not self._is_known(self._image.read(_known, file.path, file.digest), file):

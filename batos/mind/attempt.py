@@ -256,7 +256,7 @@ class Attempt:
         if self.routed is None:
             services = self.services
             pictured = bool(self.mission.images) and self.mission.persona is None and not self._lent
-            among = await services.sight.personas(services.router.personas, self.settings.routing_s) if pictured else None
+            among = await services.sight.personas(services.router.personas, RoutingLimits.of(self.settings).look_s) if pictured else None
             compare = self.policy.compares or self.policy.reroutes
             route = await services.router.decide(self.mission, compare=compare, among=among)
             self.persona, self.why = route.persona.upper(), route.why
@@ -321,7 +321,7 @@ class Attempt:
             parts=parts if ThinkingLimits.of(settings).depth > 1 else 0,
             follows_deep=self.follows_deep and not inner,
             deadline_s=mission.deadline_s,
-            inferences=settings.mission_inferences,
+            inferences=settings.missions.inferences,
             expert=bool(getattr(persona, "voice", "")),
             speaks=inner or self.routed is None or self.routed.speaks,
         )
@@ -341,7 +341,7 @@ class Attempt:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: ThinkingLimits.of(self.settings).voices]
         return tuple((name, self.mission.brief) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
@@ -437,7 +437,7 @@ class Attempt:
 
         :raises NeedAnswer: where it is not answered, as `ask`.
         """
-        if not self.mission.may_ask or len(question) > self.settings.question_chars:
+        if not self.mission.may_ask or len(question) > ThinkingLimits.of(self.settings).question_chars:
             return None
         agreed = self.tally.agreed
         if question not in agreed:

@@ -371,7 +371,7 @@ def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> Answering
     mission = attempt.mission
     asked_otherwise = any(getattr(mission, name) not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     asked_otherwise = asked_otherwise or bool(mission.images)  # a method sees no picture
-    if attempt.settings.call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
+    if ThinkingLimits.of(attempt.settings).call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
         return None
     readings = list(_readings(brief))  # first: most briefs have no values in them
     calls = [

@@ -24,6 +24,7 @@ from batos.errors import BatosError, InferenceFailed, InvalidInput
 from batos.image import history
 from batos.image.living_image import add_missing
 from batos.image.mission_record import MissionRecord
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.objects import noted_by
 from batos.memory.records import NOTE, SUMMARY
@@ -271,7 +272,7 @@ def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[i
             _, record = await scheduler.submit(id, f"what {len(sections)} sections of the memory say", options)
             result = record.result
             if not record.is_final:
-                async with asyncio.timeout(2 * scheduler.settings.mission_deadline_s):  # somebody may have paused it
+                async with asyncio.timeout(2 * scheduler.settings.missions.deadline_s):  # somebody may have paused it
                     result = (await ended).get("result")
         except (TimeoutError, BatosError) as e:
             log.warning("no_gist", mission=id, error=str(e) or "it took too long")

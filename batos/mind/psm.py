@@ -311,7 +311,7 @@ def _own_words(cycle: UvmObject) -> str:
 
 def _has_critic(cycle: UvmObject) -> bool:
     """Return True if every answer of this cycle must pass a critic."""
-    return current().settings.critic == "on" and depth_of(cycle) == 1
+    return current().settings.missions.critic == "on" and depth_of(cycle) == 1
 
 
 async def _objection(cycle: UvmObject, text: str) -> str | None:

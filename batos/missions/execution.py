@@ -70,7 +70,10 @@ class Endings:
     @property
     def trouble(self) -> str:
         """Return the reason why something could not be recorded, as far as it is known."""
-        return self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
+        return (
+            self._image.committer.trouble
+            or f"its disk was full; it is tried again within {AttemptLimits.of(self.settings).disk_retry_s:g} s"
+        )
 
     async def until(self, id: str, *, waits: bool) -> None:
         """Wait until a mission waits for room on the disk; with `waits` False, until it does not."""
@@ -283,7 +286,7 @@ class Attempts:
     async def run(self, attempt: Attempt) -> dict[str, Any]:
         """Think a mission through, commit it, and return its result.
 
-        :raises Conflicted: after more than `conflict_retries` conflicts.
+        :raises Conflicted: after more than `AttemptLimits.conflict_retries` conflicts.
         :raises BatosError: if the cycle fails; nothing was committed then.
         """
         if attempt.mission.resumed:
@@ -347,7 +350,7 @@ class Attempts:
     def _learn(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> None:
         """Teach the router the brief of a mission that completed with another persona than the router would have
         chosen."""
-        route, limit = attempt.routed, attempt.settings.learned_exemplars
+        route, limit = attempt.routed, RoutingLimits.of(attempt.settings).learned
         if route is not None and limit and route.preferred not in (None, route.persona):
             lobby = unit.root["lobby"]
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from batos.bridge.admission import Fairness, Load, Ticket
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.image.mission_record import MissionRecord
 
 

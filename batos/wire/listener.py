@@ -62,7 +62,7 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """Messages that arrive at `socket`, at most `message_bytes` each.
+    """Messages that arrive at `socket`, at most `WireLimits.message_bytes` each.
 
     A message that did not come by ZMTP/3 is dropped: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them
     as the listener configures it; this is a second, independent check. Only ZMTP/3 tells the type of the sender's socket.

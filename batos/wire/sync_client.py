@@ -66,7 +66,7 @@ class SyncClient(SyncConnection):
         )
 
     def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
-        """Upload an image to the daemon, for later missions. It is durable on return, and is kept for `upload_hours` without a mission.
+        """Upload an image to the daemon, for later missions. It is durable on return, kept for `UploadLimits.hours` without a mission.
 
         :param image: a file, or its bytes.
         :param name: name to show; default: that of the file.
