@@ -154,7 +154,7 @@ docs: install-dev
 	@$(bin)/python tools/gen_sync.py
 
 pins: install-dev
-	@$(bin)/python -m tests.public_names
+	@$(bin)/python -m tests.support.public_names
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

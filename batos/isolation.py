@@ -48,6 +48,11 @@ class IsolatedChild:
         self._process: Process | None = None
         self._alone = asyncio.Lock()
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the child process; None while there is none."""
+        return None if self._process is None else self._process.pid
+
     async def ask(self, request: Any, data: bytes = b"", *, seconds: float) -> list[Any]:
         """Return the values that the module yields for a request, each passed as JSON.
 

@@ -126,7 +126,7 @@ class Life:
     def __init__(self, folder: pathlib.Path, image: LivingImage, memory: Recollection, chunks: int, curates: bool) -> None:
         self.folder, self.image, self.memory, self.chunks, self.curates = folder, image, memory, chunks, curates
         self.now = 1.7e9
-        memory.curator._now = lambda: self.now
+        memory.curator.now = lambda: self.now
         self.upkeep = Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=1e6, first_s=1e6), backups=folder)
         self.writer, self.chance = Writer(7), random.Random(8)
 

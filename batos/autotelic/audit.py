@@ -83,7 +83,7 @@ class Audits:
 
     def __init__(self, ground: Ground, why_unfit: Callable[[str], Awaitable[str]] = _fit) -> None:
         """:param why_unfit: why a model, by its name, is not fit to judge the system; empty if it is."""
-        self._ground, self._why_unfit = ground, why_unfit
+        self._ground, self.why_unfit = ground, why_unfit
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
         """Return the result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows
@@ -98,7 +98,7 @@ class Audits:
                 words = f"{_measured(causes)} What follows by rule: {found.kind} {found.target}, since {found.why}"
                 return {"text": f"{words}{unfit}", "proposal": self._told(found, source, cause)}
             if source == changes.MODEL and not unfit and self._may_ask(root, mission):
-                if not (why := await self._why_unfit(attempt.model_of(attempt.voice_of(persona)))):
+                if not (why := await self.why_unfit(attempt.model_of(attempt.voice_of(persona)))):
                     return None
                 unfit = f" No model was asked: {why}."
         return {"text": f"{_measured(causes)}{' Nothing follows from that by rule.' if causes else ''}{unfit}"}
@@ -158,7 +158,7 @@ class Audits:
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
 
     def _measured(self, root: Any, cause: Cause) -> Proposal | None:
-        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self._fault(root, one, cause)), None)
+        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self.fault_of(root, one, cause)), None)
 
     async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
@@ -174,7 +174,7 @@ class Audits:
                     raise
                 return None
             proposal = found.value.proposal()
-            if not (fault := self._fault(root, proposal, cause)):
+            if not (fault := self.fault_of(root, proposal, cause)):
                 return proposal
             log.info("proposal_makes_no_sense", kind=proposal.kind, target=proposal.target, why=fault, left=left)
             prompt = asked + plans.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
@@ -182,12 +182,12 @@ class Audits:
 
     def _prompt(self, root: Any, measured: str, thought: str) -> str:
         told = "\n".join(f"- {name}: {kind.says}" for name, kind in change_types.KINDS.items())
-        there = _there(root)
-        if models := self._ground.settings.autonomy.models:
+        there = changeable(root)
+        if models := self._ground.settings.autotelic_models:
             there.append(f"- models that a persona may be given: {', '.join(models)}")
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
-    def _fault(self, root: Any, proposal: Proposal, cause: Cause) -> str:
+    def fault_of(self, root: Any, proposal: Proposal, cause: Cause) -> str:
         """Why a proposal is not to be made; empty if nothing speaks against it."""
         try:
             change_types.check(root, proposal, self._ground)
@@ -231,7 +231,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
 
 
 def unrecorded(root: Any) -> list[MissionRecord]:
-    """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
+    """Return the last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
     known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
     own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
     new = (one for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known)
@@ -239,7 +239,7 @@ def unrecorded(root: Any) -> list[MissionRecord]:
 
 
 def proposal_of(mission: MissionRecord) -> dict[str, Any] | None:
-    """What a mission that `ledger.describe` tells of has proposed, if it stands."""
+    """Return the proposal in a mission's record (`ledger.describe`); None if there is none, or the mission was undone."""
     return (mission.result or {}).get("proposal") if mission.undone is None else None
 
 
@@ -278,7 +278,7 @@ def _is_another(root: Any, before: dict[str, Any], proposal: Proposal, cause: Ca
     return before["evidence"].get("trigger") != cause.trigger or (stood is not None and stood != change_types.standing(root, proposal))
 
 
-def _there(root: Any) -> list[str]:
+def changeable(root: Any) -> list[str]:
     """Return in words the parts that could be changed: personas with their facets, states with their prompts, some methods."""
     lobby = root["lobby"]
     lines = []

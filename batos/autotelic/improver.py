@@ -85,9 +85,9 @@ class Improver:
         :param inference: answers what a rehearsal asks; the budget of a rehearsal bounds it.
         :param quiet: returns when no mission is under way or waits.
         """
-        self._image, self._inference, self._leash, self._quiet = image, inference, leash, quiet
-        self._ground, self._audits, self._rehearsals = parts.ground, parts.audits, parts.rehearsals
-        self._preparations, self._curate = parts.preparations, parts.curate
+        self._image, self._inference, self._leash, self.quiet = image, inference, leash, quiet
+        self._ground, self.audits, self._rehearsals = parts.ground, parts.audits, parts.rehearsals
+        self.preparations, self._curate = parts.preparations, parts.curate
         self._settings = parts.ground.settings
         self._failed: set[str] = set()  # missions of the loop's own about which there was nothing to be done by rule
         self._came = asyncio.Event()
@@ -119,13 +119,12 @@ class Improver:
 
         :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
-        if found := await in_helper(self._image.read, self._new):
-            await self._image.system(_take, found, ChangeLimits.of(self._settings).kept)
-        observe = self._settings.autonomy.mode == "observe"
-        change = self._image.read(_next, observe, self._preparations.keys() if observe else ())
+        await self.record()
+        observe = self._settings.autotelic == "observe"
+        change = self._image.read(_next, observe, self.preparations.keys() if observe else ())
         if change is None or await self._leash.why_not():
             return False
-        await self._quiet()
+        await self.quiet()
         proposal = Proposal.from_json(change)
         if not change["comparison"].keys() - {PREPARED}:
             return await self._try(change, proposal)
@@ -133,6 +132,11 @@ class Improver:
             await self._refuse(change, change["comparison"]["reason"], change["comparison"])
             return True
         return await self._promote(change, proposal)
+
+    async def record(self) -> None:
+        """Record what missions of the loop's own have proposed since; each proposal once."""
+        if found := await in_helper(self._image.read, self._new):
+            await self._image.system(_take, found, self._settings.changes_kept)
 
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
         """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
@@ -146,7 +150,7 @@ class Improver:
             if mission.id in self._failed:
                 return None
             self._failed.add(mission.id)
-            return self._audits.by_rule(root, mission.id)
+            return self.audits.by_rule(root, mission.id)
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
@@ -178,12 +182,12 @@ class Improver:
 
     def _made(self, proposal: Proposal, comparison: Mapping[str, Any]) -> Proposal:
         """Return the proposal with what was prepared for it."""
-        preparation = self._preparations.get(proposal.kind)
+        preparation = self.preparations.get(proposal.kind)
         return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
     async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
         """Prepare what the change needs before it can be tried; return that for its record."""
-        if (preparation := self._preparations.get(proposal.kind)) is None:
+        if (preparation := self.preparations.get(proposal.kind)) is None:
             return {}
 
         async def keep(facts: dict[str, Any]) -> None:
@@ -206,7 +210,7 @@ class Improver:
 
         async def quiet() -> None:
             with time.waiting():
-                await self._quiet()
+                await self.quiet()
 
         spent = Purse(self._image, self._inference, change["number"], allowance, quiet=quiet, on_paid=self._leash.paid)
         async with time.limit():
@@ -265,7 +269,7 @@ class Improver:
 
     async def _refuse(self, change: dict[str, Any], why: str, comparison: Mapping[str, Any]) -> None:
         held = self._image.read(_held, change["number"])
-        if (preparation := self._preparations.get(change["kind"])) is not None:
+        if (preparation := self.preparations.get(change["kind"])) is not None:
             try:  # before it is recorded: a kill between the two does it again
                 await preparation.clear(held)
             except BatosError as e:

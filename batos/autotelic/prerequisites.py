@@ -253,7 +253,7 @@ class TrainingPreparation:
         :param staging: folder for the new expert.
         """
         self._image, self._settings, self._budget, self._factory, self._staging = image, settings, budget, factory, staging
-        self._command, self._work = command, settings.data / "training" / "loop"
+        self.command, self._work = command, settings.data / "training" / "loop"
 
     async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
         """See `Preparation`.
@@ -310,7 +310,7 @@ class TrainingPreparation:
         :raises ExpertRefused: if it fails, takes too long, or is not wanted any more.
         """
         await in_helper(self._make_ready)
-        words = self._command(self._settings, self._image.uri, self._work, minutes)
+        words = self.command(self._settings, self._image.uri, self._work, minutes)
         begun, said = time.monotonic(), self._work / "training.log"
         with private_files.renew(said) as out:
             process = await asyncio.create_subprocess_exec(

@@ -55,11 +55,12 @@ class RehearsalLimits(Limits):
 class WorkTime:
     """For one piece of work, which may wait in several tasks at once. On the loop's thread."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, waiting_s: float | None = None) -> None:
         """
-        :param limit_s: both for its own time and for all its waiting.
+        :param limit_s: for its own time.
+        :param waiting_s: for all its waiting; None: as long.
         """
-        self._left = {True: limit_s, False: limit_s}  # while it waits, and else
+        self._left = {True: limit_s if waiting_s is None else waiting_s, False: limit_s}  # while it waits, and else
         self._waiting = 0
         self._waits = False
         self._timer: asyncio.Timeout | None = None

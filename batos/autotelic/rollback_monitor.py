@@ -287,7 +287,7 @@ class Leash:
         return now - self._set_back[1], True
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: what is watched until when, deaths under the watch, and what became of the last change that ended."""
+        """Return the facts for `info`: changes under watch and until when, deaths under the watch, and the outcome of the last watch."""
         return self._image.read(_facts, self._period)
 
     def _is_confirmed(self, change: WatchedChange, found: Effect) -> bool:

@@ -67,7 +67,7 @@ class Alarms:
         :param entropy: returns the state of the entropy metric.
         """
         self._image, self._limits, self._spans = image, limits, spans
-        self._submit, self._since, self._entropy, self._now = submit, since, entropy, now
+        self._submit, self._since, self._entropy, self.now = submit, since, entropy, now
         self._looking = asyncio.Lock()  # two that look at once would both see what is not quiet yet
 
     async def look(self) -> Fired | None:
@@ -88,12 +88,12 @@ class Alarms:
         fired = self._image.read(_fired)
         quiet = {(one.trigger, one.key) for one in fired}
         if over := _recovered(quiet, found):
-            await self._image.system(_forget, sorted(over))
+            await self._image.system(let_fire_again, sorted(over))
             log.info("triggers_recovered", triggers=[" ".join(filter(None, one)) for one in sorted(over)])
         due = next((one for one in found if one.fires and (one.trigger, one.key) not in quiet), None)
         if due is None or len(fired) >= KEPT or self._image.read(_is_under_way):
             return None
-        new: Fired = Fired(*await self._image.system(_fire, due.trigger, due.key, due.words, self._now()))
+        new: Fired = Fired(*await self._image.system(fire, due.trigger, due.key, due.words, self.now()))
         log.info("trigger_fired", trigger=new.trigger, key=new.key, mission=new.mission, measured=new.words)
         await self._enqueue(new)
         return new
@@ -107,7 +107,7 @@ class Alarms:
         await self._submit(fired.mission, brief)
 
     def _seen(self, root: Any, buckets: Sequence[Bucket], entropy: Entropy) -> Seen:
-        now, spans = self._now(), self._spans
+        now, spans = self.now(), self._spans
         window = [bucket for bucket in buckets if bucket["ended"] > now - spans.window_s]
         recent = [bucket for bucket in window if bucket["ended"] > now - spans.recent_s]
         sizes = [bucket["levels"].get("image_bytes", 0) for bucket in window] or [0]
@@ -145,7 +145,7 @@ def _ever(root: Any) -> int:
     return int(schema.part_of(root, "triggers").ever)
 
 
-def _fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
+def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
     """System transaction: note that a trigger fired; with the id of its mission."""
     held = schema.part_of(root, "triggers")
     held.ever += 1
@@ -154,7 +154,7 @@ def _fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any
     return row
 
 
-def _forget(root: Any, over: Sequence[tuple[str, str]]) -> None:
+def let_fire_again(root: Any, over: Sequence[tuple[str, str]]) -> None:
     """System transaction: let triggers fire again."""
     fired = schema.part_of(root, "triggers").fired
     for trigger, key in over:

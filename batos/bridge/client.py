@@ -178,12 +178,19 @@ class OllamaInference:
     :param concurrency: chats under way at the same time; the others wait their turn, and the deadline of each counts from
         its turn. Embeddings have a turn of their own, one at a time: they take milliseconds, and do not wait for chats.
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
+    :param digest_ttl_s: for how long a digest is believed.
     """
 
     def __init__(
-        self, host: str, concurrency: int = 2, defaults: Mapping[str, Any] | None = None, policy: RetryPolicy | None = None
+        self,
+        host: str,
+        concurrency: int = 2,
+        defaults: Mapping[str, Any] | None = None,
+        policy: RetryPolicy | None = None,
+        *,
+        digest_ttl_s: float = DIGEST_TTL_S,
     ) -> None:
-        self.host = host
+        self.host, self._digest_ttl_s = host, digest_ttl_s
         self.under_way = 0
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
@@ -315,18 +322,18 @@ class OllamaInference:
         return [list(vector) for vector in reply.embeddings]
 
     async def digest(self, model: str) -> str:
-        """See `Inference.digest`. A digest is believed for `DIGEST_TTL_S`, then asked for again."""
+        """See `Inference.digest`. A digest is believed for `digest_ttl_s`, then asked for again."""
         known = await self.digests(model)
         if tagged(model) not in known:
             raise InferenceFailed(f"Ollama at {self.host} has no model {model!r}", cause="model_missing", model=model)
         return known[tagged(model)]
 
     async def digests(self, model: str) -> Mapping[str, str]:
-        """Return the digests of the server's models, by name; asked for again after `DIGEST_TTL_S`, or where `model` is not among them.
+        """Return the digests of the server's models, by name; asked for again after `digest_ttl_s`, or where `model` is not among them.
 
         :raises InferenceFailed: if the server does not say.
         """
-        if tagged(model) not in self._digests or self._digests_at < max(self._changed_at, time.monotonic() - DIGEST_TTL_S):
+        if tagged(model) not in self._digests or self._digests_at < max(self._changed_at, time.monotonic() - self._digest_ttl_s):
             asked_at = time.monotonic()
             async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
                 listed = await self._request(model, self._client.list)

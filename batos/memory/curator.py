@@ -116,8 +116,9 @@ class Curator:
         :param embedder: the present one, which reads the sentences of an extract.
         """
         self._image, self._settings, self._shelver = image, settings, shelver
-        self._limits = CuratorLimits.of(settings)
-        self._embedder, self._hearer, self._now = embedder, hearer, now
+        self._embedder, self._hearer = embedder, hearer
+        self.now = now
+        """The clock, in seconds since the epoch."""
         self.reads = eviction.ReadCounter()
         self._quiet: Callable[[], Awaitable[object]] = _at_once
         self._gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
@@ -161,7 +162,7 @@ class Curator:
                     async with self._alone:
                         await self._quiet()
                         await self._summaries_again()
-                if why := self._why or await in_helper(self._image.read, self._due):
+                if why := self._why or await in_helper(self._image.read, self.due):
                     self._why = ""
                     await self.round(why)
             except (BatosError, OSError) as e:  # a full disk, an archive that is damaged: the next round will do
@@ -171,25 +172,25 @@ class Curator:
         """Have what was read since the last time written down soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
-            self._image.later(eviction.note_reads, counts, self._now(), self._limits.half_life_days * _DAY_S)
+            self._image.later(eviction.note_reads, counts, self.now(), self._settings.curate_half_life_days * _DAY_S)
 
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
         self.flush()
         await self._background.drain()
 
-    def _due(self, root: Any) -> str:
-        """Why there should be a round now; "" if there should be none."""
+    def due(self, root: Any) -> str:
+        """Tell why there should be a round now; "" if there should be none."""
         last, settings = root["lobby"].memory.curator, self._settings
         if settings.memory.curate == "off" or not blobs.kept_by(self._image.db):
             return ""
         there = library_of(root).counts.chunks
         size = self._image.db.getSize()
-        if there > max(settings.memory.curate_chunks, self._full):
-            return f"there are {there} chunks (setting memory.curate_chunks)"
-        if last.bytes and size >= max(_GROWN, self._limits.growth * last.bytes):
-            return f"the image grew from {last.bytes} to {size} bytes"
-        return "" if 0 <= self._now() - last.at < self._limits.every_s else "it is time"  # also where the clock was set back
+        if there > max(settings.curate_chunks, self._full):
+            return f"there are {there} chunks (setting curate_chunks)"
+        if last.bytes and size >= max(_GROWN, settings.curate_growth * last.bytes):
+            return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
+        return "" if 0 <= self.now() - last.at < settings.curate_s else "it is time (setting curate_s)"  # also where the clock was set back
 
     # --- a round
 
@@ -204,7 +205,7 @@ class Curator:
         if not blobs.kept_by(self._image.db):
             raise ImageError(f"{self._image.uri} keeps no blobs, and archives are blobs; give the storage a folder for them")
         async with self._alone:
-            begun, now = time.monotonic(), self._now()
+            begun, now = time.monotonic(), self.now()
             self.flush()
             await self._seen(now)
             view = self._hearer.collection.view()
@@ -244,8 +245,8 @@ class Curator:
         """Remember the round; where it did all it could, there need be no other until there is more."""
         there = self._hearer.collection.size - self._hearer.collection.dropped
         more = told["found"] > len(told["clusters"]) > 0
-        self._full = 0 if more else there + self._limits.cluster
-        self._last = {"at": round(self._now(), 3), **told, "clusters": len(told["clusters"])}
+        self._full = 0 if more else there + self._settings.curate_cluster
+        self._last = {"at": round(self.now(), 3), **told, "clusters": len(told["clusters"])}
         if told["clusters"]:
             log.info("curated", **self._last)
         if more:
@@ -360,7 +361,7 @@ class Curator:
         text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), self._limits.sentences))
         documents = tuple(dict.fromkeys(one.section.document for one in material.held))
         summary = await in_helper(self._summary, text, facts, lived, "", number)
-        made = archiver.NewSummary(*summary, documents, self._now(), level)
+        made = archiver.NewSummary(*summary, documents, self.now(), level)
         await self._shielded(self._changed(archiver.replace_summary, made))
 
     # --- what is asked of it
@@ -377,7 +378,7 @@ class Curator:
 
     async def _brought_back(self, number: int, only: int | None) -> int:
         """Restore an archive's content. Return the number of chunks."""
-        step = (curation.bring_back, number, only, self._now(), CuratorLimits.of(self._settings).reads + 1)
+        step = (curation.bring_back, number, only, self.now(), self._settings.curate_reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0

@@ -98,6 +98,11 @@ class Reading:
             raise Unreadable(f"{why}: {_REMEDY}") from None
         return await in_helper(readers.drafted, told)
 
+    @property
+    def running(self) -> bool:
+        """Return True if there is a child process."""
+        return self._child.pid is not None
+
     async def close(self) -> None:
         """End the child, at whatever it is."""
         await self._child.close()
@@ -216,15 +221,15 @@ class Ingest:
         :param stored: hears of each transaction, once it is durable.
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
-        self._limits = IngestLimits.of(settings)
-        self._reading = Reading(settings)
+        self.reading = Reading(settings)
         self.premises = DaemonFiles(settings)
         """What is not read, since it is the daemon's own."""
-        self.able = self._reading.able
+        self.able = self.reading.able
         """What the readers can do, in a word; see `Reading`."""
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
-        self._alone = asyncio.Lock()
+        self.alone = asyncio.Lock()
+        """Held while a transaction is made and told: whoever holds it sees the library and what searches see say the same."""
         self._begun: set[str] = set()
         self._stopping = False
         self.under_way = ""
@@ -246,7 +251,7 @@ class Ingest:
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
         if found:
-            await self._image.system(_queue, found, self._limits.queue, mission="ingest")
+            await self._image.system(queue_files, found, self._settings.ingest_queue, mission="ingest")
             self._more.set()
         return found, refused
 
@@ -260,7 +265,7 @@ class Ingest:
 
         :raises UnknownSource: if there is none from there.
         """
-        async with self._alone:
+        async with self.alone:
             told, dropped = await self._image.system(_forget, source, mission="forget")
             self._stored(None, dropped)
         self._tell(path=source, state=FORGOTTEN, chunks=len(dropped))
@@ -268,7 +273,7 @@ class Ingest:
 
     async def vanished(self, path: str) -> None:
         """Forget the document of a file that no longer exists."""
-        async with self._alone:
+        async with self.alone:
             dropped = await self._image.system(_vanished, path, mission="ingest")
             self._stored(None, dropped)
         log.info("forgotten", path=path, chunks=len(dropped))
@@ -304,12 +309,12 @@ class Ingest:
         try:
             await self._go_on()
         finally:
-            await self._reading.close()
+            await self.reading.close()
 
     async def _go_on(self) -> None:
         while True:
             self._more.clear()
-            path, attempts = self._image.read(_next)
+            path, attempts = self._image.read(next_file)
             if path is None:
                 await self._more.wait()
                 continue
@@ -331,9 +336,9 @@ class Ingest:
     async def _one(self, path: str, attempts: int) -> None:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
-                if attempts >= self._limits.attempts:
-                    raise Unreadable(f"the daemon died {attempts} times while it was read")
-                self._image.later(_begin, path)
+                if attempts >= self._settings.ingest_attempts:
+                    raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
+                self._image.later(begin_file, path)
                 self._begun.add(path)
             told = await self._read(path)
         except OSError:
@@ -359,11 +364,11 @@ class Ingest:
         file = await in_helper(read_file, path, self._settings.memory.file_bytes, self.premises)
         draft: Draft | None = None
         while True:
-            if draft is None and not self._is_known(self._image.read(_known, file.path, file.digest), file):
-                draft = await self._reading.read(file.path, file.data)  # before it is alone: it may take long
+            if draft is None and not self._is_known(self._image.read(known_sections, file.path, file.digest), file):
+                draft = await self.reading.read(file.path, file.data)  # before it is alone: it may take long
                 file = file._replace(data=b"")  # it may be large
-            async with self._alone:
-                known = self._image.read(_known, file.path, file.digest)
+            async with self.alone:
+                known = self._image.read(known_sections, file.path, file.digest)
                 if self._is_known(known, file):
                     prepared = _Prepared(file, known)
                 elif draft is None:  # forgotten meanwhile
@@ -404,7 +409,7 @@ class Ingest:
         while True:
             facts = batches.facts(file) if batch.last else {"sources": (file.path,), "source": file.path}
             shelves = [shelved.shelf for shelved in batch.shelved]
-            stored = (_put, file[:2], batches.number, facts, shelves, batch.segment, batch.sections, batch.last)
+            stored = (store_batch, file[:2], batches.number, facts, shelves, batch.segment, batch.sections, batch.last)
             dropped = await self._image.system(*stored, mission="ingest")
             if dropped is None:
                 return None
@@ -431,14 +436,18 @@ def _trouble(e: OSError | BatosError) -> str:
 # --- reads and system transactions
 
 
-def _next(root: Any) -> tuple[str | None, int]:
+def next_file(root: Any) -> tuple[str | None, int]:
     """Return a file that waits, and the attempts at it."""
     queue = library_of(root).queue
     path = queue.minKey() if queue else None
     return path, 0 if path is None else queue[path]
 
 
-def _known(root: Any, path: str, digest: bytes) -> KnownSections:
+def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
+    """Read what the memory has of a file already.
+
+    :param digest: of the file's content as it is now.
+    """
     library = library_of(root)
     elsewhere = library.by_content.get(digest, 0)
     number = library.by_source.get(path, 0)
@@ -452,7 +461,11 @@ def _known(root: Any, path: str, digest: bytes) -> KnownSections:
     )
 
 
-def _queue(root: Any, paths: list[str], most: int) -> None:
+def queue_files(root: Any, paths: list[str], most: int) -> None:
+    """Have files read, also after a `kill -9`.
+
+    :raises Busy: if more than `most` would wait.
+    """
     library = library_of(root)
     if len(library.queue) + len(paths) > most:
         raise Busy(f"{len(library.queue)} files wait to be read already; ask again later")
@@ -460,7 +473,7 @@ def _queue(root: Any, paths: list[str], most: int) -> None:
         library.queue.setdefault(path, 0)  # who watches asks again after a restart: attempts at what waits are counted on
 
 
-def _begin(root: Any, path: str) -> None:
+def begin_file(root: Any, path: str) -> None:
     """Count an attempt at a file, so that one which kills the daemon does not do so for ever."""
     queue = library_of(root).queue
     if path in queue:
@@ -491,7 +504,7 @@ def _alias(root: Any, number: int, path: str, stamp: tuple[int, int]) -> list[in
     return dropped
 
 
-def _put(
+def store_batch(
     root: Any,
     file: tuple[str, tuple[int, int]],
     number: int,
@@ -501,6 +514,14 @@ def _put(
     sections: list[int],
     last: bool,
 ) -> list[int] | None:
+    """Store some sections of a file; the file is done with the last of them.
+
+    :param file: its path, and its time and size.
+    :param number: of its document.
+    :param facts: of its document.
+    :param sections: all that the document has with these.
+    :returns: the chunks that the memory let go of; None if some of `sections` are gone meanwhile, and nothing was stored.
+    """
     path, stamp = file
     library = library_of(root)
     new = {shelf.section.number for shelf in shelves}

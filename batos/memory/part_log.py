@@ -206,8 +206,8 @@ class PartLog(Persistent):
         if tail is None or _level(len(part), self.FAN):  # few of those come, and none of them goes soon
             self._parts[key] = (len(part), part)
             return
-        if len(tail) >= _TAIL:  # nobody tidied for long
-            for old in list(tail)[: _TAIL // 2]:
+        if len(tail) >= TAIL:  # nobody tidied for long
+            for old in list(tail)[: TAIL // 2]:
                 self._parts[old] = tail[old]
                 del tail[old]
         tail[key] = (len(part), part)
@@ -227,6 +227,10 @@ class PartLog(Persistent):
     def _state(self) -> Any:
         """Return a value that changes as soon as anything is added, dropped or merged."""
         return list(self._parts), list(self._tail or ()), list(self._gone.items())
+
+    def sizes(self) -> list[int]:
+        """The rows of each part, the oldest part first."""
+        return [size for _, size, _ in self._entries()]
 
     # --- inside
 
@@ -264,7 +268,7 @@ class PartLog(Persistent):
         return Drops(ids, ages, self._newest() >> _TURNS)
 
     def _rows(self) -> int:
-        return sum(size for _, size, _ in self._entries())
+        return sum(self.sizes())
 
     def _fitting(self, keys: Sequence[int]) -> list[int]:
         """Return the oldest of these parts, as many as go into the largest part."""
@@ -288,7 +292,7 @@ class PartLog(Persistent):
 
 _FIRST = BEGIN = -(2**63)
 """The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
-_TAIL = 64
+TAIL = 64
 """Small parts, the newest, that are in a record of their own."""
 _EVER = 1 << 60
 """Above every age."""

@@ -110,12 +110,12 @@ class Provider(Protocol):
 
 
 def needs_named(mission: MissionRecord) -> Needs:
-    """What a mission needs of its model, as its record (`ledger.describe`) names it."""
+    """Return the needs that a mission's record (`ledger.describe`) names."""
     return Needs.parse(mission.needs or ())
 
 
 def names_needs_itself(mission: MissionRecord) -> bool:
-    """Whether a mission's plan may name needs."""
+    """Return True if a mission's plan may name needs."""
     return AUTO_NEEDS in (mission.needs or ())
 
 

@@ -24,7 +24,7 @@ from batos.bridge.provisioning import Provisioner
 from batos.bridge.service import OllamaService
 from batos.config import MIB, load
 from batos.errors import ProvisioningFailed
-from tests.registry import Gate, Registry, registry
+from tests.support.registry import Gate, Registry, registry
 
 MODELS = {"smollm2:embedded": "batos/smollm2:test", "minilm:embedded": "batos/minilm:test"}
 SLACK = 12 * MIB  # what is on its way to the disk when a pull is broken off

@@ -17,9 +17,9 @@ from batos.image import ledger
 from batos.mind import plans
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
-from tests.crash import daemon_child
-from tests.crash.support import SETTINGS, chats, completions, journaled, keys_of, on_disk, provision
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support import daemon_child
+from tests.support.crash import SETTINGS, chats, completions, journaled, keys_of, on_disk, provision
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 ONE = "I feel stuck, and this is mission {id}"
 TWO = "I feel so lonely and sad in mission {id}. Then plan a small dinner for the friends of {id}."

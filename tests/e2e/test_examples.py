@@ -16,7 +16,7 @@ import pytest
 from batos.config import local_endpoint
 from batos.testing import ScriptedOllama
 from batos.wire import Client
-from tests.daemon import END_S, ROOT, Daemon, daemon, provisioned
+from tests.support.daemon import END_S, ROOT, Daemon, daemon, provisioned
 
 BRIEF = "Plan a birthday party for a cat lover on a budget"
 ANSWER = "Bake a cake in the form of a cat."

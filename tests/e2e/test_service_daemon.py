@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 
 class Manager:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from batos.cli.service import NAME
-from tests.booted import PYTHON, Machine, Unbootable, booted
+from tests.support.booted import PYTHON, Machine, Unbootable, booted
 
 pytestmark = pytest.mark.timeout(240)
 
 SOURCE = "[Service]\nEnvironment=PYTHONPATH=/opt/source\n"
-OLLAMA = f"[Service]\nType=notify\nEnvironment=PYTHONPATH=/opt/source\nExecStart={PYTHON} -m tests.booted_ollama\n"
+OLLAMA = f"[Service]\nType=notify\nEnvironment=PYTHONPATH=/opt/source\nExecStart={PYTHON} -m tests.support.booted_ollama\n"
 SETTINGS = 'ollama_host = "{host}"\nautotelic = "off"\nremember = "off"\nlora_staging = "/nothing/there"\nqueue_limit = {queue}\n'
 LEVELS = {"info": "6", "warning": "4", "error": "3"}
 ANNA = 1500

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mind_support import settings
 
 from batos.bridge import addresses
 from batos.bridge.client import connect, version_of
 from batos.doctor import inference as doctor
 from batos.errors import ConfigError
 from batos.testing import ScriptedOllama
+from tests.support.missions import settings
 
 ROOT = Path(__file__).parents[2]
 ODD = {

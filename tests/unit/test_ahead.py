@@ -16,7 +16,7 @@ import pytest
 from batos.concurrency import once
 from batos.config import Settings
 from batos.forge import machine
-from tests.unit.mind_support import FakeInference, mind
+from tests.support.missions import FakeInference, mind
 
 
 def test_a_thread_that_asks_meanwhile_waits_for_what_another_comes_to() -> None:

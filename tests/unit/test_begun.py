@@ -12,7 +12,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal
 from batos.mind.inference import PartialAnswers
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 KEY = (b"k" * 16, 0)
 

@@ -15,9 +15,8 @@ from batos.autotelic.budget import DAY_S, HOUR_S, Budget, DaySpending
 from batos.autotelic.trigger_missions import Alarms
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
-from tests.unit.test_changes import EVIDENCE, Proposal
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import EVIDENCE, Proposal, opened
+from tests.support.missions import WAIT_S, FakeInference, mind, submit
 
 PLENTY = DaySpending(1e9, 1440, 1e9, 100)
 ON = {"autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600}
@@ -38,7 +37,7 @@ class World:
 
     def __init__(self, image: LivingImage, limits: DaySpending = PLENTY) -> None:
         self.at, self.slept = time.time(), [0.0]
-        self.budget = Budget(image, limits, now=lambda: self.at, sleep=self.sleep)
+        self.budget = Budget(image, limits, now=lambda: self.at, sleep=lambda seconds: self.sleep(seconds))
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -157,7 +156,7 @@ async def test_it_defers_until_there_is_room_and_says_so(tmp_path: Path) -> None
             said.append(world.budget.facts()["deferred"])
             await original(seconds)
 
-        world.budget._sleep = sleep
+        world.sleep = sleep
         await world.budget.ready()
         assert said[0] == "in 24 hours the loop has spent 30 of 20 tokens (autonomy.tokens)"
         assert world.slept[1] > DAY_S - 60, "until the first of them is a day old, and no look before"

@@ -14,7 +14,7 @@ from batos.image.mission_record import MissionRecord
 from batos.mind import direct_answers
 from batos.mind.attempt import Attempt
 from batos.objects import Method
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 METHODS: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "celsius_": (

@@ -18,9 +18,9 @@ from batos.image import history
 from batos.image.mission_record import MissionRecord
 from batos.mind import incarnation, psm
 from batos.objects import Intent, Method
-from tests.unit.improving_support import improving
-from tests.unit.mind_support import FakeInference, settings
-from tests.unit.test_forge import ADD, give, sent, writing
+from tests.support.autonomy import improving
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, settings
 
 BETTER = "def add_(self, number, number2):\n    total = number + number2\n    return total\n"
 SHIPPED = psm.STATES["SYNTHESIZING"]["meta_prompt"]

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import typer
-from cli_support import Script, daemon
 
 from batos.cli import app, client, main
 from batos.cli.app import GROUPS, MODULES, with_verb
@@ -25,6 +24,7 @@ from batos.cli.mission_view import sources
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
+from tests.support.cli import Script, batos, daemon
 
 ROOT = Path(__file__).parents[2]
 RESULT = {
@@ -58,11 +58,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for child processes, which start in another folder
-
-
-def batos(script: Script, *words: str) -> tuple[int, list[Any]]:
-    with daemon(script) as scripted:
-        return main([*words, "--connect", scripted.endpoint]), scripted.requests
 
 
 # --- words and flags

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import cli_support
 import pytest
 from rich.console import Console
 
@@ -15,6 +14,7 @@ from batos.cli import main
 from batos.cli.models import _Follower
 from batos.cli.output import Output
 from batos.testing import ScriptedOllama
+from tests.support import cli
 
 LAYER = "sha256:667b0c1932bc0000"
 THERE = {"name": "big:8b", "state": "pulled", "detail": "", "remedy": ""}
@@ -38,7 +38,7 @@ def events(*end: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def batos(reply: Any, *words: str) -> tuple[int, Any]:
-    with cli_support.daemon({"models": reply}) as daemon:
+    with cli.daemon({"models": reply}) as daemon:
         code = main(["models", *words, "--connect", daemon.endpoint])
         return code, daemon.requests
 
@@ -141,7 +141,7 @@ def test_words_that_do_not_go_together(words: tuple[str, ...], capsys: pytest.Ca
 
 
 def test_nothing_is_removed_while_a_daemon_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with cli_support.daemon({}) as daemon, ScriptedOllama() as server:
+    with cli.daemon({}) as daemon, ScriptedOllama() as server:
         server.models["batos/robin:a"] = server.models["robin:embedded"]
         settings = tmp_path / "batos.toml"
         settings.write_text(f'ollama_host = "{server.host}"\n')

@@ -25,8 +25,8 @@ from batos.console.app import GET, POST
 from batos.console.login import HEADERS, cookie_of
 from batos.console.server import loopback
 from batos.errors import ConfigError, EndpointError
-from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import FakeInference
+from tests.support.console import Seat, seated, served
+from tests.support.missions import FakeInference
 
 ROOT = Path(__file__).parents[2]
 ACCESS = Access("t" * 43, "127.0.0.1", 5780, 3600)
@@ -37,12 +37,6 @@ OWN = {"host": "127.0.0.1:5780"}
 async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
     async with served(tmp_path) as kernel:
         yield kernel
-
-
-@pytest.fixture
-async def seat(kernel: Kernel) -> AsyncIterator[Seat]:
-    async with seated(kernel) as seat:
-        yield seat
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from batos.mind.brief_analysis import DEPTHS, AskedApproach, BriefFacts, Depth, 
 from batos.mind.prompts import EARLIER
 from batos.mind.psm import STATES
 from batos.missions import report
-from tests.unit.mind_support import FakeInference, Listened, mind, submit
+from tests.support.missions import FakeInference, Listened, mind, submit
 
 OPEN = (
     "Plan a birthday party for a cat lover on a budget",

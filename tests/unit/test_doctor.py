@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import daemon
 
 from batos import doctor
 from batos.bridge.installed_models import models_in_folder
@@ -17,6 +16,7 @@ from batos.cli import main
 from batos.config import Settings
 from batos.doctor import inference, installation
 from batos.testing import ScriptedOllama
+from tests.support.cli import daemon
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from batos.image import ledger
 from batos.memory.records import Passage, Section, Shelf
 from batos.memory.store import library_of
 from batos.mind.brief_analysis import KNOWN, LONGEST, Errand, _tables, errand_of, said_of
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 ROOT = Path(__file__).parents[2]
 LABELLED = [tuple(line.split("\t")) for line in (ROOT / "tests" / "data" / "errands.tsv").read_text("utf-8").splitlines()]

@@ -21,8 +21,8 @@ from batos.memory.records import Section, Shelf
 from batos.memory.store import library_of
 from batos.mind import direct_answers, evidence
 from batos.mind.evidence import RecalledPassage
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, Listened, answer, give, submit
+from tests.support import missions
+from tests.support.missions import FakeInference, Listened, answer, give, submit
 
 TIDE = "The tide mill at Olhao was built in 1840 and ground maize until 1975."
 MILLER = "Its last miller was Joaquim Fernandes, who kept a diary of every tide."
@@ -35,7 +35,7 @@ def store(root: Any) -> None:
     library_of(root).put(root, 1, facts, [Shelf(section, (Stored(TIDE), Stored(MILLER)))], None, [1])
 
 
-mind = functools.partial(mind_support.mind, remember="off")
+mind = functools.partial(missions.mind, remember="off")
 
 
 class Recalls:

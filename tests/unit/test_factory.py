@@ -27,8 +27,8 @@ from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.incarnation import Incarnation
 from batos.testing import ScriptedOllama
-from tests.daemon import built, provisioned
-from tests.lora import BASE, about, peft, stage, weights
+from tests.support.daemon import built, provisioned
+from tests.support.lora import BASE, about, peft, stage, weights
 
 WEAVER = "babs:knowledge-weaver-v1"
 PROFILE = load_profile("embedded")

@@ -14,7 +14,7 @@ from batos.errors import MissionFolded
 from batos.image import ledger, retention
 from batos.image.retention import FoldTerms
 from batos.memory.store import library_of
-from tests.unit.mind_support import FakeInference, mind
+from tests.support.missions import FakeInference, mind
 
 ALL = FoldTerms(kept=1, days=0, history_days=0)
 STRETCH = ledger.MILESTONE

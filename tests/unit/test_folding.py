@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ from batos.objects import UvmObject
 
 STRETCH = ledger.MILESTONE
 ALL = FoldTerms(kept=1, days=0, history_days=0)
-
-
-@pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
 
 
 def keeper(image: LivingImage, folder: Path, terms: FoldTerms = ALL) -> Upkeep:

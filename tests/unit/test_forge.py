@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +19,10 @@ from batos.image import ledger, model_registry, taught_examples
 from batos.methods.runtime import Making
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire import Client
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, settings, submit
+from tests.support.methods import ADD, give, method_of, sent, writing
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, settings, submit
 
-ADD = "def add_(self, number, number2):\n    return number + number2\n"
 COUNT = "def count_(self, number):\n    self.total = self.total + number\n    self._p_changed = True\n    return self.total\n"
-
-
-def writing(inference: FakeInference, *sources: str | Callable[[ChatRequest], str]) -> list[ChatRequest]:
-    """A model that writes these sources, one after the other, and then the last one again; the requests it gets."""
-    asked: list[ChatRequest] = []
-
-    def say(request: ChatRequest) -> str:
-        if not request.system.startswith("You write one method"):
-            return answer(request)
-        asked.append(request)
-        source = sources[min(len(asked), len(sources)) - 1]
-        return source if isinstance(source, str) else source(request)
-
-    inference.say = say
-    return asked
-
-
-async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The end of a mission that sends a message; what is written for it is kept, also where nobody vouches for it (`--write`)."""
-    message = {"target": target, "selector": selector, "args": list(args), "kwargs": kwargs, "write": True}
-    return await (await submit(kernel, id, f"send {target} {selector}", message=json.dumps(message))).end()
-
-
-async def give(kernel: Kernel, **slots: Any) -> None:
-    """An object `thing` in the lobby."""
-
-    def make(root: Any) -> None:
-        root["lobby"].thing = root["lobby"].genesis.derive(name="thing", comment="I am a thing for tests.", **slots)
-
-    await kernel.image.system(make)
-
-
-def method_of(kernel: Kernel, path: str, selector: str) -> dict[str, Any]:
-    """A method as plain values."""
-
-    def read(root: Any) -> dict[str, Any]:
-        found = root["lobby"]._slots[path]._slots[selector]
-        assert isinstance(found, Method)
-        versions = [one.source for one in found.versions()]
-        return {"version": found.version, "contract": dict(found.contract), "versions": versions, **dict(found.provenance)}
-
-    return kernel.image.read(read)  # type: ignore[no-any-return]
 
 
 async def test_a_message_that_nobody_understands_is_written_kept_and_answered(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from batos.image import LivingImage, history, ledger
 from batos.image.backup import FORK_NAME
 from batos.image.storage import probe
 from batos.image.upkeep import Upkeep, UpkeepPlan
-from tests.unit.test_looks import change, step
+from tests.support.image import change, step
 
 
 class Kept:

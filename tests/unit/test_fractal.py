@@ -12,9 +12,7 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.mind.router import shares
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
-
-TWO = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."
+from tests.support.missions import TWO, FakeInference, Listened, answer, mind, submit
 
 
 def scores(sentence: str) -> dict[str, float]:

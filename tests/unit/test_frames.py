@@ -15,34 +15,14 @@ from typing import Any
 import pytest
 
 from batos.image.taught_examples import Example
-from batos.synthesis import adaptation, aggregations, composer, enumeration, terms
+from batos.synthesis import adaptation, aggregations, enumeration, terms
 from batos.synthesis.enumeration import tidied
-from batos.synthesis.handbook import HandbookEntry, words_in
+from batos.synthesis.handbook import words_in
 from batos.synthesis.idiom_costs import MODULES
 from batos.synthesis.plain_values import same
-from batos.synthesis.ranking import Specification, likely
+from batos.synthesis.ranking import likely
 from batos.synthesis.translation_model import tables
-from tests.unit.test_reuse import LARGEST, asked, entry, here
-
-LIMIT = 8192
-SHORT = entry("the text without its x and y", "def short_(self, text):\n    return ''.join(c for c in text if c not in 'xy')")
-ROWS = [
-    {"name": "Ann", "city": "Rome", "age": 41, "member": True},
-    {"name": "Bob", "city": "Bern", "age": 17, "member": True},
-    {"name": "Abe", "city": "Rome", "age": 23, "member": False},
-]
-
-
-async def made(
-    what: Specification, *known: HandbookEntry, most: int = 60_000, audit: Any = lambda text: True, run: Any = None
-) -> list[tuple[float, str]]:
-    shared = [(0.6, one) for one in known]
-    return sorted(await composer.composed(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
-
-
-async def first(what: Specification, *known: HandbookEntry) -> str:
-    (_, text), *_ = await made(what, *known)
-    return text.split(":\n    ", 1)[1].replace("\n    ", "; ")
+from tests.support.synthesis import LARGEST, LIMIT, ROWS, SHORT, asked, entry, first, here, made
 
 
 @pytest.mark.parametrize(
@@ -197,7 +177,8 @@ async def test_none_are_tried_where_none_may_be_and_all_are_audited() -> None:
 def test_it_is_the_same_in_each_process() -> None:
     script = """
 import asyncio
-from tests.unit.test_frames import ROWS, SHORT, Example, asked, made
+from batos.image.taught_examples import Example
+from tests.support.synthesis import ROWS, SHORT, asked, made
 print(asyncio.run(made(asked("the sorted names of the city 'Rome'", Example((ROWS,), (), ["Abe", "Ann"])), SHORT)))
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -13,9 +13,9 @@ from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.memory.curator import Gist
 from batos.mind import memory_primitives
-from tests.unit.memory_support import QUICK, CountsWords
-from tests.unit.mind_support import FakeInference, mind
-from tests.unit.test_undo_memory import LONG, Held
+from tests.support.memory import QUICK, CountsWords
+from tests.support.missions import FakeInference, mind
+from tests.support.undo import LONG, Held
 
 SAID = "Boats, harbours and the tide."
 
@@ -23,7 +23,7 @@ SAID = "Boats, harbours and the tide."
 @contextlib.asynccontextmanager
 async def harbours(folder: Path, inference: FakeInference, **settings: object) -> AsyncIterator[tuple[Kernel, list[int]]]:
     """A daemon that remembers something long, and its sections."""
-    inference.embedder = CountsWords()._vector
+    inference.embedder = CountsWords().vector
     async with mind(folder, inference, **{"remember": "off", "curate_s": 86400, **QUICK, **settings}) as kernel:
         held = Held(kernel)
         if not held.look(lambda library: list(library.sections)):

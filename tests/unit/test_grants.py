@@ -22,8 +22,8 @@ from batos.memory.store import library_of
 from batos.objects import Method, Primitive, UvmObject, lookup_order
 from batos.wire.admin_schemas import UndoRequest
 from batos.wire.schemas import SendRequest
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
-from tests.unit.test_forge import give, sent, writing
+from tests.support.methods import give, sent, writing
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
 
 TEXT = "The key is under the third stone of the garden wall."
 TIDY = "def tidy_(self):\n    return self.memory.forget_(self.note)\n"

@@ -23,8 +23,7 @@ from batos.synthesis.enumeration import Expression, Valued, grown, modules_in, v
 from batos.synthesis.handbook import entries, words_in
 from batos.synthesis.ranking import Specification, tells
 from batos.synthesis.translation_model import PHRASES, _entry, channel, tables
-from tests.unit.test_frames import first, made
-from tests.unit.test_reuse import asked, here
+from tests.support.synthesis import asked, first, here, made
 
 
 def atoms(**given: Any) -> list[Valued]:

@@ -1,4 +1,4 @@
-"""A daemon that nobody asks anything: what it costs. Time passes by itself (`tests.passing_time`)."""
+"""A daemon that nobody asks anything: what it costs. Time passes by itself (`tests.support.passing_time`)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from batos.bridge.capabilities import Capabilities
 from batos.errors import InferenceFailed
 from batos.image import ledger
 from batos.image.mission_record import MissionRecord
-from tests import passing_time
-from tests.unit.mind_support import FakeInference, submit
-from tests.unit.mind_support import settings as quick
+from tests.support import passing_time
+from tests.support.missions import FakeInference, submit
+from tests.support.missions import settings as quick
 
 DAY_S = 86400.0
 CLOCKED = (Heartbeat, Alarms, Budget, Senses, Leash)
@@ -72,7 +72,7 @@ def test_a_day_after_a_mission_and_with_a_trigger_that_stands(tmp_path: Path) ->
         kernel = await Kernel.start(settings(tmp_path), inference=inference, listen=False)
         try:
             await (await submit(kernel, "m1", "I feel stuck")).end()
-            await kernel.image.system(trigger_missions._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+            await kernel.image.system(trigger_missions.fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
             await asyncio.sleep(DAY_S / 2)
             asked = len(inference.asked)
             await asyncio.sleep(DAY_S / 2)

@@ -27,7 +27,7 @@ from batos.image.packing import pack
 from batos.image.scrubber import Walk
 from batos.image.storage import check_format, open_database
 from batos.objects import Method, UvmObject
-from tests.image_store import Store
+from tests.support.image import Store
 
 # FileStorage does not close its files when its constructor fails; they are closed when the error is forgotten.
 leaves_files_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

@@ -20,8 +20,8 @@ from batos.image.packing import pack
 from batos.image.scrubber import FileWalk, Walk
 from batos.memory.store import library_of
 from batos.objects import Method, UvmObject
-from tests.unit.memory_support import flip
-from tests.unit.mind_support import FakeInference, audited, mind, submit
+from tests.support.memory import flip
+from tests.support.missions import FakeInference, audited, mind, submit
 
 ANSWER = journal.InferenceRecord(b"k" * 16, 0, "an answer", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
 

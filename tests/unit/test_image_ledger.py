@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ from batos.image.journal import InferenceRecord
 from batos.image.mission_record import MissionRecord
 from batos.image.storage import FORMAT
 from batos.objects import UvmObject
-
-
-@pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
 
 
 async def accept(image: LivingImage, id: str, brief: str = "b", begin: bool = False, **options: Any) -> tuple[bool, MissionRecord]:

@@ -20,7 +20,7 @@ from batos.image.checksummed_storage import base_of
 from batos.image.scrubber import Walk
 from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, open_database, probe
 from batos.objects import UvmObject
-from tests.image_store import Store
+from tests.support.image import Store
 
 COMMITS = 5
 

@@ -12,24 +12,12 @@ import pytest
 import structlog
 
 from batos.errors import ConfigError, InvalidInput, UnknownPersona
-from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.incarnation import CHANGED, DELETED, DROPPED, PLAIN_FACET, REMOVED, accept, facets, system_message
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire.admin_schemas import Accepting, PersonasRequest
-from tests.unit.mind_support import FakeInference, mind, submit
-
-SHIPPED = Path(psm.__file__).with_name("codex.toml").read_text("utf-8")
-PENGUIN = """
-[personas.penguin]
-core_mission = "To stand still."
-core_method = "Standing."
-pillars = ["Patience", "Ice"]
-model = "robin"
-triggers = [{ pattern = 'ice', weight = 9.0, says = "speaks of ice" }]
-[personas.penguin.protocols]
-waddle_facet_ = "Go slowly."
-"""
+from tests.support.codex import PENGUIN, SHIPPED
+from tests.support.missions import FakeInference, mind, submit
 
 
 async def look(folder: Path, function: Callable[[Any], Any], **more: Any) -> Any:

@@ -24,7 +24,7 @@ from batos.mind.router import Likeness
 from batos.missions.scheduler import Scheduler
 from batos.wire.listener import Listener
 from batos.wire.schemas import OPS
-from tests.unit.mind_support import FakeInference, mind, settings
+from tests.support.missions import FakeInference, mind, settings
 
 
 async def test_each_operation_of_the_wire_has_a_handler(tmp_path: Path) -> None:

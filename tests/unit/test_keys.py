@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import zmq
 from structlog.testing import capture_logs
-from wire_support import Scripted, ask, raw
 
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import BatosError, ConfigError, DaemonUnavailable, EndpointError, KeyRefused
 from batos.wire import Client, ClientKeys, SyncClient, keys
 from batos.wire.listener import Listener
+from tests.support.wire import Scripted, ask, raw
 
 AT_ONCE_S = 8.0  # of a time limit of 10: the answer does not come from waiting
 

@@ -16,17 +16,17 @@ from batos.image import taught_examples
 from batos.image.taught_examples import Example
 from batos.objects import Intent, Method, UvmObject
 from batos.synthesis import batch_runner
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference
-from tests.unit.test_forge import give, method_of, sent
-from tests.unit.test_method_writer import DOUBLE, hire, writing
+from tests.support import missions
+from tests.support.method_writer import DOUBLE, hire, writing
+from tests.support.methods import give, method_of, sent
+from tests.support.missions import FakeInference
 
 LARGEST = "def largest_(self, items):\n    return max(items)\n"
 
 
 def mind(folder: Path, inference: FakeInference, **settings: Any) -> AbstractAsyncContextManager[Kernel]:
     """A mind whose searches are a fifth as long: what is found here is found soon."""
-    return mind_support.mind(folder, inference, **{"synthesis_parts": 60_000, **settings})
+    return missions.mind(folder, inference, **{"synthesis_parts": 60_000, **settings})
 
 
 async def taught(kernel: Any, selector: str, intent: str, *told: Example, **slots: Any) -> None:

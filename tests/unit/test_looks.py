@@ -23,12 +23,8 @@ from batos.errors import HistoryGone, ImageError, InvalidInput, UnknownMission, 
 from batos.image import LivingImage, history, ledger
 from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.objects import Intent, Method, Primitive, UvmObject
-from tests.daemon import END_S
-
-
-def step(lobby: UvmObject) -> None:
-    if "robin" not in lobby._slots:
-        lobby.robin = lobby.genesis.derive(name="robin", comment="I am ROBIN.", tags=["a"], n=0)
+from tests.support.daemon import END_S
+from tests.support.image import change, step
 
 
 @pytest.fixture
@@ -40,18 +36,6 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
 
 def looks(image: LivingImage) -> Queries:
     return Queries(image.db, image.snapshot)
-
-
-async def change(image: LivingImage, mission: str, **slots: Any) -> str:
-    """Set slots of ROBIN's; the transaction's id."""
-    async with image.unit() as unit:
-        for name, value in slots.items():
-            if value is None:
-                del unit.root["lobby"].robin._slots[name]
-            else:
-                unit.root["lobby"].robin._slots[name] = value
-        unit.note(mission, f"COMPLETE by {mission}")
-    return image.db.lastTransaction().hex()  # type: ignore[no-any-return]
 
 
 async def test_an_object_is_shown_as_it_was_at_a_revision_and_at_a_time(image: LivingImage) -> None:

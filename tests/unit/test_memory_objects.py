@@ -18,8 +18,8 @@ from batos.memory.section_builder import remember_document
 from batos.memory.segments import Segment
 from batos.memory.store import library_of, summary_source
 from batos.mind.messages import send
-from tests.unit.memory_support import Memory, memory
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.memory import Memory, memory
+from tests.support.missions import FakeInference, mind, submit
 
 CHAT = "# 8 May 2023\nAnna: I planted tomatoes.\nBen: Which kind, Anna?\nAnna: San Marzano, as in the Garden Book.\nBen: Nice.\n"
 

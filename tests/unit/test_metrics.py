@@ -17,7 +17,7 @@ from batos import metrics
 from batos.app.kernel import Kernel
 from batos.bus import MemoryQueried, MethodRan, SourceAudited
 from batos.errors import EndpointError, InferenceFailed
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 
 async def read(kernel: Kernel) -> dict[str, float]:

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from batos.mind.plans import QUESTION
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
 from batos.wire import Client, SyncClient
-from tests.daemon import note_built, provisioned
-from tests.pictures import png
+from tests.support.daemon import note_built, provisioned
+from tests.support.pictures import png
+from tests.support.wire import Caller, calling
 
 SEES, BLIND = "eye:8b", "blind:8b"
 ANSWER = "A white square lies on a grey table beside a cup."
@@ -67,6 +69,11 @@ async def start(tmp_path: Path, server: ScriptedOllama) -> AsyncIterator[Start]:
 
 def client_of(kernel: Kernel) -> Client:
     return Client(kernel.endpoints[0])
+
+
+def caller_of(kernel: Kernel) -> AbstractAsyncContextManager[Caller]:
+    """A program that uploads parts as it likes."""
+    return calling(kernel.endpoints[0])
 
 
 def shown(server: ScriptedOllama) -> list[list[list[bytes]]]:
@@ -174,16 +181,19 @@ async def test_a_picture_that_was_not_uploaded_is_refused_and_nothing_is_accepte
 async def test_one_that_went_between_upload_and_mission_is_brought_again(start: Start, tmp_path: Path) -> None:
     kernel = await start()
     (tmp_path / "cat.png").write_bytes(png())
-    async with client_of(kernel) as client:
-        accept, tries = client._accept, []
+    tries = []
 
-        async def late(op: str, **fields: Any) -> Any:
-            tries.append(op)
+    class Slow(Client):
+        """Takes its time between an upload and the mission for which it is."""
+
+        async def upload(self, *args: Any, **more: Any) -> dict[str, Any]:
+            known = await super().upload(*args, **more)
+            tries.append(known)
             if len(tries) == 1:
                 assert await retention.drop_uploads(kernel.image, -1) == 1
-            return await accept(op, **fields)
+            return known
 
-        client._accept = late  # type: ignore[method-assign]
+    async with Slow(kernel.endpoints[0]) as client:
         await client.submit("What is this?", id="m1", images=[tmp_path / "cat.png"])
         assert len(tries) == 2
         assert (await client.result("m1", timeout_s=60))["text"] == ANSWER
@@ -229,11 +239,11 @@ async def test_parts_come_in_any_order_twice_and_from_several(start: Start) -> N
     kernel = await start()
     data = png(40, 40)
     digest = hashlib.sha256(data).hexdigest()
-    async with client_of(kernel) as one, client_of(kernel) as other:
+    async with caller_of(kernel) as one, caller_of(kernel) as other:
 
-        async def part(client: Client, begin: int, end: int) -> dict[str, Any]:
+        async def part(client: Caller, begin: int, end: int) -> dict[str, Any]:
             said = base64.b64encode(data[begin:end]).decode()
-            return await client._ask("upload", digest=digest, bytes=len(data), offset=begin, data=said)
+            return await client.ask("upload", digest=digest, bytes=len(data), offset=begin, data=said)
 
         assert (await part(one, 1000, 2000))["have"] == 0  # too early
         assert (await part(one, 0, 1000))["have"] == 1000
@@ -241,53 +251,53 @@ async def test_parts_come_in_any_order_twice_and_from_several(start: Start) -> N
         assert (await part(other, 500, 1500))["have"] == 1000  # does not fit
         assert (await part(other, 1000, 2000))["have"] == 2000
         with pytest.raises(InvalidInput, match="said to be of"):
-            await one._ask("upload", digest=digest, bytes=7, offset=0, data="aGk=")
+            await one.ask("upload", digest=digest, bytes=7, offset=0, data="aGk=")
         reply = await part(one, 2000, len(data))
         assert (reply["whole"], reply["image"]["type"]) == (True, "image/png")
         assert await part(other, 2000, len(data)) == reply
         with pytest.raises(InvalidInput, match="base64"):
-            await one._ask("upload", digest="1" * 64, bytes=7, data="?")
+            await one.ask("upload", digest="1" * 64, bytes=7, data="?")
 
 
 async def test_what_is_not_of_its_digest_or_too_long_begins_again(start: Start) -> None:
     kernel = await start()
     data = png()
     digest = hashlib.sha256(data).hexdigest()
-    async with client_of(kernel) as client:
+    async with client_of(kernel) as client, caller_of(kernel) as caller:
         with pytest.raises(InvalidInput, match="was announced"):
-            await client._ask("upload", digest=digest, bytes=len(data), data=base64.b64encode(bytes(len(data))).decode())
+            await caller.ask("upload", digest=digest, bytes=len(data), data=base64.b64encode(bytes(len(data))).decode())
         with pytest.raises(InvalidInput, match="more than the 5 bytes"):
-            await client._ask("upload", digest=digest, bytes=5, data=base64.b64encode(data).decode())
+            await caller.ask("upload", digest=digest, bytes=5, data=base64.b64encode(data).decode())
         assert (await client.upload(data))["digest"] == digest
 
 
 async def test_uploads_that_are_not_finished_take_so_much_memory_and_no_more(start: Start) -> None:
     kernel = await start(uploads_bytes=10_000)
-    async with client_of(kernel) as client:
-        await client._ask("upload", digest="1" * 64, bytes=6000, data="aGk=")
-        with pytest.raises(Busy, match="other images come in"):
-            await client._ask("upload", digest="2" * 64, bytes=6000, data="aGk=")
-        await client._ask("upload", digest="3" * 64, bytes=3000, data="aGk=")
+    async with caller_of(kernel) as client:
+        await client.ask("upload", digest="1" * 64, bytes=6000, data="aGk=")
+        with pytest.raises(Busy, match="uploads_bytes"):
+            await client.ask("upload", digest="2" * 64, bytes=6000, data="aGk=")
+        await client.ask("upload", digest="3" * 64, bytes=3000, data="aGk=")
 
 
 async def test_images_of_a_few_bytes_that_are_not_finished_are_bounded_too(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "AT_ONCE", 3)
     kernel = await start()
-    async with client_of(kernel) as client:
+    async with caller_of(kernel) as client:
         for n in range(3):
-            await client._ask("upload", digest=f"{n:064x}", bytes=2, data="aA==")
+            await client.ask("upload", digest=f"{n:064x}", bytes=2, data="aA==")
         with pytest.raises(Busy, match="3 images come in"):
-            await client._ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
+            await client.ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
         monkeypatch.setattr(uploads, "_IDLE_S", 0.0)
-        await client._ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
+        await client.ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
 
 
 async def test_who_announces_another_size_and_goes_keeps_nobody_from_an_image(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     data = png()
     digest = hashlib.sha256(data).hexdigest()
     kernel = await start()
-    async with client_of(kernel) as client:
-        await client._ask("upload", digest=digest, bytes=len(data) + 1, data="aA==")
+    async with client_of(kernel) as client, caller_of(kernel) as caller:
+        await caller.ask("upload", digest=digest, bytes=len(data) + 1, data="aA==")
         with pytest.raises(InvalidInput, match="was said to be"):
             await client.upload(data)
         monkeypatch.setattr(uploads, "_IDLE_S", 0.0)

@@ -13,16 +13,15 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.bridge.model_management import remove_own_models
 from batos.bridge.profiles import load_profile
-from batos.config import Settings, load, load_with_sources
+from batos.config import load, load_with_sources
 from batos.errors import InvalidInput, OllamaUnavailable
 from batos.image import model_registry
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
-from tests.daemon import note_built, provisioned
+from tests.support.daemon import provisioned
+from tests.support.own_model import CHAT, THINKING, settings
 
 BIG, BIGGER = "qwen3:8b", "llama3.3:70b"
-CHAT = "{{ range .Messages }}{{ .Role }}: {{ .Content }}{{ end }}"
-THINKING = CHAT + "{{ .Thinking }}"
 Start = Callable[..., Awaitable[Kernel]]
 
 
@@ -37,12 +36,6 @@ def server(scripted: ScriptedOllama) -> ScriptedOllama:
     scripted.runners.sizes.update({BIG: 5 * 10**9, BIGGER: 40 * 10**9})
     scripted.say("Take one small step and look where it led.")
     return scripted
-
-
-def settings(folder: Path, server: ScriptedOllama | None, **given: Any) -> Settings:
-    note_built(server.host if server else "", folder / "ollama")
-    quiet = {"listen": ("tcp://127.0.0.1:*",), "autotelic": "off", "shutdown_s": 1, "retry_backoff_s": 0.01}
-    return load({"data": str(folder), "ollama_host": server.host if server else "", **quiet, **given}, environ={})
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from batos.image.backup_schedule import hindrance
 from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.testing import ScriptedOllama
 from batos.wire import keys
-from tests.daemon import daemon, provisioned
+from tests.support.daemon import daemon, provisioned
 
 OTHER = 65534
 VICTIM = b"ssh-ed25519 AAAA the daemon user's own\n"

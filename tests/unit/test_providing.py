@@ -22,10 +22,10 @@ from batos.mind.inference import PromptTooLong
 from batos.mind.model_needs import NeedModel, Provision
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
-from tests.daemon import provisioned
-from tests.pictures import png
-from tests.unit.mind_support import WAIT_S, Listened
-from tests.unit.test_own_model import CHAT, THINKING, settings
+from tests.support.daemon import provisioned
+from tests.support.missions import WAIT_S, Listened
+from tests.support.own_model import CHAT, THINKING, settings
+from tests.support.pictures import png
 
 SEER, SEER_TOO = "seer:9b", "seer-too:9b"
 ENTRY = 'bytes = {bytes}\nparameters = 9_000_000_000\ncontext = 32768\ncan = ["vision", "tools", "thinking"]\n'

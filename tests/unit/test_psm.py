@@ -17,7 +17,7 @@ from batos.mind.attempt import Attempt
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import Route
 from batos.objects import Primitive, UvmObject
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
+from tests.support.missions import FakeInference, Listened, answer, mind, submit
 
 ROUTE = Route("robin", "for a test", {})
 

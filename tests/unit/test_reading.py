@@ -11,7 +11,7 @@ import pytest
 
 from batos.memory import readers
 from batos.memory.drafts import Draft, DraftPart, Turn
-from tests.unit.memory_support import memory
+from tests.support.memory import memory
 
 FREEZES = """
 import re
@@ -68,9 +68,9 @@ async def test_the_end_of_the_daemon_waits_for_no_reader(tmp_path: Path) -> None
     async with memory(tmp_path, read_s=3600) as held:
         await held.recollection.ask([str(tmp_path / "notes")], [])
         await held.until(lambda: held.recollection.ingest.under_way)
-        child = held.recollection.ingest._reading._child
-        await held.until(lambda: child._process is not None)
-    assert child._process is None
+        reading = held.recollection.ingest.reading
+        await held.until(lambda: reading.running)
+    assert not reading.running
 
 
 async def test_a_small_archive_that_says_very_much_is_refused(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from batos.cli import mission_view as pages
 from batos.cli.output import Output
 from batos.errors import InferenceFailed, UnknownMission
 from batos.missions import report
-from tests.unit.mind_support import FakeInference, mind, submit
-from tests.unit.test_fractal import TWO
+from tests.support.missions import TWO, FakeInference, mind, submit
 
 
 def of(kernel: Kernel, id: str = "m1") -> dict[str, Any]:

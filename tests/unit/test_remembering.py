@@ -26,10 +26,10 @@ from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import Segment
 from batos.memory.store import epoch_of, library_of
 from batos.missions import memory_writer
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, Listened, give, submit
+from tests.support import missions
+from tests.support.missions import FakeInference, Listened, give, submit
 
-mind = functools.partial(mind_support.mind, remember="off")  # each test does it itself
+mind = functools.partial(missions.mind, remember="off")  # each test does it itself
 
 
 class FakeMemory:

@@ -21,27 +21,16 @@ from batos.mind.attempt_services import REPLAYED
 from batos.mind.inference import JournalPlace
 from batos.missions.execution import Attempts
 from batos.missions.replay import JournalOnlySource, replay_services
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, submit, written
+from tests.support import missions
+from tests.support.missions import FakeInference, replayed, submit, written
 
-mind = functools.partial(mind_support.mind, remember="off")  # what goes on in the image beside a replay must not be taken for its doing
+mind = functools.partial(missions.mind, remember="off")  # what goes on in the image beside a replay must not be taken for its doing
 ROBIN = "I feel stuck"
 A_CYCLE = 5
 
 
 async def think(kernel: Kernel, id: str = "m1", brief: str = ROBIN, **options: Any) -> dict[str, Any]:
     return await (await submit(kernel, id, brief, **options)).end()
-
-
-async def replayed(kernel: Kernel, inference: FakeInference, id: str = "m1") -> dict[str, Any]:
-    """A replay, which asks no model and leaves no trace."""
-    await kernel.image.system(lambda root: None)  # with it comes what was deferred
-    asked, tid = len(inference.asked), kernel.image.db.lastTransaction()
-    found = await kernel.replays.replay(id)
-    await kernel.image.system(lambda root: None)
-    assert len(inference.asked) == asked
-    assert kernel.image.db.lastTransaction() == tid
-    return found
 
 
 async def test_a_mission_replays_the_same(tmp_path: Path) -> None:
@@ -266,7 +255,7 @@ class Short(JournalOnlySource):
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: Any = None) -> journal.InferenceRecord:
         if len(request.user) > self.reads:
             raise InferenceFailed("too long", cause="too_long", model=request.model)
-        text = mind_support.answer(request)
+        text = missions.answer(request)
         return journal.InferenceRecord(
             place.key, place.occurrence, text, request.model, "", 7, 7, 0.0, 0.0, "stop", journal.now(), b"", label, 0.0, 0.0
         )
@@ -307,7 +296,7 @@ async def test_those_who_ask_the_same_at_once_get_what_they_had_whoever_asks_fir
             await turn.wait()
             if (place := waiting.index(turn)) > 0:
                 waiting[place - 1].set()
-            return mind_support.DIGEST
+            return missions.DIGEST
 
         inference.digest = digest  # type: ignore[method-assign]
         found = await replayed(kernel, inference)

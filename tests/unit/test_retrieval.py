@@ -24,7 +24,7 @@ from batos.memory.search_index import Collection
 from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import build
 from batos.memory.store import library_of
-from tests.search_support import DIMENSIONS, axis, noise
+from tests.support.search import DIMENSIONS, axis, noise
 
 DAY = date(2023, 5, 7)
 

@@ -12,30 +12,13 @@ from batos.image.taught_examples import Example
 from batos.objects import UvmObject
 from batos.synthesis import adaptation, batch_runner, repair
 from batos.synthesis.batch_runner import Run
-from batos.synthesis.handbook import Handbook, HandbookEntry, words_in
+from batos.synthesis.handbook import Handbook, HandbookEntry
 from batos.synthesis.ranking import Specification, likely
+from tests.support.synthesis import LARGEST, asked, entry, here
 
 LIMIT = 8192
 
 
-def here() -> Run:
-    """Runs methods of these tests in this process: the sandbox has tests of its own."""
-
-    async def run(source: str, given: list[Any]) -> Any:
-        scope: dict[str, Any] = {}
-        exec(source, scope)
-        return scope["side_by_side_"](None, given)
-
-    return run
-
-
-def entry(purpose: str, source: str) -> HandbookEntry:
-    name, _, inside = source.removeprefix("def ").partition("(self")
-    parameters = tuple(one.strip().rstrip("0123456789") for one in inside.partition(")")[0].split(",")[1:])
-    return HandbookEntry(purpose, source, words_in(f"{purpose} {name.replace('_', ' ')}"), parameters, "self." in source, source)
-
-
-LARGEST = entry("the largest of the numbers", "def largest_(self, items):\n    return max(items)")
 OVER = entry("the numbers over 3", "def over_3_(self, items):\n    return [one for one in items if one > 3]")
 ADD = entry(
     "add the number to total",
@@ -49,10 +32,6 @@ SENDS = entry("the fees added up", "def fees_(self, items):\n    return sum(self
 LOOP = entry("wait until it is over", "def wait_(self, number):\n    while number:\n        number = number - 1\n    return number")
 POWER = entry("two to the number", "def power_(self, number):\n    return 2 ** number")
 BOOK = Handbook([LARGEST, OVER, ADD, CITIES, SPEND, SENDS, LOOP, POWER])
-
-
-def asked(intent: str, *examples: Example, call: tuple[Any, ...] | None = None, **slots: Any) -> Specification:
-    return specification_of(UvmObject(**slots), "m_", examples[0].args if call is None else call, {}, intent=intent, examples=examples)
 
 
 async def found(

@@ -20,9 +20,8 @@ from batos.mind.codex import load_codex
 from batos.mind.incarnation import exemplars_of
 from batos.mind.router import Route
 from batos.objects import UvmObject
-from tests.unit.mind_support import FakeInference, mind, submit
-from tests.unit.test_incarnation import PENGUIN, SHIPPED
-from tests.unit.test_replay import replayed
+from tests.support.codex import PENGUIN, SHIPPED
+from tests.support.missions import FakeInference, mind, replayed, submit
 
 BRIEF = "xyzzy"  # no trigger knows it
 PERSONAS = ("robin", "brick", "babs", "alfred")

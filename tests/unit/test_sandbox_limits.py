@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from sandbox_support import NOW, STALLED, Heartbeat, Sends, call, obj, settings, slots
 
 from batos.concurrency import in_helper
 from batos.errors import MethodFailed, SandboxFailed, SandboxLimit
 from batos.objects import UvmObject
 from batos.resources import charged_task
 from batos.sandbox import Activity, Sandbox
+from tests.support.sandbox import NOW, STALLED, Heartbeat, Sends, call, obj, settings, slots
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -27,13 +27,6 @@ WAIT_S = 30
 
 
 @pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
-
-
-@pytest.fixture
 async def upkeep(image: LivingImage, tmp_path: Path) -> AsyncIterator[Upkeep]:
     made = Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=1e6, first_s=1e6), backups=tmp_path / "b")
     yield made

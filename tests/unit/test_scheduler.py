@@ -23,7 +23,7 @@ from batos.mind import answer_schema, psm
 from batos.mind.attempt import current
 from batos.missions import scheduler
 from batos.objects import Primitive, UvmObject
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
+from tests.support.missions import WAIT_S, FakeInference, Listened, answer, mind, submit
 
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
 A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer

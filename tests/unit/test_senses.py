@@ -15,9 +15,9 @@ from batos.autotelic.telemetry import TABLES, Levels, Senses, Tallies, tallies_i
 from batos.bus import EventBus, MemoryQueried, MissionEnded
 from batos.errors import InferenceFailed
 from batos.image import ledger
-from tests.unit.mind_support import FakeInference, audited, mind, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import opened
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, audited, mind, submit, written
 
 ON = {"autotelic": "on", "heartbeat_first_s": 3600.0}
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from sandbox_support import Sends, obj, settings
 
 from batos.errors import SandboxFailed
 from batos.objects import Method
 from batos.sandbox import Sandbox
 from batos.synthesis.batch_runner import SELECTOR, MethodCall, Run, run_batch
+from tests.support.sandbox import Sends, obj, settings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,7 +18,7 @@ from batos.api import subscriptions
 from batos.app.kernel import Kernel
 from batos.image import ledger
 from batos.wire.listener import Listener
-from tests.unit.mind_support import WAIT_S, FakeInference, settings
+from tests.support.missions import WAIT_S, FakeInference, settings
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batos.bridge.lora.staging import Staged, Staging, StagingRefusal, sorted_out, staging_folder
-from tests.lora import about, peft, stage, weights
+from tests.support.lora import about, peft, stage, weights
 
 
 class Clock:

@@ -19,7 +19,7 @@ from batos.image.mission_record import MissionRecord
 from batos.mind import plans
 from batos.objects import Primitive, UvmObject
 from batos.wire.schemas import OPS
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
+from tests.support.missions import WAIT_S, FakeInference, Listened, answer, mind, submit
 
 QUESTION = "How many guests?"
 

@@ -16,7 +16,7 @@ from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal, ledger
 from batos.mind.attempt import Attempt, current
 from batos.mind.inference import By, NeedInference
-from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind, submit
+from tests.support.missions import DIGEST, FakeInference, Listened, mind, submit
 
 
 async def mission(kernel: Kernel, id: str = "m1") -> Attempt:

@@ -20,8 +20,8 @@ from batos.image import ledger
 from batos.training.lora import Trainer, TrainingPlan
 from batos.training.persona import Liked, Said, VoiceFigures, liked, parted, train_voice, worse_than
 from batos.wire.admin_schemas import UndoRequest
-from tests.unit.mind_support import FakeInference, answer, mind, settings, submit
-from tests.unit.test_training_export import tiny
+from tests.support.missions import FakeInference, answer, mind, settings, submit
+from tests.support.training import tiny
 
 
 async def asked(kernel: Kernel, id: str, brief: str, rating: int = 1, **options: Any) -> None:

@@ -19,9 +19,9 @@ from batos.autotelic.triggers import Entropy, Measurement, Seen, TriggerLimits
 from batos.errors import Busy, InferenceFailed
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import FakeInference, mind, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import opened
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, mind, submit, written
 
 LIMITS = TriggerLimits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01, syntheses=0)
 NOW = 1_795_262_400.0
@@ -312,7 +312,7 @@ async def test_a_method_that_is_of_no_use_any_more(tmp_path: Path) -> None:
         (use,) = kernel.image.read(telemetry.used_methods)
         assert (use.method.endswith(" add_"), use.runs) == (True, 1)
         assert kernel.loop.alarms is not None
-        kernel.loop.alarms._now = lambda: use.last + 3 * 86400
+        kernel.loop.alarms.now = lambda: use.last + 3 * 86400
         (brief,) = await looked(kernel)
         assert "has not run for 3 days; it ran 1 times before" in brief
         await kernel.image.system(lambda root: root["lobby"].thing._slots.pop("add_"))

@@ -13,7 +13,7 @@ from batos.autotelic import rollback_monitor
 from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.mind import answer_checks
-from tests.unit.mind_support import FakeInference, answer, mind, submit
+from tests.support.missions import FakeInference, answer, mind, submit
 
 BRIEF = "How do I sharpen the iron of my wooden plane by hand?"
 ON_IT = (

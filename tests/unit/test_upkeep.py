@@ -32,13 +32,6 @@ def keeper(image: LivingImage, folder: Path, meter: CostMeter | None = None, **m
 
 
 @pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
-
-
-@pytest.fixture
 async def kept(image: LivingImage, tmp_path: Path) -> AsyncIterator[Upkeep]:
     made = keeper(image, tmp_path)
     yield made

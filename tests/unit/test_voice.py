@@ -11,7 +11,7 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import BatosError, InferenceFailed
 from batos.image import model_registry
 from batos.wire.admin_schemas import ExpertsRequest
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 BRIEF = "Look up the moon"  # BABS's
 

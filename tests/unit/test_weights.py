@@ -19,10 +19,9 @@ from batos.image import ledger
 from batos.image.mission_record import MissionRecord
 from batos.missions import report
 from batos.wire.admin_schemas import UndoRequest
-from tests.unit.mind_support import FakeInference, mind, submit, written
-from tests.unit.test_assessor import ON, assessed, done
-from tests.unit.test_forge import sent
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import ON, assessed, done, opened
+from tests.support.methods import sent
+from tests.support.missions import FakeInference, mind, submit, written
 
 BOUNDS = WeightBounds(0.02, 0.1, 0.5)
 EVEN, USUAL = Parts(0.25, 0.25, 0.25, 0.25), Parts(0.5, 0.5, 0.5, 0.5)

@@ -14,7 +14,7 @@ from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.mind import prompts
 from batos.mind.evidence import RecalledPassage
-from tests.unit.mind_support import FakeInference, mind, submit, written
+from tests.support.missions import FakeInference, mind, submit, written
 
 LONG = " ".join(f"Item {n} of the list is here." for n in range(400)) + " Which items are there?"
 ASKED = "Which items are there?"

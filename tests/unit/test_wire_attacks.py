@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import zmq
 import zmq.asyncio
-from wire_support import ask, listening, raw
 
 from batos.errors import EndpointError
 from batos.wire import keys
 from batos.wire.endpoints import bind, check
 from batos.wire.listener import Inbox
+from tests.support.wire import ask, listening, raw
 
 COMMAND = json.dumps({"op": "missions", "limit": 1}).encode()
 NOBODY = 65534

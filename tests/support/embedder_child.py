@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.unit.memory_support import CountsWords, memory
+from tests.support.memory import CountsWords, memory
 
 
 class Slow(CountsWords):

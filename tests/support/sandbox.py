@@ -22,7 +22,7 @@ from batos.objects import Method, Primitive, UvmObject, find
 from batos.sandbox import Activity, Sandbox
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
-CORPUS = Path(os.environ.get("CORPUS", Path(__file__).parent / "data" / "methods.jsonl"))
+CORPUS = Path(os.environ.get("CORPUS", Path(__file__).parents[1] / "data" / "methods.jsonl"))
 COPIES = ("_clone_persistent_", "clone", "derive")
 
 

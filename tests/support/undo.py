@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from batos.app.kernel import Kernel
 from batos.app.undo import Undoing
-from batos.autotelic import schema
+from batos.autotelic import changes, schema
 from batos.config import Settings
 from batos.image import LivingImage, ledger
 from batos.memory import objects
 from batos.memory.chunking import ChunkLimits
 from batos.memory.records import Numbers
 from batos.memory.section_builder import KnownNames, Shelver
-from batos.memory.store import epoch_of
+from batos.memory.store import epoch_of, library_of
 from batos.mind import memory_primitives
-from batos.objects import UvmObject
+from batos.objects import Intent, UvmObject
 from batos.wire.admin_schemas import UndoRequest
+from tests.support.autonomy import EVIDENCE, Proposal
+from tests.support.memory import QUICK, CountsWords, Memory
+from tests.support.missions import FakeInference, Listened, mind
 
 
 class FakeMemory:
@@ -90,3 +95,61 @@ async def house(folder: Path, uri: str = "", **settings: Any) -> AsyncIterator[H
         yield House(image, **settings)
     finally:
         await image.close()
+
+
+FACET = Intent("Think of what would surprise.")
+
+
+async def made(at: House, work: Callable[[Any], object], content: str = "x") -> int:
+    """A change that was proposed, and is promoted by doing `work` to the image."""
+    number = await at.image.system(changes.propose, Proposal(content=content), EVIDENCE, "")
+    async with at.image.unit() as unit:
+        work(unit.root)
+        changes.promote(unit.root, number, {"failures": [0, 0]})
+        unit.note(changes.name_of(number), f"{changes.NOTE} facet of robin")
+    return int(number)
+
+
+def facet(root: Any) -> None:
+    root["lobby"].robin._slots["surprise_facet_"] = FACET
+
+
+NOTE = "The key is under the third stone of the garden wall."
+LONG = "\n\n".join(f"Paragraph {n} speaks of boats and of harbours and of the tide at number {n}." * 3 for n in range(8))
+
+
+class Held(Memory):
+    """A daemon's memory, and its missions."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel.image, kernel.memory, CountsWords())
+        self.kernel = kernel
+
+    async def sent(self, id: str, target: str, selector: str, *args: Any) -> dict[str, Any]:
+        heard, message = Listened(self.kernel, id), {"target": target, "selector": selector, "args": args, "kwargs": {}}
+        await self.kernel.scheduler.submit(id, f"{target} {selector}", {"message": json.dumps(message)})
+        result = await heard.end()
+        assert result["state"] == "COMPLETE", result
+        return result
+
+    async def forget(self, id: str, source: str) -> None:
+        """A mission that forgets a document, as `forget_` does."""
+        await self.embedded()  # whose commits would be conflicts, which are no matter of this
+        await self.image.system(ledger.accept, id, "forget", {}, True, mission=id)
+        async with self.image.unit() as unit:
+            library = library_of(unit.root)
+            dropped = library.forget(library.document(source))
+            ledger.complete(ledger.mission_of(unit.root, id), {"text": ""}, None)
+            unit.note(id, "COMPLETE by ROBIN")
+        self.recollection.stored(None, dropped)
+
+    async def undo(self, id: str, **how: Any) -> dict[str, Any]:
+        return await self.kernel.undoing.undo(UndoRequest(op="undo", id=id, **how))
+
+
+@contextlib.asynccontextmanager
+async def held(folder: Path, **settings: Any) -> AsyncIterator[Held]:
+    inference = FakeInference()
+    inference.embedder = CountsWords().vector
+    async with mind(folder / "data", inference, **{"remember": "off", **QUICK, **settings}) as kernel:
+        yield Held(kernel)

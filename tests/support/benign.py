@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox_support import method, plain
-
 from batos.objects import Method, UvmObject
+from tests.support.sandbox import method, plain
 
 _TEXT = Path(__file__).with_name("benign_methods.txt")
 

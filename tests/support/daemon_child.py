@@ -30,7 +30,7 @@ from batos.image import blobs, journal, ledger, model_registry, transaction_undo
 from batos.image.committer import Committer
 from batos.mind import psm
 from batos.wire.outbox import ClientHandle
-from tests import fake_trainer
+from tests.support import fake_trainer
 
 CHANGE = "change:"  # what the annotation of a promotion begins with
 _left = 0
@@ -248,7 +248,7 @@ TRAINING_POINTS: dict[str, Callable[[], None]] = {
     "after its folder is gone": lambda: after(prerequisites, "_remove"),
     "after it is done away with": after_the_step(prerequisites.TrainingPreparation, "clear"),
 }
-"""Steps of a training; what trains is `tests/fake_trainer.py`."""
+"""Steps of a training; what trains is `tests/support/fake_trainer.py`."""
 
 
 PROVIDE_POINTS: dict[str, Callable[[], None]] = {

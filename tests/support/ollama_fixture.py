@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "test-ollama"
 LAUNCHER = ROOT / "batos" / "bridge" / "launcher.py"
 START_S = 60

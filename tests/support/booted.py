@@ -20,7 +20,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
 BOOT_S = 60
 WAIT_S = 60

@@ -154,3 +154,17 @@ async def audited(kernel: Kernel) -> MissionRecord:
         while not (last := kernel.info()["autotelic"]["heartbeat"]["last"]):
             await kernel.image.system(lambda root: None)
     return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, last)))  # type: ignore[no-any-return]
+
+
+async def replayed(kernel: Kernel, inference: FakeInference, id: str = "m1") -> dict[str, Any]:
+    """A replay, which asks no model and leaves no trace."""
+    await kernel.image.system(lambda root: None)  # with it comes what was deferred
+    asked, tid = len(inference.asked), kernel.image.db.lastTransaction()
+    found = await kernel.replays.replay(id)
+    await kernel.image.system(lambda root: None)
+    assert len(inference.asked) == asked
+    assert kernel.image.db.lastTransaction() == tid
+    return found
+
+
+TWO = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."

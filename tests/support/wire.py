@@ -12,6 +12,7 @@ import zmq
 import zmq.asyncio
 
 from batos.config import Settings
+from batos.errors import from_wire
 from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
@@ -76,3 +77,27 @@ async def receive(socket: zmq.asyncio.Socket, within_s: float = 10) -> dict[str,
 async def ask(socket: zmq.asyncio.Socket, message: Any) -> dict[str, Any]:
     await socket.send(message if isinstance(message, bytes) else json.dumps(message).encode())
     return await receive(socket)
+
+
+class Caller:
+    """A program that writes its requests itself, over a plain socket: one after the other."""
+
+    def __init__(self, socket: zmq.asyncio.Socket) -> None:
+        self._socket = socket
+
+    async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Return the reply to one request.
+
+        :raises BatosError: the error that the daemon answered with.
+        """
+        reply = await ask(self._socket, {"op": op, **fields})
+        if reply["type"] == "error":
+            raise from_wire(reply)
+        return reply
+
+
+@contextlib.asynccontextmanager
+async def calling(endpoint: str) -> AsyncIterator[Caller]:
+    """Connect a Caller to an endpoint."""
+    async with raw(zmq.DEALER, endpoint) as socket:
+        yield Caller(socket)

@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.lora import stage
+from tests.support.lora import stage
 
 
 def main(work: Path, how: str) -> int:

@@ -34,7 +34,7 @@ class CountsWords:
         if self.away:
             raise InferenceFailed("nobody answers", cause="unreachable")
         self.texts += texts
-        return [self._vector(text) for text in texts]
+        return [self.vector(text) for text in texts]
 
     async def digest(self, model: str) -> str:
         if self.away:
@@ -47,7 +47,7 @@ class CountsWords:
     async def continues(self, model: str) -> bool:
         return False
 
-    def _vector(self, text: str) -> list[float]:
+    def vector(self, text: str) -> list[float]:
         row = [0.01] * DIMENSIONS
         for word in text.lower().split():
             row[zlib.crc32(word.strip(".,:;!?#*").encode()) % DIMENSIONS] += 1.0
@@ -102,7 +102,7 @@ class Memory:
     async def whole(self) -> None:
         """Once nothing is under way, the library, its index, its vectors and the collection say the same."""
         await self.embedded()
-        async with self.recollection.ingest._alone:  # what the last transaction did has been told
+        async with self.recollection.ingest.alone:  # what the last transaction did has been told
             view = self.recollection.collection.view()
         there = {int(id) for id, gone in zip(view.ids, view.gone, strict=True) if not gone}
         with_vector = {int(id) for id, has, gone in zip(view.ids, view.has, view.gone, strict=True) if has and not gone}

@@ -1,5 +1,6 @@
-"""A scripted Ollama as a service of a machine that a test booted: `python -m tests.booted_ollama`, of `Type=notify`. Its address is what
-it says of its status."""
+"""A scripted Ollama as a service of a machine that a test booted: `python -m tests.support.booted_ollama`, of `Type=notify`.
+
+Its status says its address."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import signal
 from batos.config import supervision
 from batos.supervision import Supervisor
 from batos.testing import ScriptedOllama
-from tests.daemon import provisioned
+from tests.support.daemon import provisioned
 
 SET_MOOD = "def set_mood_(self, text):\n    self.mood = text\n    self._p_changed = True\n    return text\n"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 import threading
 import time
@@ -12,11 +14,11 @@ from typing import Any
 
 import zmq
 
-from batos.image import history, journal, ledger
+from batos.image import LivingImage, history, journal, ledger
 from batos.image.storage import open_database
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
-from tests.daemon import END_S, REPLY_S, Peer, daemon, provisioned
+from tests.support.daemon import END_S, REPLY_S, Peer, daemon, provisioned
 
 BRIEFS = {
     "I feel stuck, and this is mission {id}": 5,  # ROBIN's: plan, three facets, answer
@@ -146,3 +148,20 @@ class ScriptedFleet(ScriptedOllama):
 
     def let_go(self) -> None:
         self._go.set()
+
+
+KILLS = int(os.environ.get("CRASH_N") or 10)
+SEED = int(os.environ.get("CRASH_SEED") or random.SystemRandom().randrange(2**32))
+
+
+def prepare(folder: Path, what: Callable[[LivingImage], Any]) -> None:
+    """Do something to the image of a daemon that is not at work."""
+
+    async def work() -> None:
+        image = await LivingImage.open(f"file://{folder / 'live_image.fs'}")
+        try:
+            await what(image)
+        finally:
+            await image.close()
+
+    asyncio.run(work())

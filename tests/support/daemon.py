@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +25,7 @@ from batos.bridge.profiles import load_profile
 from batos.config import former
 from batos.testing import ScriptedOllama
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 START_S, END_S, REPLY_S = 60, 40, 60
 
 
@@ -219,3 +219,44 @@ class Peer:
         while replies[-1]["type"] not in ("result", "error"):
             replies.append(self.reply())
         return replies
+
+
+A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
+
+
+def batos(running: Daemon, *words: str) -> tuple[int, Any]:
+    """A verb of the command line; its exit code, and what it printed as JSON, the last document of it."""
+    command = [sys.executable, "-m", "batos", *words, "--connect", running.endpoint, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
+    assert done.stderr == "", done.stderr
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except ValueError:  # one document a line
+        return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+def embedded(peer: Peer) -> dict[str, Any]:
+    """What the memory holds, once all chunks have their vectors."""
+    deadline = time.monotonic() + END_S
+    while (told := peer.ask("memory"))["waiting"] != {"files": 0, "sections": 0}:
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+    return told
+
+
+def sources(found: dict[str, Any]) -> list[str]:
+    return [Path(hit["source"]).name for hit in found["hits"]]
+
+
+def until(so: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + END_S
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def sent(peer: Peer, id: str, target: str, selector: str, *args: Any) -> dict[str, Any]:
+    assert peer.ask("send", id=id, target=target, selector=selector, args=list(args), write=True)["type"] == "accepted"
+    result = peer.result(id)
+    assert result["state"] == "COMPLETE", result
+    return result

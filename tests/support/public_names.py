@@ -31,10 +31,10 @@ from batos.image.journal import content_of, key_of
 from batos.objects import Primitive, UvmObject
 from batos.objects.slot_values import FORMER
 from batos.wire.schemas import OPS
-from tests.unit.mind_support import FakeInference, mind
+from tests.support.missions import FakeInference, mind
 
-ROOT = Path(__file__).parents[1]
-PINS = Path(__file__).parent / "pins"
+ROOT = Path(__file__).parents[2]
+PINS = Path(__file__).parents[1] / "pins"
 STABLE = ("batos.image", "batos.memory", "batos.objects")
 """The packages under whose names classes are written into images, whatever module they live in."""
 PYTHON = (

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from batos.bridge.lora import adapters
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SHIPS_LOG = ROOT / "examples" / "experts" / "ships-log"
 HIDDEN, KV, FEED, LAYERS, HEADS, HEADS_KV = 576, 192, 1536, 30, 9, 3
 SHAPES = {

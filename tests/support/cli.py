@@ -10,6 +10,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from batos.cli import main
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.wire.fields import Request
@@ -69,3 +70,8 @@ def daemon(script: Script) -> Iterator[Daemon]:
         loop.call_soon_threadsafe(stop.set)
         thread.join()
         loop.close()
+
+
+def batos(script: Script, *words: str) -> tuple[int, list[Any]]:
+    with daemon(script) as scripted:
+        return main([*words, "--connect", scripted.endpoint]), scripted.requests

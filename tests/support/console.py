@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import html
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 
 from batos.app.kernel import Kernel
-from tests.unit.mind_support import FakeInference, settings
+from tests.support.missions import WAIT_S, FakeInference, settings
 
 
 class Seat:
@@ -61,3 +64,52 @@ async def seated(kernel: Kernel) -> AsyncIterator[Seat]:
         answer = await client.get(kernel.console.link)
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
         yield Seat(kernel, client)
+
+
+class Stream:
+    """A live page's events, one after the other."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+
+    async def next(self, *kinds: str) -> dict[str, Any]:
+        """The data of the next event of one of these kinds."""
+        async with asyncio.timeout(WAIT_S):
+            kind = ""
+            async for line in self._lines:
+                name, _, value = line.partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data" and kind in kinds:
+                    found: dict[str, Any] = json.loads(value)
+                    return found
+        raise AssertionError(f"the stream ended without {kinds}")
+
+    async def until(self, words: str) -> str:
+        """The HTML of the row that says these words."""
+        while True:
+            for _, row in (await self.next("rows"))["rows"]:
+                if words in row:
+                    return str(row)
+
+    async def ended(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            async for _ in self._lines:
+                pass
+
+
+@contextlib.asynccontextmanager
+async def stream(seat: Seat, path: str) -> AsyncIterator[Stream]:
+    async with seat.client.stream("GET", path) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield Stream(answer.aiter_lines())
+
+
+HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&lt;{{ 1913 * 7 }}"
+
+
+def seen(page: str) -> str:
+    """What a reader sees of a page, about."""
+    body = page.partition("<main")[2].partition("</main>")[0]
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))

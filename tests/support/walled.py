@@ -1,4 +1,4 @@
-"""Run a program behind the system call filter of our systemd units: `python -m tests.walled PROGRAM WORD...`
+"""Run a program behind the system call filter of our systemd units: `python -m tests.support.walled PROGRAM WORD...`
 
 The filter is made as systemd makes it, of the same groups (`systemd-analyze syscall-filter`) and by the same library
 (libseccomp), so that it can be tried where no systemd runs.
