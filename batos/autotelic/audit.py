@@ -183,7 +183,7 @@ class Audits:
     def _prompt(self, root: Any, measured: str, thought: str) -> str:
         told = "\n".join(f"- {name}: {kind.says}" for name, kind in change_types.KINDS.items())
         there = changeable(root)
-        if models := self._ground.settings.autotelic_models:
+        if models := self._ground.settings.autonomy.models:
             there.append(f"- models that a persona may be given: {', '.join(models)}")
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 

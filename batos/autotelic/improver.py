@@ -120,7 +120,7 @@ class Improver:
         :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
         await self.record()
-        observe = self._settings.autotelic == "observe"
+        observe = self._settings.autonomy.mode == "observe"
         change = self._image.read(_next, observe, self.preparations.keys() if observe else ())
         if change is None or await self._leash.why_not():
             return False
@@ -136,7 +136,7 @@ class Improver:
     async def record(self) -> None:
         """Record what missions of the loop's own have proposed since; each proposal once."""
         if found := await in_helper(self._image.read, self._new):
-            await self._image.system(_take, found, self._settings.changes_kept)
+            await self._image.system(_take, found, ChangeLimits.of(self._settings).kept)
 
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
         """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""

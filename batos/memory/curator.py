@@ -116,6 +116,7 @@ class Curator:
         :param embedder: the present one, which reads the sentences of an extract.
         """
         self._image, self._settings, self._shelver = image, settings, shelver
+        self._limits = CuratorLimits.of(settings)
         self._embedder, self._hearer = embedder, hearer
         self.now = now
         """The clock, in seconds since the epoch."""
@@ -172,7 +173,7 @@ class Curator:
         """Have what was read since the last time written down soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
-            self._image.later(eviction.note_reads, counts, self.now(), self._settings.curate_half_life_days * _DAY_S)
+            self._image.later(eviction.note_reads, counts, self.now(), CuratorLimits.of(self._settings).half_life_days * _DAY_S)
 
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
@@ -186,11 +187,13 @@ class Curator:
             return ""
         there = library_of(root).counts.chunks
         size = self._image.db.getSize()
-        if there > max(settings.curate_chunks, self._full):
+        if there > max(settings.memory.curate_chunks, self._full):
             return f"there are {there} chunks (setting curate_chunks)"
-        if last.bytes and size >= max(_GROWN, settings.curate_growth * last.bytes):
+        if last.bytes and size >= max(_GROWN, CuratorLimits.of(settings).growth * last.bytes):
             return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
-        return "" if 0 <= self.now() - last.at < settings.curate_s else "it is time (setting curate_s)"  # also where the clock was set back
+        return (
+            "" if 0 <= self.now() - last.at < CuratorLimits.of(settings).every_s else "it is time (setting curate_s)"
+        )  # also where the clock was set back
 
     # --- a round
 
@@ -245,7 +248,7 @@ class Curator:
         """Remember the round; where it did all it could, there need be no other until there is more."""
         there = self._hearer.collection.size - self._hearer.collection.dropped
         more = told["found"] > len(told["clusters"]) > 0
-        self._full = 0 if more else there + self._settings.curate_cluster
+        self._full = 0 if more else there + CuratorLimits.of(self._settings).cluster
         self._last = {"at": round(self.now(), 3), **told, "clusters": len(told["clusters"])}
         if told["clusters"]:
             log.info("curated", **self._last)
@@ -378,7 +381,7 @@ class Curator:
 
     async def _brought_back(self, number: int, only: int | None) -> int:
         """Restore an archive's content. Return the number of chunks."""
-        step = (curation.bring_back, number, only, self.now(), self._settings.curate_reads + 1)
+        step = (curation.bring_back, number, only, self.now(), CuratorLimits.of(self._settings).reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0

@@ -221,6 +221,7 @@ class Ingest:
         :param stored: hears of each transaction, once it is durable.
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
+        self._limits = IngestLimits.of(settings)
         self.reading = Reading(settings)
         self.premises = DaemonFiles(settings)
         """What is not read, since it is the daemon's own."""
@@ -251,7 +252,7 @@ class Ingest:
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
         if found:
-            await self._image.system(queue_files, found, self._settings.ingest_queue, mission="ingest")
+            await self._image.system(queue_files, found, IngestLimits.of(self._settings).queue, mission="ingest")
             self._more.set()
         return found, refused
 
@@ -336,7 +337,7 @@ class Ingest:
     async def _one(self, path: str, attempts: int) -> None:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
-                if attempts >= self._settings.ingest_attempts:
+                if attempts >= IngestLimits.of(self._settings).attempts:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
                 self._image.later(begin_file, path)
                 self._begun.add(path)
