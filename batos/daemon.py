@@ -1,6 +1,6 @@
 """The daemon as a process: start, signals, status for the service manager, and an end in good order or at once.
 
-SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
+SIGTERM and SIGINT end it: missions under way get `daemon.shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
 again; if it was started from a terminal, SIGHUP means that the terminal is gone, and ends it too. If its loop stalls, no signal is
 handled any more, and the watchdog ends it.
 """
@@ -25,7 +25,7 @@ from batos.concurrency import cancel_and_wait
 from batos.config import Settings, supervision
 from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
 from batos.resources import one_arena
-from batos.supervision import Supervisor, Watchdog
+from batos.supervision import StallLimits, Supervisor, Watchdog
 
 log = structlog.get_logger("batos")
 
@@ -51,11 +51,12 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     :param reload: reads the settings again; without it SIGHUP ends the daemon.
 
     The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stalled for
-    `loop_stall_s`, once the image is recovered: before that it may take the time it needs.
+    `StallLimits.stall_s`, once the image is recovered: before that it may take the time it needs.
     :raises BatosError: if it cannot start.
     """
     surroundings = supervision()
-    logs.configure(settings.log_level, settings.log_format, journal=surroundings.journal)
+    logs.configure(settings.daemon.log_level, settings.daemon.log_format, journal=surroundings.journal)
+    _warn(settings)
     supervisor = Supervisor(surroundings)
     one_arena()
     stopping = asyncio.Event()
@@ -84,7 +85,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
         loop.add_signal_handler(number, hear)
     stop_asked = asyncio.create_task(stopping.wait())
     with contextlib.ExitStack() as stack:
-        watch = Watchdog(settings.loop_stall_s).over(loop)
+        watch = Watchdog(StallLimits.of(settings).stall_s).over(loop)
         # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
         kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
         if kernel is not None:
@@ -150,15 +151,23 @@ async def _beat(kernel: Kernel, supervisor: Supervisor) -> None:
         await asyncio.sleep(pause_s)
 
 
+def _warn(settings: Settings) -> None:
+    """Log each name of a setting that the next version does not accept."""
+    for note in settings.notes:
+        log.warning("setting_renamed", note=note)
+
+
 def _reload(kernel: Kernel, read: Callable[[], Settings], supervisor: Supervisor) -> None:
     """Read the settings anew; with any that are not fit the daemon goes on as it was, and says so."""
     supervisor.reloading()
     try:
-        done = kernel.reload(read())
+        settings = read()
+        done = kernel.reload(settings)
     except BatosError as e:
         log.error("reload_failed", code=e.code, error=e.message)
         supervisor.ready(f"settings not reloaded: {e.message}")
         return
+    _warn(settings)
     waiting = f"; a restart is needed for {', '.join(done['restart'])}" if done["restart"] else ""
     supervisor.ready(f"{_status(kernel)}{waiting}")
 

@@ -217,7 +217,7 @@ class AttemptsExhausted(MissionFailed):
 
 
 class Conflicted(MissionFailed):
-    """A cycle's commit met more conflicts than the limit `conflict_retries` allows."""
+    """A cycle's commit met more conflicts than the limit `AttemptLimits.conflict_retries` allows."""
 
     code = "conflict"
     retryable = True
@@ -365,7 +365,7 @@ class EmbedderFailed(BatosError):
 
 
 class ProvisioningFailed(InferenceFailed):
-    """The model that an inference needs cannot be had. It is tried again every `provision_retry_s`, so the attempt is not.
+    """The model that an inference needs cannot be had. It is tried again every `ProvisionLimits.retry_s`, so the attempt is not.
 
     `cause` is one of: disk_full, registry (it cannot be reached, or will not give the model), model_missing (no registry has it),
     recipe (a Modelfile or a file that it names), truncated, server_error, refused, malformed (what Ollama did instead), stopping, internal.

@@ -1,4 +1,4 @@
-"""Metrics in the format of Prometheus, on a loopback port that the setting `metrics` names.
+"""Metrics in the format of Prometheus, on a loopback port that the setting `wire.metrics` names.
 
 Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
 somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
@@ -57,7 +57,9 @@ class Exporter:
         try:
             self._server = _Server(host, port)
         except OSError as e:
-            raise EndpointError(f"metrics cannot be served at {address}: {e.strerror}; name another port in the setting metrics") from None
+            raise EndpointError(
+                f"metrics cannot be served at {address}: {e.strerror}; name another port in the setting wire.metrics"
+            ) from None
         self.address = f"{bracketed(host)}:{self._server.server_port}"
         self._server.set_app(_guarded(make_wsgi_app(registry), host, self._server.server_port))
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
@@ -156,7 +158,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 def loopback_address(address: str) -> tuple[str, int]:
-    """Host and port of the setting metrics.
+    """Return host and port of the setting `wire.metrics`.
 
     :raises EndpointError: if they are none, or other machines could reach them.
     """
@@ -166,10 +168,10 @@ def loopback_address(address: str) -> tuple[str, int]:
         if not 0 <= int(port) <= 65535:
             raise ValueError(port)
         if not ipaddress.ip_address(host).is_loopback:
-            raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting metrics")
+            raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting wire.metrics")
         return host, int(port)
     except ValueError:
-        raise EndpointError(f"setting metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None
+        raise EndpointError(f"setting wire.metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None
 
 
 FACTS_S = 2.0  # a reader waits no longer for the loop

@@ -24,15 +24,25 @@ import time
 import traceback
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from batos.config import Supervision
+from batos.config.limits import Limits, limit
 from batos.errors import EXIT_STALLED
 from batos.watcher import StallDetector
 
 log = structlog.get_logger("batos")
+
+
+@dataclass(frozen=True, slots=True)
+class StallLimits(Limits):
+    """Limits of a stalled event loop."""
+
+    stall_s: float = limit(30.0, ge=1, le=86_400)
+    """Seconds without a turn of the event loop after which the daemon ends, to be started again (exit code 62)."""
 
 
 class Supervisor:

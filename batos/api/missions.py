@@ -17,6 +17,7 @@ from batos.api.uploads import Uploads
 from batos.bridge.capabilities import Needs
 from batos.errors import RoleRefused
 from batos.forge import lessons
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, journal, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
@@ -264,7 +265,7 @@ class MessageRequests:
         pupil = self._image.read(history.resolve, request.target)
         told = [{**one.model_dump(exclude_defaults=True), "result": one.result} for one in request.examples]
         lesson = lessons.Lesson(request.id, history.oid_of(pupil) or "", request.selector, told, request.intent)
-        begin = functools.partial(lessons.begin, lesson=lesson, limit=self._scheduler.settings.examples_limit)
+        begin = functools.partial(lessons.begin, lesson=lesson, limit=SynthesisLimits.of(self._scheduler.settings).examples)
         options = {**_message_option(request.target, "learn_", [request.selector]), **lesson.options(), **_options(request)}
         await self._missions.accept(request, f"teach {request.target} {request.selector}", options, client, begin)
 

@@ -43,14 +43,14 @@ class Subscriptions:
     def open(self, id: str, client: Recipient) -> Subscription:
         """Open the client's watch of a mission; asked for twice, it stays one.
 
-        :raises Busy: past `watches_per_client`.
+        :raises Busy: past `WireLimits.watches`.
         """
         found = self._open.get((id, client))
         if found is not None:
             return found
         self._look_after()
         if self._count[client.key] >= self._limit:
-            raise Busy(f"this client watches {self._limit} missions already (setting watches_per_client); let one end first")
+            raise Busy(f"this client watches {self._limit} missions already; let one end first")
         self._count[client.key] += 1
         watch = self._open[id, client] = Subscription(client, self._events, id, closed=lambda: self._closed(id, client))
         return watch

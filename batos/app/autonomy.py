@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -16,18 +17,20 @@ from typing import Any
 import structlog
 
 from batos.app.inference import Substrate
-from batos.autotelic import entropy_records, prerequisites, rollback_monitor, telemetry, triggers, writer_evaluation
-from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
+from batos.autotelic import entropy_records, prerequisites, telemetry, triggers, writer_evaluation
+from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
 from batos.autotelic.change_types import Ground
-from batos.autotelic.entropy_worker import Assessor, AssessorLimits
-from batos.autotelic.heartbeat import Heartbeat, Rhythm
+from batos.autotelic.entropy_records import WeightBounds
+from batos.autotelic.entropy_worker import Assessor, AssessorLimits, EntropyLimits
+from batos.autotelic.heartbeat import Heartbeat, HeartbeatLimits, Rhythm
 from batos.autotelic.improver import Improver, ImproverParts
 from batos.autotelic.prerequisites import ModelPreparation, Preparation
 from batos.autotelic.rehearsal import Rehearsals, Stage
-from batos.autotelic.rollback_monitor import ChangeReversal, Leash
-from batos.autotelic.telemetry import Levels, Senses, tallies_in_words
+from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
+from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
 from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.autotelic.triggers import TriggerLimits
 from batos.bridge.inference import Inference
 from batos.bridge.lora.staging import staging_folder
 from batos.bus import EventBus, MissionEnded
@@ -47,8 +50,9 @@ from batos.mind.attempt_services import AttemptServices
 from batos.mind.codex import Codex
 from batos.mind.events import Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.messages import deliver
-from batos.mind.router import Likeness, Router
+from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.missions import execution
+from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import replay_services
 from batos.missions.scheduler import Scheduler
 from batos.synthesis.handbook import handbook
@@ -67,16 +71,20 @@ class Autonomy:
         :param life: ends what is begun here.
         """
         self._settings, self._image, self._bus, self._residency = settings, image, bus, residency
-        self.budget = Budget(image, DaySpending(*(getattr(settings, f"loop_{name}") for name in DaySpending._fields)))
+        may = settings.autonomy
+        spending = DaySpending(may.tokens, may.minutes, may.bytes, may.changes, may.pull_bytes, may.training_minutes)
+        self.budget = Budget(image, spending)
         self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
         self.alarms: Alarms | None = None
         self._ticked = asyncio.Event()
         self.senses: Senses | None = None
-        if settings.autotelic == "off":
+        if settings.autonomy.mode == "off":
             return
-        self.senses = Senses(image, bus, length=settings.senses_intervals, keys=settings.senses_keys, levels=self._levels)
+        self.senses = Senses(
+            image, bus, length=SensesLimits.of(settings).intervals, keys=SensesLimits.of(settings).keys, levels=self._levels
+        )
         life.push_async_callback(self.senses.flush)
 
     def _levels(self) -> Levels:
@@ -93,8 +101,8 @@ class Autonomy:
         if self.senses is None:
             return
         settings = self._settings
-        limits = rollback_monitor.EffectLimits(*(getattr(settings, f"leash_{name}") for name in rollback_monitor.EffectLimits._fields))
-        self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
+        limits = EffectLimits.of(settings)
+        self.leash = Leash(self._image, limits, period_s=limits.period_s, deaths=limits.deaths, undo=undo)
         await self.leash.begin()
         life.push_async_callback(self.leash.end)
 
@@ -111,13 +119,13 @@ class Autonomy:
 
         async def embed(texts: Sequence[str]) -> list[list[float]]:
             plain = [normalised(text) for text in texts]
-            return await inference.embed(embedder, plain, deadline_s=settings.inference_deadline_s)
+            return await inference.embed(embedder, plain, deadline_s=settings.inference.deadline_s)
 
         async def submit(id: str, brief: str) -> None:
             await scheduler.submit(id, brief, {"origin": "system"})
 
         def ready() -> Callable[[], Awaitable[None]]:
-            share = Share(scheduler.quiet, settings.background_wait_s)
+            share = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
 
             async def wait() -> None:
                 await self.budget.ready()
@@ -133,7 +141,7 @@ class Autonomy:
         life.background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
             self._image,
-            Rhythm(settings.heartbeat_s, settings.heartbeat_jitter, settings.heartbeat_first_s),
+            Rhythm(settings.autonomy.heartbeat_s, HeartbeatLimits.of(settings).jitter, HeartbeatLimits.of(settings).first_s),
             submit=submit,
             measure=sensed,
             quiet=ready(),
@@ -142,7 +150,7 @@ class Autonomy:
         self.alarms = Alarms(
             self._image,
             _trigger_limits(settings),
-            Spans(settings.trigger_recent_s, settings.trigger_window_s, settings.senses_keys),
+            Spans(TriggerLimits.of(settings).recent_s, TriggerLimits.of(settings).window_s, SensesLimits.of(settings).keys),
             submit=submit,
             since=self.senses.since,
             entropy=lambda: _standing(assessor),
@@ -163,7 +171,7 @@ class Autonomy:
 
     async def _ticking(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.senses_s)
+            await asyncio.sleep(SensesLimits.of(self._settings).every_s)
             try:
                 await self.tick()
             except (BatosError, OSError) as e:
@@ -184,9 +192,11 @@ class Autonomy:
         """Return the recent tallies of the senses, and the state of the entropy metric, in words."""
         assert self.senses is not None
         assert self.assessor is not None
-        buckets = await self.senses.since(time.time() - self._settings.audit_window_s)
+        buckets = await self.senses.since(time.time() - SelfAuditLimits.of(self._settings).window_s)
         words = [
-            tallies_in_words(telemetry.summed_buckets(buckets, self._settings.senses_keys), self._settings.audit_keys),
+            tallies_in_words(
+                telemetry.summed_buckets(buckets, SensesLimits.of(self._settings).keys), SelfAuditLimits.of(self._settings).keys
+            ),
             self.assessor.told(),
         ]
         return " ".join(filter(None, words))
@@ -226,7 +236,7 @@ class Autonomy:
 
     def facts(self) -> Record:
         """Return the facts for `info`."""
-        facts: Record = {"state": self._settings.autotelic}
+        facts: Record = {"state": self._settings.autonomy.mode}
         if self.leash is not None:
             facts |= {"budget": self.budget.facts(), "leash": self.leash.facts()}
         if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
@@ -247,20 +257,21 @@ def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.Wei
 
 
 def _limits(settings: Settings) -> AssessorLimits:
+    limits = EntropyLimits.of(settings)
     return AssessorLimits(
-        window=settings.cem_window,
-        baseline=settings.cem_baseline,
-        queue=settings.cem_queue,
-        kept=settings.cem_missions,
-        chars=settings.routing_chars,
-        pause_s=settings.routing_pause_s,
+        window=limits.window,
+        baseline=limits.baseline,
+        queue=limits.queue,
+        kept=limits.missions,
+        chars=RoutingLimits.of(settings).chars,
+        pause_s=RoutingLimits.of(settings).pause_s,
         bounds=_bounds(settings),
     )
 
 
 def _trigger_limits(settings: Settings) -> triggers.TriggerLimits:
-    limits = triggers.TriggerLimits(*(getattr(settings, f"trigger_{name}") for name in triggers.TriggerLimits._fields))
-    return limits._replace(syntheses=0) if prerequisites.why_no_training(settings) else limits
+    limits = TriggerLimits.of(settings)
+    return dataclasses.replace(limits, syntheses=0) if prerequisites.why_no_training(settings) else limits
 
 
 def _standing(assessor: Assessor) -> triggers.Entropy:
@@ -269,7 +280,7 @@ def _standing(assessor: Assessor) -> triggers.Entropy:
 
 
 def _bounds(settings: Settings) -> entropy_records.WeightBounds:
-    return entropy_records.WeightBounds(settings.weights_step, settings.weights_least, settings.weights_most)
+    return WeightBounds.of(settings)
 
 
 def measured(
@@ -278,7 +289,7 @@ def measured(
     """Make the measurement of an audit: it checks a stretch of the image for damage, and takes the counts of the rest."""
 
     async def measure() -> Record:
-        for damage in await in_helper(walk.step, settings.audit_records, settings.audit_bytes):
+        for damage in await in_helper(walk.step, SelfAuditLimits.of(settings).records, SelfAuditLimits.of(settings).bytes):
             log.error("image_damaged", record=damage.record, what=damage.what)
         missions = scheduler.facts()
         counted = {"complete": missions["COMPLETE"], "failed": missions["FAILED"], "checked": walk.checked, "damaged": len(walk.damaged)}
@@ -292,7 +303,7 @@ Curate = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class Improving:
-    """Proposals and what they come to. With `autotelic = "off"` there are none."""
+    """Proposals and what they come to. With `autonomy.mode = "off"` there are none."""
 
     def __init__(
         self,
@@ -319,7 +330,7 @@ class Improving:
             curates=curate is not None,
             trains=lambda: prerequisites.why_no_training(settings, substrate.profile),
         )
-        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autotelic == "off"
+        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autonomy.mode == "off"
         self.propose: Propose = nothing_proposed if off else self._audits.propose
         self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
         self.improver: Improver | None = None
@@ -330,11 +341,11 @@ class Improving:
         :param services: those of live attempts.
         :param life: ends what is begun here.
         """
-        if self._settings.autotelic == "off":
+        if self._settings.autonomy.mode == "off":
             return
         settings, image = self._settings, self._image
         rehearsals = Rehearsals(image, self._inference, settings, partial(self._stage, services), self._ground, self._tasks)
-        staging = staging_folder(settings.lora_staging, settings.data)
+        staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
             writer_evaluation.KIND: prerequisites.TrainingPreparation(image, settings, leash, lambda: self._substrate.factory, staging),
@@ -377,14 +388,14 @@ class Improving:
         :param services: those of live attempts.
         :param names: knows the digests of models.
         """
-        settings, limit_s = self._settings, self._settings.inference_deadline_s
+        settings, limit_s = self._settings, self._settings.inference.deadline_s
         likeness = Likeness(image, self._inference, self._substrate.profile.embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
         methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
 
         def examples(root: Any) -> dict[str, incarnation.Exemplars]:
             return {name: incarnation.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
 
-        router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
+        router = Router(self._codex, lambda: image.read(examples), likeness, chars=RoutingLimits.of(settings).chars)
 
         try:
             yield Stage(image, replay_services(services, names, image=image, methods=methods, router=router))

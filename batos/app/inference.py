@@ -18,10 +18,13 @@ from batos import config
 from batos.bridge import selection
 from batos.bridge.admission import Fairness
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, KnownCapabilities
+from batos.bridge.downloads import ProvisionLimits
+from batos.bridge.failures import RetryPolicy
 from batos.bridge.inference import Inference, ReadyInference
 from batos.bridge.model_management import ModelManager
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, persona_model_name, persona_modelfile, profile_names
+from batos.bridge.residency import ResidencyLimits
 from batos.bridge.selection import Space
 from batos.concurrency import Lifetime
 from batos.config import Settings, nearest
@@ -109,18 +112,18 @@ class Substrate:
         found = await self._found() if self._of_user else None
         self.chosen = selection.choose_profile(settings, self._voices_of, found, self._of_user)
         log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
-        fairness = self._fairness = Fairness(settings.group_missions, settings.group_wait_s)
+        fairness = self._fairness = Fairness(ResidencyLimits.of(settings).group_missions, ResidencyLimits.of(settings).group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]
-        for further in dict.fromkeys(settings.ollama_hosts):
+        for further in dict.fromkeys(settings.inference.hosts):
             if further != host:
                 its_client = connect(further)
                 life.push_async_callback(its_client.close)
                 places.append(self._place(its_client, further, fairness))
         hosts = Hosts(
             places,
-            wait_s=settings.outage_wait_s,
-            switch_s=settings.switch_wait_s,
-            look_s=settings.breaker_probe_s,
+            wait_s=RetryPolicy.of(settings).outage_wait_s,
+            switch_s=RetryPolicy.of(settings).switch_wait_s,
+            look_s=RetryPolicy.of(settings).breaker_probe_s,
             crowded=lambda place, model: place.crowded(model),
         )
         life.push_async_callback(hosts.close)
@@ -132,9 +135,9 @@ class Substrate:
         self.models = ModelManager(lambda: self.profile.name, places, use=self._use, fit=self._fit)
         for place in places:
             settled = self._settled if place is places[0] else asyncio.Event()
-            life.background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
+            life.background(place.look_after(ProvisionLimits.of(settings).retry_s, self._voices, settled), f"provisioning of {place.host}")
         factory = self.factory = await self._found_factory(client, places[0], life)
-        everywhere = ManagedHosts(places, settings.outage_wait_s)
+        everywhere = ManagedHosts(places, RetryPolicy.of(settings).outage_wait_s)
 
         async def ready(model: str) -> None:
             await (factory if factory.owns(model) else everywhere).ready(model)
@@ -165,14 +168,14 @@ class Substrate:
         provisioner = Provisioner(
             client,
             self.profile,
-            modelfiles_folder(settings.modelfiles),
-            settings.provision_concurrency,
+            modelfiles_folder(settings.inference.modelfiles),
+            ProvisionLimits.of(settings).concurrency,
             built=BuiltModels(kept / "built.json" if service is not None else built_models_file(kept, host)),
-            room=DiskSpace(folder, settings.disk_reserve_bytes),
-            note_s=settings.pull_note_s,
+            room=DiskSpace(folder, ProvisionLimits.of(settings).reserve_bytes),
+            note_s=ProvisionLimits.of(settings).note_s,
         )
-        inference = OllamaInference(host, settings.inference_concurrency, self.profile.options, RetryPolicy.of(settings))
-        residency = Residency(client, settings.memory_budget_bytes, self.options, fairness)
+        inference = OllamaInference(host, settings.inference.concurrency, self.profile.options, RetryPolicy.of(settings))
+        residency = Residency(client, settings.inference.memory_bytes, self.options, fairness)
         return ManagedHost(inference, residency, provisioner, self.known, self.profile.options.get("stop", ()))
 
     async def _found_factory(self, client: AsyncClient, place: ManagedHost, life: Lifetime) -> LoraFactory:
@@ -217,11 +220,13 @@ class Substrate:
         from batos.bridge.residency import Expected, Preloader
 
         def expected() -> Expected:
-            return Expected(waiting(self._settings.group_missions), [self.model_of(p) for p in self._foresight.likely()])
+            return Expected(
+                waiting(ResidencyLimits.of(self._settings).group_missions), [self.model_of(p) for p in self._foresight.likely()]
+            )
 
-        if self._settings.preload_idle_s:
+        if ResidencyLimits.of(self._settings).preload_idle_s:
             for place in self.places:
-                place.residency.preload_with(Preloader(place.residency, self._settings.preload_idle_s, expected))
+                place.residency.preload_with(Preloader(place.residency, ResidencyLimits.of(self._settings).preload_idle_s, expected))
 
     def _voices(self) -> list[str]:
         return [self.model_of(persona) for persona in self._personas]
@@ -244,7 +249,7 @@ class Substrate:
         if role not in self._bases:
             from batos.bridge.lora.expert_model import bases_of  # late, as the rest of what looks at models
 
-            self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.modelfiles))[role][1]
+            self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.inference.modelfiles))[role][1]
         return self._bases[role]
 
     @property
@@ -342,7 +347,7 @@ class Substrate:
     @property
     def room(self) -> Space:
         """The room that there is for another model."""
-        return Space(self._settings.memory_budget_bytes, self.places[0].provisioner.room)
+        return Space(self._settings.inference.memory_bytes, self.places[0].provisioner.room)
 
     def in_force(self, model: str) -> bool:
         """Return whether the profile in force rests on a model, or a persona's model has that name."""
@@ -357,7 +362,7 @@ class Substrate:
     def options_on(self, context: int, answer: int) -> Record:
         """Return Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
         settings = self._settings
-        own = {"num_predict": settings.num_predict, "num_thread": settings.num_thread}
+        own = {"num_predict": settings.inference.answer_tokens, "num_thread": settings.inference.threads}
         return {"num_ctx": context, "num_predict": answer, **{name: value for name, value in own.items() if value}}
 
     # --- another model
@@ -384,7 +389,7 @@ class Substrate:
             log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=after.why)
             if self.factory is not None:
                 roles = self._image.read(model_registry.plain_models)
-                await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.modelfiles)), self.profile)
+                await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.inference.modelfiles)), self.profile)
             told = await self.models.ensure()
         return {**told, "model": self.profile.base, "why": after.why, "before": _in_a_word(before.profile)}
 
@@ -392,10 +397,12 @@ class Substrate:
         """Return the settings for the model that was asked for."""
         persona, _, model = name.rpartition("=")
         if persona:
-            kept = (one for one in self._settings.model if not one.startswith(f"{persona}="))
-            return {"model": (*kept, name)}
+            kept = (one for one in self._settings.inference.model if not one.startswith(f"{persona}="))
+            return {"inference.model": (*kept, name)}
         own = own_profiles(self._settings.data)
-        return {"model": (), "profile": model} if model in profile_names(own) else {"model": (name,)}
+        if model in profile_names(own):
+            return {"inference.model": (), "inference.profile": model}
+        return {"inference.model": (name,)}
 
     def _check(self, profile: Profile, named: selection.NamedModels, there: set[str]) -> None:
         """
@@ -414,7 +421,7 @@ class Substrate:
         """See `Models.fit`."""
         for name in names:
             await self.places[0].probe(name)
-        found, budget = await self._found(), self._settings.memory_budget_bytes
+        found, budget = await self._found(), self._settings.inference.memory_bytes
         if found is None:
             raise InferenceFailed("Ollama does not say what it has", cause="unreachable")
         thinks = {tagged(self.model_of(persona)) for persona in self._personas} | {tagged(self.profile.base)}
@@ -439,15 +446,19 @@ class Substrate:
     def options(self) -> dict[str, Any]:
         """Ollama's options that a model is loaded with, and the longest answer."""
         settings = self._settings
-        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict, "num_thread": settings.num_thread}
+        own = {
+            "num_ctx": settings.inference.window,
+            "num_predict": settings.inference.answer_tokens,
+            "num_thread": settings.inference.threads,
+        }
         return {**self.profile.options, **{name: value for name, value in own.items() if value}}
 
     @property
     def chat_options(self) -> dict[str, Any]:
         """Ollama's options of every chat."""
         settings = self._settings
-        think = {"on": {"think": True}, "off": {"think": False}}.get(settings.think, {})
-        return {**self.options, **({"stop": list(settings.stop)} if settings.stop else {}), **think}
+        think = {"on": {"think": True}, "off": {"think": False}}.get(settings.inference.think, {})
+        return {**self.options, **({"stop": list(settings.inference.stop)} if settings.inference.stop else {}), **think}
 
     async def settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""

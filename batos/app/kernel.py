@@ -21,7 +21,7 @@ from batos import logs, preflight
 from batos.app import stages
 from batos.bridge.inference import Inference
 from batos.bridge.profiles import Profile
-from batos.config import RELOADED, Settings
+from batos.config import Settings
 from batos.image.backup_schedule import plan_of
 
 log = structlog.get_logger("batos")
@@ -123,19 +123,17 @@ class Kernel:
         await self.substrate.settled()
 
     def reload(self, settings: Settings) -> dict[str, Any]:
-        """Take over new settings, as far as a running daemon can: those of `config.RELOADED`.
+        """Take over new settings, as far as a running daemon can: those of `config.RELOADED`, and some limits by their former names.
 
         :returns: `at`, the names that were `applied`, and those that differ and wait for a `restart`.
         """
-        changed = [name for name in Settings.model_fields if getattr(settings, name) != getattr(self.settings, name)]
-        applied = [name for name in changed if name in RELOADED]
-        self._settings.choose({name: getattr(settings, name) for name in applied})
+        _, applied, waiting = self.settings.reloaded(settings)
+        self._settings.choose({name: settings.value(name) for name in applied})
         settings = self.settings
-        logs.set_level(settings.log_level)
+        logs.set_level(settings.daemon.log_level)
         self.scheduler.settings = settings
         self.upkeep.plan = stages.upkeep_plan(settings)
         self.backups.plan = plan_of(settings, self.image.uri)
-        waiting = [name for name in changed if name not in RELOADED]
         self._facts.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": waiting}
         log.info("reloaded", applied=applied, restart=waiting)
         return self._facts.reloaded

@@ -24,6 +24,7 @@ from batos.concurrency import Lifetime, answering, in_helper
 from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living_image import LivingImage
+from batos.mind.evidence import EvidenceLimits
 from batos.wire.admin_schemas import SearchRequest
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class Recollection:
         await in_helper(importlib.import_module, "batos.memory.embedding_worker")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import ChunkLimits
         from batos.memory.curator import Curator
-        from batos.memory.embedders.selection import Readers
-        from batos.memory.embedding_worker import EmbeddingWorker, load_collection
+        from batos.memory.embedders.selection import EmbedderLimits, Readers
+        from batos.memory.embedding_worker import EmbeddingLimits, EmbeddingWorker, load_collection
         from batos.memory.folder_watcher import FolderWatcher
         from batos.memory.ingest import Ingest
         from batos.memory.records import Numbers
@@ -93,7 +94,7 @@ class Recollection:
         settings, image = self._settings, self._image
         self.numbers, self._load = Numbers(image.read(epoch_of)), load_collection
         self.collection = await in_helper(image.read, load_collection)
-        limits = ChunkLimits(settings.chunk_smallest, settings.chunk_largest)
+        limits = ChunkLimits.of(settings)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: KnownNames(image.read(known_names), self._holds)))
         self.readers = readers = Readers(settings, inference, asked_only or inference, model)
         life.push_async_callback(readers.close)
@@ -103,7 +104,7 @@ class Recollection:
             image,
             lambda: self.collection,
             readers.of,
-            RetrievalTerms(settings.search_s, settings.embed_retry_s, settings.evidence_alike),
+            RetrievalTerms(EmbedderLimits.of(settings).search_s, EmbeddingLimits.of(settings).retry_s, EvidenceLimits.of(settings).alike),
             on_read=self.curator.reads.add,
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)
@@ -119,16 +120,17 @@ class Recollection:
 
         :param life: ends that.
         """
-        from batos.missions.memory_writer import Remembering  # late, as all that brings numpy
+        from batos.memory.chunking import ChunkLimits
+        from batos.missions.memory_writer import Remembering, RememberLimits  # late, as all that brings numpy
 
         settings = self._settings
-        if settings.remember == "on":
+        if settings.memory.remember == "on":
             work = Remembering(
                 self._image,
                 shelver=self.shelver,
                 stored=self.stored,
-                section_chars=settings.ingest_section_chars,
-                pause_s=settings.remember_pause_s,
+                section_chars=ChunkLimits.of(settings).section_chars,
+                pause_s=RememberLimits.of(settings).pause_s,
             )
             self._look_back = work.wake
             life.background(work.run(self._bus), "remembering")
@@ -153,7 +155,9 @@ class Recollection:
         from batos.memory.retrieval import recall_passages
 
         settings = self._settings
-        found = await recall_passages(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
+        found = await recall_passages(
+            question, self._image, self.retrieval, most=settings.memory.passages, alike=EvidenceLimits.of(settings).alike
+        )
         self._bus.publish(MemoryQueried(len(found)))
         self.curator.reads.add(found)
         return found

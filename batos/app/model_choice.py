@@ -18,9 +18,11 @@ import structlog
 from transaction.interfaces import TransientError
 
 from batos.autotelic import changes, provided_models
+from batos.autotelic.changes import ChangeLimits
 from batos.bridge import selection
 from batos.bridge.capabilities import Needs
 from batos.bridge.catalogue import offers, registry_models
+from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.model_status import ModelStatus
 from batos.bridge.modelfile import tagged
 from batos.bus import EventBus, MissionEnded
@@ -30,6 +32,7 @@ from batos.image import journal
 from batos.image.living_image import LivingImage
 from batos.mind.events import Event
 from batos.mind.model_needs import BEGUN, CHOSEN, DECLINED, READY, Provision
+from batos.missions.mission_queue import AttemptLimits
 
 if TYPE_CHECKING:
     from batos.app.inference import Substrate
@@ -151,17 +154,17 @@ class Providing:
 
     async def _had(self, id: str, needs: Needs, left_out: set[str], least: int) -> ModelChoice:
         settings, room = self._settings, self._substrate.room
-        registry = await registry_models(settings.model_registry) if settings.model_registry else None
+        registry = await registry_models(settings.inference.registry) if settings.inference.registry else None
         shipped = await asyncio.to_thread(offers, settings.data)
         offered = [list(registry.offers if registry else ()), shipped]
-        first = {tagged(name) for name in settings.autotelic_models} if settings.autotelic == "on" else set()
+        first = {tagged(name) for name in settings.autonomy.models} if settings.autonomy.mode == "on" else set()
         choice = selection.best_available(offered, needs, room, least=least, first=first, left_out=left_out)
         if choice is None:
             trouble = f" ({registry.trouble})" if registry and registry.trouble else ""
             raise ModelNeeded(
                 f"mission {id!r} needs a model that {needs.told()}, and none here does; "
                 f"{selection.why_none_available(offered, needs, room, left_out)}{trouble}. Pull one that does (`ollama pull NAME`), raise "
-                "memory_budget_bytes, or name a registry that has one (setting model_registry), and give the mission again",
+                "inference.memory_bytes, or name a registry that has one (setting inference.registry), and give the mission again",
                 needs=needs.words(),
             )
         return choice
@@ -182,7 +185,7 @@ class Providing:
             number = self._image.read(provided_models.standing, model) if there else None
             if number is None:
                 by = provided_models.HERE if there else await self._permitted(attempt, needs, held)
-                terms = (id, held, by, self._settings.changes_kept, time.time())
+                terms = (id, held, by, ChangeLimits.of(self._settings).kept, time.time())
                 number = await self._image.system(provided_models.begin, *terms, mission=id)
         state = self._image.read(provided_models.state_of, number)
         if state == changes.PROPOSED:
@@ -245,14 +248,14 @@ class Providing:
     async def _why_not_by_itself(self, held: Record) -> str:
         """Why a model is not pulled without asking, in words; empty where it may be."""
         settings, model = self._settings, held["model"]
-        if settings.autotelic != "on":
-            return f"autotelic is {settings.autotelic}"
-        if model not in map(tagged, settings.autotelic_models):
-            return "autotelic_models does not name it"
+        if settings.autonomy.mode != "on":
+            return f"autotelic is {settings.autonomy.mode}"
+        if model not in map(tagged, settings.autonomy.models):
+            return "autonomy.models does not name it"
         if self._image.read(provided_models.was_undone, model):
             return "its user has taken it back before"
         if (left := await self._budget.may_pull()) < held["bytes"]:
-            return f"{_gb(left)} are left of what it may pull in 24 hours (loop_pull_bytes)"
+            return f"{_gb(left)} are left of what it may pull in 24 hours (autonomy.pull_bytes)"
         return await self._budget.why_no_change()
 
     async def _pulled(self, attempt: Attempt, held: Record, number: int) -> None:
@@ -321,7 +324,7 @@ class Providing:
 
     async def _kept(self, held: Record, number: int) -> None:
         """Make the change, in one transaction: from here on the model is what missions that need it are provided with."""
-        for _ in range(self._settings.conflict_retries + 1):
+        for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
             try:
                 async with self._image.unit() as unit:
                     try:
@@ -365,7 +368,7 @@ class Providing:
             await self._look.wait()
             self._look.clear()
             if not await self.tidied():
-                await asyncio.sleep(self._settings.provision_retry_s)
+                await asyncio.sleep(ProvisionLimits.of(self._settings).retry_s)
                 self._look.set()
 
     async def tidied(self) -> bool:

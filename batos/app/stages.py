@@ -25,13 +25,14 @@ from batos.api.dispatcher import Dispatcher
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.queries import Queries, QueryRequests
-from batos.api.uploads import Uploads
+from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, Improving, measured
 from batos.app.inference import Substrate
 from batos.app.memory import Recollection
 from batos.app.model_choice import Providing
 from batos.app.undo import Undoing
 from batos.autotelic import change_types, entropy_records, schema
+from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
@@ -39,10 +40,10 @@ from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.forge import machine, versions
 from batos.image import daemon_files, model_registry, retention
-from batos.image.backup_schedule import Backups, plan_of
-from batos.image.living_image import LivingImage
+from batos.image.backup_schedule import BackupLimits, Backups, plan_of
+from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
-from batos.image.upkeep import Upkeep, UpkeepPlan
+from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
@@ -50,10 +51,13 @@ from batos.mind import incarnation, memory_primitives, messages, psm
 from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
-from batos.mind.router import Likeness, Router
+from batos.mind.evidence import EvidenceLimits
+from batos.mind.router import Likeness, Router, RoutingLimits
+from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.wire import endpoints
+from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
@@ -128,8 +132,8 @@ async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[C
         console = None
         if listen:
             for endpoint in settings.endpoints:
-                endpoints.check(endpoint, guarded=bool(settings.curve_secret))
-            if settings.console == "on":
+                endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
+            if settings.console.enabled == "on":
                 from batos.console.server import Console  # late: only a daemon with a console pays for a web server
 
                 console = await Console.open(settings)
@@ -156,14 +160,14 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
     """Open the image and bring it up to this version."""
     async with Lifetime() as life:
         await asyncio.to_thread(daemon_files.close_files, settings)
-        codex = with_roles(load_codex(settings.codex or None), named_models(settings).personas)
+        codex = with_roles(load_codex(settings.missions.codex or None), named_models(settings).personas)
         incarnate = incarnation.Incarnation(codex)
         image = await LivingImage.open(
             settings.image_uri,
             steps=(incarnate, *_INSTALL),
-            cache_size=settings.connection_cache,
-            units=settings.concurrent_missions,
-            batch=settings.committer_batch,
+            cache_size=ImageLimits.of(settings).cache,
+            units=settings.missions.concurrent,
+            batch=ImageLimits.of(settings).batch,
             on_failed=stop.make,
         )
         life.push_async_callback(image.close)
@@ -231,12 +235,14 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
             costs,
             upkeep_plan(settings),
             backups=settings.backups,
-            free=memory_primitives.lived_through if settings.remember == "on" else retention.everything,
+            free=memory_primitives.lived_through if settings.memory.remember == "on" else retention.everything,
         )
         life.push_async_callback(keeping.stop)
         life.background(keeping.run(), "upkeep")
-        plan, reserve = plan_of(settings, image.uri), settings.disk_reserve_bytes
-        backups = Backups(keeping, settings.backups, plan, size=image.db.getSize, reserve=reserve, first_s=settings.backup_first_s)
+        plan, reserve = plan_of(settings, image.uri), ProvisionLimits.of(settings).reserve_bytes
+        backups = Backups(
+            keeping, settings.backups, plan, size=image.db.getSize, reserve=reserve, first_s=BackupLimits.of(settings).first_s
+        )
         life.background(backups.run(), "backups")
         yield UpkeepStage(costs, keeping, backups)
 
@@ -244,12 +250,17 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
 def upkeep_plan(settings: Settings) -> UpkeepPlan:
     """Return the terms of the image's upkeep."""
     return UpkeepPlan(
-        settings.history_days,
-        settings.journal_days,
-        settings.upkeep_s,
-        settings.upkeep_first_s,
-        settings.upload_hours,
-        retention.FoldTerms(settings.missions_kept, settings.mission_days, settings.history_days, settings.context_missions),
+        settings.image.history_days,
+        settings.image.journal_days,
+        UpkeepLimits.of(settings).every_s,
+        UpkeepLimits.of(settings).first_s,
+        UploadLimits.of(settings).hours,
+        retention.FoldTerms(
+            settings.image.missions_kept,
+            settings.image.mission_days,
+            settings.image.history_days,
+            EvidenceLimits.of(settings).context_missions,
+        ),
     )
 
 
@@ -279,13 +290,13 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
             image,
             models.inference,
             embedder,
-            limit_s=settings.routing_s,
-            pause_s=settings.routing_pause_s,
-            deadline_s=settings.inference_deadline_s,
+            limit_s=RoutingLimits.of(settings).look_s,
+            pause_s=RoutingLimits.of(settings).pause_s,
+            deadline_s=settings.inference.deadline_s,
         )
         life.push_async_callback(likeness.stop)
         now = image.kept(exemplars)
-        router = Router(storage.codex, now, likeness, chars=settings.routing_chars)
+        router = Router(storage.codex, now, likeness, chars=RoutingLimits.of(settings).chars)
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
         recollection = Recollection(image, settings, storage.bus)
         await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only)
@@ -330,7 +341,7 @@ async def recover_missions(
             writers_known=substrate.experts_known,
         )
         life.push_async_callback(methods.close)
-        curate = functools.partial(mind.memory.curator.round, "it was proposed") if fixed.curate == "on" else None
+        curate = functools.partial(mind.memory.curator.round, "it was proposed") if fixed.memory.curate == "on" else None
         improving = Improving(fixed, image, models.inference, storage.codex, audit=methods.audit, substrate=substrate, curate=curate)
 
         def terms() -> AttemptTerms:
@@ -342,7 +353,7 @@ async def recover_missions(
                 base_of=substrate.base_of,
                 parameters=substrate.parameters,
                 options=substrate.chat_options,
-                direct={} if now.num_predict else profile.direct,
+                direct={} if now.inference.answer_tokens else profile.direct,
                 plain=profile.plain,
             )
 
@@ -364,7 +375,7 @@ async def recover_missions(
         )
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
         substrate.preload(scheduler.queue.models)
-        replays = Replays(services, digest_s=fixed.probe_s, limit_s=fixed.mission_deadline_s)
+        replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
         await models.loop.hold(undoing.undo_change, life)
         yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
 
@@ -440,7 +451,7 @@ async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[T
     async with Lifetime() as life:
         uploads = Uploads(image, settings)
         accepting = MissionRequests(
-            image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=settings.watches_per_client
+            image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
@@ -469,8 +480,8 @@ async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[T
                 # Where it fails, that is logged, and nothing else ends.
                 life.background(facts.console.run(dispatcher, storage.events.listen), "console")
                 life.push_async_callback(facts.console.stop)
-        if settings.metrics:
-            life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.metrics))
+        if settings.wire.metrics:
+            life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
         yield TransportStage(dispatcher, accepting, personas, listener)
 
 
@@ -486,14 +497,14 @@ async def begin_autonomy(facts: DaemonFacts) -> AsyncIterator[None]:
     async def methods_written() -> bool:
         """Return whether methods will be written here, once that is known."""
         await substrate.experts_known()
-        return bool(image.read(machine.is_warm_up_wanted, facts.settings.now.synthesis_model))
+        return bool(image.read(machine.is_warm_up_wanted, facts.settings.now.methods.writer))
 
     async with Lifetime() as life:
         mind.memory.remember(life)
-        curators = Share(scheduler.quiet, settings.background_wait_s)
+        curators = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
         mind.memory.curate(life, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
         # Stopped before the listener, so that the last results still leave.
-        life.push_async_callback(scheduler.stop, settings.shutdown_s)
+        life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
         measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)

@@ -16,6 +16,7 @@ import json
 import time
 import types
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
@@ -26,12 +27,15 @@ from ZODB.utils import p64, u64
 from batos.autotelic import changes, provided_models
 from batos.concurrency import Background, in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import Busy, Conflicted, HistoryGone, InferenceFailed, UndoConflict
 from batos.forge import lessons
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, ledger, transaction_undo
 from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.missions import execution
+from batos.missions.mission_queue import AttemptLimits
 from batos.objects import UvmObject
 from batos.wire.admin_schemas import UndoRequest
 
@@ -43,6 +47,14 @@ log = structlog.get_logger("batos")
 Reply = dict[str, Any]
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _NAMED = 3  # conflicts that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class UndoLimits(Limits):
+    """Limits of an undo."""
+
+    missions: int = limit(100, ge=1, le=100_000)
+    """Missions that one undo with all that depends on it takes back."""
 
 
 class Learning(Protocol):
@@ -132,7 +144,7 @@ class Undoing:
 
     async def _retried(self, job: _Job) -> Reply:
         async with self._lock, self._image.reach:
-            for _ in range(self._settings.conflict_retries + 1):
+            for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
                 try:
                     return await self._once(job)
                 except TransientError as e:
@@ -227,8 +239,8 @@ class Undoing:
                 again = "what it found then is not there any more; do again first what it was based on"
                 remedy = again if asked.redo else _remedy(plan.conflicts, "undo that first, or all of it with --cascade")
                 raise _refusal(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}", plan.conflicts, sorted(more - {""}), remedy)
-            if len(changes) + len(more) > (limit := self._settings.undo_missions):
-                raise _impossible(f"more than {limit} missions depend on {asked.id!r} (setting undo_missions)")
+            if len(changes) + len(more) > (limit := UndoLimits.of(self._settings).missions):
+                raise _impossible(f"more than {limit} missions depend on {asked.id!r}")
             for id in more:
                 changes[id] = change_of(id)
 
@@ -257,7 +269,7 @@ class Undoing:
     def _examples(self, root: Any, id: str, redo: bool) -> list[Reply]:
         """Return what a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
         mission = ledger.mission_of(root, id)
-        return lessons.teach_again(root, mission, self._settings.examples_limit) if redo else lessons.take_back(root, mission)
+        return lessons.teach_again(root, mission, SynthesisLimits.of(self._settings).examples) if redo else lessons.take_back(root, mission)
 
     def _mark(self, root: Any, id: str, asked: UndoRequest, lot: list[str]) -> None:
         mission = ledger.mission_of(root, id)

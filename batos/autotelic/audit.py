@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
@@ -20,6 +21,8 @@ from batos.autotelic.changes import Proposal, Proposed
 from batos.autotelic.rule_proposals import may_be_trained, remedies
 from batos.autotelic.trigger_missions import Fired
 from batos.autotelic.writer_evaluation import KIND
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
 from batos.image.mission_record import MissionRecord
@@ -44,6 +47,22 @@ _SHOWN = 100  # characters of a text that is shown to it
 _THOUGHT = 800  # characters of what it thought
 UNRECORDED = 64  # missions, the newest first, whose proposals no change may record yet: after a kill, too; more are never under way
 _LOOKED_AT = 256  # missions
+
+
+@dataclass(frozen=True, slots=True)
+class SelfAuditLimits(Limits):
+    """Limits of a self-audit."""
+
+    window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
+    """Seconds of telemetry that a self-audit is told about."""
+    keys: int = limit(3, ge=1, le=100)
+    """Rows of each table of telemetry that a self-audit is told, the most frequent."""
+    missions: int = limit(8, ge=1, le=1_000_000)
+    """Missions of users after which an audit asks a model again what to do about an open finding."""
+    records: int = limit(500, ge=1, le=100_000)
+    """Records of the image that one self-audit checks for damage."""
+    bytes: int = limit(8 * MIB, ge=1024, le=1024 * MIB)
+    """Bytes of the image's file that one self-audit checks for damage."""
 
 
 class Cause(NamedTuple):
@@ -85,7 +104,7 @@ class Audits:
         return {"text": f"{_measured(causes)}{' Nothing follows from that by rule.' if causes else ''}{unfit}"}
 
     def _may_ask(self, root: Any, mission: UvmObject) -> bool:
-        every = self._ground.settings.audit_missions
+        every = SelfAuditLimits.of(self._ground.settings).missions
         return mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
 
     async def propose(self, root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
@@ -164,7 +183,7 @@ class Audits:
     def _prompt(self, root: Any, measured: str, thought: str) -> str:
         told = "\n".join(f"- {name}: {kind.says}" for name, kind in change_types.KINDS.items())
         there = changeable(root)
-        if models := self._ground.settings.autotelic_models:
+        if models := self._ground.settings.autonomy.models:
             there.append(f"- models that a persona may be given: {', '.join(models)}")
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
@@ -186,7 +205,7 @@ class Audits:
         found = before["comparison"]
         tried = found.get("missions", 0) + found.get("trials", 0)
         few = before["state"] == changes.REFUSED and "missions" in found and tried < found["least"]
-        return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
+        return few and _accepted_since(root, before["decided"]) >= SelfAuditLimits.of(self._ground.settings).missions
 
 
 def _measured(causes: Sequence[Cause]) -> str:

@@ -175,7 +175,7 @@ def count_pull(root: Any, size: int, now: float) -> None:
 
 def _told(spent: DaySpending, limits: DaySpending, names: Sequence[str]) -> str:
     over = (name for name in names if getattr(spent, name) >= getattr(limits, name))
-    words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (loop_{name})" for name in over]
+    words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (autonomy.{name})" for name in over]
     return f"in 24 hours the loop has spent {' and '.join(words)}" if words else ""
 
 

@@ -18,7 +18,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, writer_evaluation
-from batos.autotelic.changes import Proposal
+from batos.autotelic.changes import ChangeLimits, Proposal
 from batos.bridge.modelfile import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
@@ -29,6 +29,8 @@ from batos.methods.runtime import parameters_in
 from batos.mind import incarnation, psm
 from batos.mind.attempt import current
 from batos.mind.incarnation import facets
+from batos.mind.inference import ThinkingLimits
+from batos.mind.router import RoutingLimits
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 VOICE = "voice"
@@ -66,11 +68,15 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
     :raises ExpertRefused: for an expert that cannot speak for this persona.
     """
     attempt, root = current(), held._p_jar.root()
-    if attempt.settings.autotelic == "off":
-        raise InvalidInput('nobody rehearses anything here: autotelic = "off"; `batos experts --voice PERSONA=MODEL` lets a voice speak')
+    if attempt.settings.autonomy.mode == "off":
+        raise InvalidInput(
+            "nobody rehearses anything here: the setting autonomy.mode is off; `batos experts --voice PERSONA=MODEL` lets a voice speak"
+        )
     proposal = Proposal(VOICE, str(persona).lower(), str(model), "its user asks for it to be tried")
     check_voice(root, proposal, None)
-    number = changes.propose(root, proposal, {"words": proposal.why}, attempt.id, source=ASKED_BY_USER, limit=attempt.settings.changes_kept)
+    number = changes.propose(
+        root, proposal, {"words": proposal.why}, attempt.id, source=ASKED_BY_USER, limit=ChangeLimits.of(attempt.settings).kept
+    )
     return {"change": number}
 
 
@@ -102,7 +108,7 @@ class Ground(NamedTuple):
 
     def known(self) -> set[str]:
         """Return the names of the models that a persona may be given: those that are there, and those that may be pulled."""
-        return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
+        return {tagged(name) for name in (*self.models(), *self.settings.autonomy.models)}
 
 
 class ChangeKind(NamedTuple):
@@ -127,9 +133,9 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
     """
     if proposal.kind not in KINDS:
         raise InvalidInput(f"there is no kind of change {proposal.kind!r}; there are: {', '.join(KINDS)}")
-    limit = ground.settings.proposal_chars
+    limit = ChangeLimits.of(ground.settings).chars
     if (size := len(json.dumps(proposal.content, ensure_ascii=False))) > limit:
-        raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken (setting proposal_chars)")
+        raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken")
     KINDS[proposal.kind].check(root, proposal, ground)
 
 
@@ -160,9 +166,9 @@ def _check_facet(root: Any, proposal: Proposal, ground: Ground) -> None:
     names = [name for name, _ in facets(persona)]
     if selector in names and dict(facets(persona))[selector] == intent:
         raise InvalidInput(f"the facet {proposal.target!r} says just that already")
-    most = ground.settings.facets_limit
+    most = ThinkingLimits.of(ground.settings).facets
     if selector not in names and sum(name in persona._slots for name in names) >= most:
-        raise InvalidInput(f"{persona.name} has {most} facets of its own already (setting facets_limit): another would never be asked")
+        raise InvalidInput(f"{persona.name} has {most} facets of its own already: another would never be asked")
 
 
 def _apply_facet(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -210,8 +216,8 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
     known = incarnation.exemplars_of(persona).texts
     if all(text in known for text in new):
         raise InvalidInput(f"{persona.name} has these exemplars already")
-    if (most := ground.settings.learned_exemplars) < len(new):
-        raise InvalidInput(f"a persona learns {most} exemplars (setting learned_exemplars)")
+    if (most := RoutingLimits.of(ground.settings).learned) < len(new):
+        raise InvalidInput(f"a persona learns {most} exemplars")
 
 
 def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
@@ -223,7 +229,7 @@ def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
 def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     personas = _personas(root)
     for text in exemplars_of(proposal):
-        incarnation.learn(personas, proposal.target.lower(), text, name, ground.settings.learned_exemplars)
+        incarnation.learn(personas, proposal.target.lower(), text, name, RoutingLimits.of(ground.settings).learned)
 
 
 # --- methods
@@ -321,7 +327,7 @@ def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
             f"{persona.name} speaks with the expert {voice}, whatever its model is; `batos experts` says how that is changed"
         )
     if tagged(model) not in (known := ground.known()):
-        allowed = "and may not be pulled (setting autotelic_models)"
+        allowed = "and may not be pulled (setting autonomy.models)"
         raise InvalidInput(f"the model {model!r} is not there, {allowed}; there are: {', '.join(sorted(known)) or 'none'}")
 
 

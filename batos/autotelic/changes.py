@@ -19,16 +19,28 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from batos.autotelic import schema
+from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput, UnknownChange
 from batos.image import ledger
 from batos.objects import UvmObject
 
 TARGET_CHARS, WHY_CHARS = 200, 500
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLimits(Limits):
+    """Limits of the changes that the system makes to itself."""
+
+    kept: int = limit(500, ge=2, le=100_000)
+    """Records of changes that the image keeps, the newest."""
+    chars: int = limit(4000, ge=100, le=100_000)
+    """Greatest length of a proposed value, in characters."""
 
 
 class Proposal(NamedTuple):

@@ -2,7 +2,7 @@
 
 The weights learn from the outcomes of missions. A part that was above its usual value when something went well gains weight, and one below
 it loses some; the other way round when it went badly. The rule is exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most
-`weights_step`, within bounds. Each step is logged with the weights before it, and can be undone.
+`WeightBounds.step`, within bounds. Each step is logged with the weights before it, and can be undone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic import entropy, schema
 from batos.autotelic.entropy import Kinds, Parts
+from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput
 from batos.image import ledger
 from batos.image.living_image import add_missing
@@ -175,12 +177,16 @@ STEPS_LOGGED = 64  # steps that are remembered
 _TOLERANCE = 1e-9
 
 
-class WeightBounds(NamedTuple):
-    """Settings `weights_step`, `weights_least`, `weights_most`."""
+@dataclass(frozen=True, slots=True)
+class WeightBounds(Limits):
+    """Bounds of the weights of the entropy metric."""
 
-    step: float
-    least: float
-    most: float
+    step: float = limit(0.02, ge=0, le=0.1)
+    """Greatest move of a weight of the entropy metric by one outcome; 0: the weights stay."""
+    least: float = limit(0.1, ge=0, le=0.25)
+    """Least weight of a part of the entropy metric."""
+    most: float = limit(0.5, ge=0.25, le=1)
+    """Greatest weight of a part of the entropy metric."""
 
 
 class WeightStep(NamedTuple):

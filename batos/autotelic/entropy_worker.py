@@ -12,6 +12,7 @@ import collections
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
@@ -21,6 +22,7 @@ from batos.autotelic.entropy import Kinds, Parts, Text, Thought, Window
 from batos.autotelic.entropy_records import Assessment, MissionMaterial, WeightBounds
 from batos.bus import EventBus, MissionEnded
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
@@ -34,6 +36,20 @@ CROWD = 128
 """Missions that wait from which on there are no pauses, and below it shorter ones the more they are: who measures has a share by right."""
 BATCH = 16  # assessments that are written together
 LOOKED_AT = 8  # times the window: how far back missions that count are looked for among others
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyLimits(Limits):
+    """Limits of the entropy metric's measuring."""
+
+    window: int = limit(32, ge=2, le=256)
+    """Newest missions against which a mission's entropy is measured."""
+    baseline: int = limit(32, ge=4, le=10_000)
+    """Missions from which the usual entropy is learned."""
+    missions: int = limit(10_000, ge=10, le=10_000_000)
+    """Missions whose entropy the image keeps, the newest."""
+    queue: int = limit(4096, ge=1, le=100_000)
+    """Finished missions that wait to be measured; of more, the oldest are left out."""
 
 
 class AssessorLimits(NamedTuple):

@@ -22,11 +22,22 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.autotelic import changes, schema
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 
 _LOOKED_AT = 256  # missions
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatLimits(Limits):
+    """Limits of the heartbeat."""
+
+    jitter: float = limit(0.1, ge=0, le=0.5)
+    """Share of the pause between heartbeats by which one may come earlier or later, at random."""
+    first_s: float = limit(30.0, ge=0.05, le=7 * 86400)
+    """Seconds from the start to the first self-audit that is due."""
 
 
 class AuditSeen(NamedTuple):

@@ -22,16 +22,18 @@ from transaction.interfaces import TransientError
 from batos.autotelic import change_types, changes, rehearsal_budget
 from batos.autotelic.audit import Audits, proposal_of, unrecorded
 from batos.autotelic.change_types import STANDING, Ground
-from batos.autotelic.changes import PREPARED, Proposal
+from batos.autotelic.changes import PREPARED, ChangeLimits, Proposal
 from batos.autotelic.prerequisites import NotYet, Preparation
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, WorkTime
+from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, RehearsalLimits, WorkTime
+from batos.autotelic.telemetry import SensesLimits
 from batos.bridge.inference import Inference
 from batos.concurrency import in_helper
 from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
+from batos.missions.mission_queue import AttemptLimits
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -100,7 +102,7 @@ class Improver:
         tidy = False
         while True:
             with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
-                async with asyncio.timeout(self._settings.senses_s):
+                async with asyncio.timeout(SensesLimits.of(self._settings).every_s):
                     await self._came.wait()
             self._came.clear()
             try:
@@ -118,7 +120,7 @@ class Improver:
         :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
         await self.record()
-        observe = self._settings.autotelic == "observe"
+        observe = self._settings.autonomy.mode == "observe"
         change = self._image.read(_next, observe, self.preparations.keys() if observe else ())
         if change is None or await self._leash.why_not():
             return False
@@ -134,7 +136,7 @@ class Improver:
     async def record(self) -> None:
         """Record what missions of the loop's own have proposed since; each proposal once."""
         if found := await in_helper(self._image.read, self._new):
-            await self._image.system(_take, found, self._settings.changes_kept)
+            await self._image.system(_take, found, ChangeLimits.of(self._settings).kept)
 
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
         """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
@@ -154,8 +156,8 @@ class Improver:
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
         """Rehearse a change, and keep the outcome; return False where it has to wait."""
         number = change["number"]
-        if await self._image.system(rehearsal_budget.begin_rehearsal, number, self._settings.rehearsal_tries) is None:
-            await self._refuse(change, f"its rehearsal was begun {self._settings.rehearsal_tries} times and never ended", {})
+        if await self._image.system(rehearsal_budget.begin_rehearsal, number, RehearsalLimits.of(self._settings).tries) is None:
+            await self._refuse(change, f"its rehearsal was begun {RehearsalLimits.of(self._settings).tries} times and never ended", {})
             return True
         try:
             standing, made = self._image.read(self._stands, proposal)
@@ -170,7 +172,7 @@ class Improver:
             await self._image.system(rehearsal_budget.take_back_rehearsal, number)
             return False
         except TimeoutError:  # it goes on with what was paid for, as often as it may
-            log.warning("rehearsal_too_long", change=number, seconds=self._settings.rehearsal_s)
+            log.warning("rehearsal_too_long", change=number, seconds=RehearsalLimits.of(self._settings).limit_s)
         except BatosError as e:
             await self._refuse(change, e.message, {})
         else:
@@ -202,9 +204,9 @@ class Improver:
         return change_types.standing(root, proposal), _made(root)
 
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
-        settings = self._settings
-        allowance = RehearsalAllowance(settings.rehearsal_inferences, settings.rehearsal_tokens, settings.inference_deadline_s)
-        time = WorkTime(settings.rehearsal_s)
+        settings, limits = self._settings, RehearsalLimits.of(self._settings)
+        allowance = RehearsalAllowance(limits.inferences, limits.tokens, settings.inference.deadline_s)
+        time = WorkTime(limits.limit_s)
 
         async def quiet() -> None:
             with time.waiting():
@@ -230,7 +232,7 @@ class Improver:
             except BatosError as e:
                 await self._refuse(change, e.message, comparison)
                 return True
-        for _ in range(self._settings.conflict_retries + 1):
+        for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
             try:
                 async with self._image.unit() as unit:
                     if changes.watched(unit.root) is not None:

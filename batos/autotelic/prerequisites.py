@@ -21,6 +21,7 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,6 +40,7 @@ from batos.bridge.selection import configured_profile
 from batos.bridge.service import ProcessNote
 from batos.concurrency import in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import ExpertRefused, ProvisioningFailed
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
@@ -48,6 +50,16 @@ log = structlog.get_logger("batos.autotelic")
 
 Facts = dict[str, Any]
 Keep = Callable[[Facts], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTrainingLimits(Limits):
+    """Limits of a training that the system begins by itself."""
+
+    threads: int = limit(2, ge=1, le=256)
+    """Threads of a training."""
+    limit_s: float = limit(21_600.0, gt=0, le=7 * 86400)
+    """Seconds after which a training that the system began is given up."""
 
 
 class NotYet(Exception):
@@ -123,7 +135,7 @@ class ModelPreparation:
             return held
         most = await self._pulls.may_pull()
         if not most:
-            raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting loop_pull_bytes)")
+            raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting autonomy.pull_bytes)")
         held = {"model": name, "bytes": held.get("bytes", 0), "there": False}
         await keep(held)
         counted = 0
@@ -201,9 +213,9 @@ TrainingCommand = Callable[[Settings, str, Path, float], Sequence[str]]
 
 def training_command(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
     """`batos train methods --from-image`, with a data folder and a staging folder of its own."""
-    given = {"image": image, "lora_staging": work / "lora_staging", "training_threads": settings.training_threads}
+    given = {"image": image, "lora_staging": work / "lora_staging", "training_threads": LoopTrainingLimits.of(settings).threads}
     words = [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", f"{minutes:g}"]
-    words += ["--data", str(work), "--profile", settings.profile]
+    words += ["--data", str(work), "--profile", settings.inference.profile]
     return words + [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
 
 
@@ -212,10 +224,10 @@ def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
 
     :param profile: the one in force; what the settings say of it where it is left out.
     """
-    if not settings.loop_training_minutes:
-        return "trainings are off (loop_training_minutes is 0)"
-    if settings.synthesis_model != "expert":
-        return f"no expert writes methods here (synthesis_model is {settings.synthesis_model!r})"
+    if not settings.autonomy.training_minutes:
+        return "trainings are off (autonomy.training_minutes is 0)"
+    if settings.methods.writer != "expert":
+        return f"no expert writes methods here (methods.writer is {settings.methods.writer!r})"
     profile = profile or configured_profile(settings)
     if not profile.models[0].package:
         return f"the base of the profile {profile.name!r} is no file that could be trained on"
@@ -255,7 +267,7 @@ class TrainingPreparation:
             if not folder.exists():
                 minutes = min(training_minutes_of(proposal), await self._budget.may_train())
                 if not minutes:
-                    raise NotYet("the loop has trained for as long as it may in 24 hours (loop_training_minutes)")
+                    raise NotYet("the loop has trained for as long as it may in 24 hours (autonomy.training_minutes)")
                 await self._budget.trains(minutes)
                 held = {"minutes": minutes, "folder": folder.name}
                 await keep(held)
@@ -310,8 +322,8 @@ class TrainingPreparation:
         try:
             while not ended.done():
                 await asyncio.wait([ended], timeout=LOOK_S)
-                if time.monotonic() - begun > self._settings.training_limit_s:
-                    raise ExpertRefused(f"the training took longer than {self._settings.training_limit_s:g} s (setting training_limit_s)")
+                if time.monotonic() - begun > LoopTrainingLimits.of(self._settings).limit_s:
+                    raise ExpertRefused(f"the training took longer than {LoopTrainingLimits.of(self._settings).limit_s:g} s")
                 if self._image.read(changes.of, number)["state"] != changes.PROPOSED:
                     raise ExpertRefused("its training was stopped")
         finally:

@@ -24,16 +24,17 @@ from batos.autotelic import change_types, entropy, entropy_records, replay_selec
 from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal
 from batos.autotelic.entropy import Text, Thought
-from batos.autotelic.rehearsal_budget import Purse, Unknown
+from batos.autotelic.rehearsal_budget import Purse, RehearsalLimits, Unknown
 from batos.autotelic.rehearsal_verdict import Comparison, ComparisonLimits, Run, RunPair, Side, compared
-from batos.autotelic.triggers import DAY_S
+from batos.autotelic.triggers import DAY_S, TriggerLimits
 from batos.bridge.inference import ChatRequest, Inference
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import BatosError, BudgetSpent
 from batos.forge import lessons, trials
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, journal, ledger, model_registry, taught_examples
-from batos.image.living_image import LivingImage, mirror
+from batos.image.living_image import ImageLimits, LivingImage, mirror
 from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED, AttemptPolicy, AttemptServices
@@ -159,7 +160,7 @@ class Rehearsals:
         async with self._stages(names) as (without, changed):
             async with changed.image.unit() as unit:
                 change_types.apply(unit.root, proposal, self._ground, "rehearsal")
-            ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, settings.rehearsal_missions)
+            ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, RehearsalLimits.of(settings).missions)
             if proposal.kind == writer_evaluation.KIND:  # before its missions: what it writes says most, and each of those may ask for many
                 before, after, made = await self._writers(without, proposal, mission, purse)
             pairs = [await self._pair(without, changed, id, proposal, purse) for id in ids]
@@ -167,15 +168,19 @@ class Rehearsals:
                 before, made = await self._side(without, proposal, mission, purse)
                 after, _ = await self._side(changed, proposal, mission, purse)
             weights = self._image.read(entropy_records.weights_of)
-        slower = settings.rehearsal_slower if proposal.kind == "model" else None
+        slower = RehearsalLimits.of(settings).slower if proposal.kind == "model" else None
         limits = ComparisonLimits(
-            settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, settings.rehearsal_alike, slower
+            RehearsalLimits.of(settings).least,
+            RehearsalLimits.of(settings).costlier,
+            RehearsalLimits.of(settings).better,
+            RehearsalLimits.of(settings).alike,
+            slower,
         )
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
     async def _stages(self, names: Inference) -> AsyncIterator[tuple[Stage, Stage]]:
-        size = self._settings.connection_cache
+        size = ImageLimits.of(self._settings).cache
         async with (
             mirror(self._image, cache_size=size) as one,
             mirror(self._image, cache_size=size, of=one) as other,
@@ -229,10 +234,10 @@ class Rehearsals:
         return Side(found, failed, size), made
 
     def _is_used(self, root: Any, target: str) -> bool:
-        """Return True if a method was used within the last `trigger_unused_days` days, or that is not known."""
+        """Return True if a method was used within the last `TriggerLimits.unused_days` days, or that is not known."""
         holder, selector, _ = change_types.method_at(root, target)
         last = telemetry.last_use_of(root, f"{history.oid_of(holder)} {selector}")
-        return last is None or time.time() - last < self._settings.trigger_unused_days * DAY_S
+        return last is None or time.time() - last < TriggerLimits.of(self._settings).unused_days * DAY_S
 
     async def _writers(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, Side, int]:
         """Compare the expert that writes methods now with the one that was made; return both, and how many methods both have written."""
@@ -240,9 +245,11 @@ class Rehearsals:
         experts_ = stage.image.read(model_registry.speaks_methods), str(writer_evaluation.model_of(proposal))
         attempt = stage.attempt(mission, purse)
         wrong, made = [writer_evaluation.Wrong(), writer_evaluation.Wrong()], 0
-        async with stage.image.unit() as unit, self._tasks(settings.rehearsal_tasks) as tasks:
+        async with stage.image.unit() as unit, self._tasks(RehearsalLimits.of(settings).tasks) as tasks:
             unit.doom()
-            own = writer_evaluation.accepted(unit.root, settings.rehearsal_tasks, settings.synthesis_chars, await in_helper(handbook))
+            own = writer_evaluation.accepted(
+                unit.root, RehearsalLimits.of(settings).tasks, SynthesisLimits.of(settings).chars, await in_helper(handbook)
+            )
 
             async def right(one: writer_evaluation.Synthesis | writer_evaluation.WritingTask, model: str) -> bool:
                 source = await writer_evaluation.written(attempt, model, one.selector, one.prompt)

@@ -9,17 +9,47 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, schema
 from batos.autotelic.prerequisites import NotYet
 from batos.bridge.admission import Ticket, session
 from batos.bridge.inference import ChatRequest, Inference
+from batos.config.limits import Limits, limit
 from batos.errors import BatosSignal, InferenceFailed
 from batos.image import journal
 from batos.image.journal import JournalEntry
 from batos.image.living_image import LivingImage
 from batos.mind.inference import JournalPlace
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalLimits(Limits):
+    """Limits of the rehearsal of a proposed change."""
+
+    missions: int = limit(8, ge=1, le=1000)
+    """Recorded missions on which a proposal is rehearsed."""
+    least: int = limit(3, ge=1, le=1000)
+    """Least number of rehearsed missions that must be comparable; with fewer the proposal is refused."""
+    inferences: int = limit(48, ge=0, le=100_000)
+    """Inferences that one rehearsal may pay for, where the journal has no answer."""
+    tokens: int = limit(30_000, ge=0, le=1_000_000_000)
+    """Tokens, read and written, that the inferences of one rehearsal may take."""
+    limit_s: float = limit(1800.0, gt=0, le=7 * 86400)
+    """Seconds for one rehearsal, and for its waiting for users' missions."""
+    tries: int = limit(3, ge=1, le=100)
+    """Times that a rehearsal is started, restarts of the daemon counted."""
+    costlier: float = limit(0.5, ge=0, le=100)
+    """Share of tokens that a mission may cost more before the change counts as worse."""
+    tasks: int = limit(10, ge=1, le=1000)
+    """Methods of the image, and as many tasks that no expert was trained on, that a new expert for methods has to write."""
+    alike: float = limit(0.5, gt=0, le=1)
+    """Likeness by words, from 0 to 1, at which an answer counts as the one that a user has rated."""
+    slower: float = limit(2.0, ge=1, le=1000)
+    """Factor by which a mission may take longer with another model before the change counts as worse."""
+    better: float = limit(0.01, ge=0, le=1)
+    """Difference of entropy up to which a change counts as neither better nor worse."""
 
 
 class WorkTime:
@@ -85,7 +115,7 @@ class Unknown(BatosSignal):
 
 
 class RehearsalAllowance(NamedTuple):
-    """Settings `rehearsal_inferences`, `rehearsal_tokens`, `inference_deadline_s`."""
+    """Limits of what a rehearsal may pay: `RehearsalLimits.inferences` and `tokens`, and the setting `inference.deadline_s`."""
 
     inferences: int
     tokens: int

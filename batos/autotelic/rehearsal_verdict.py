@@ -83,7 +83,7 @@ class Side(NamedTuple):
 
 
 class ComparisonLimits(NamedTuple):
-    """Settings `rehearsal_least`, `rehearsal_costlier`, `rehearsal_better`, `rehearsal_alike`, `rehearsal_slower`."""
+    """Limits of a verdict, each as `RehearsalLimits` describes it."""
 
     least: int
     costlier: float

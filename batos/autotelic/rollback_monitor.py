@@ -19,6 +19,7 @@ import math
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -27,6 +28,7 @@ from batos.autotelic import changes, entropy_records, schema
 from batos.autotelic.replay_selection import was_not_taken
 from batos.autotelic.triggers import LEAST_SECONDS
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, HistoryGone, UndoConflict
 from batos.image import ledger
 from batos.image.living_image import LivingImage
@@ -39,13 +41,23 @@ LEAST_FAILED = 3  # failures that may be an effect
 _NO_FAULT = ("cancelled", "model_blind")  # codes: what a user decides says nothing, nor what no model here can do
 
 
-class EffectLimits(NamedTuple):
-    """Settings of the same names, with `leash_` before them."""
+@dataclass(frozen=True, slots=True)
+class EffectLimits(Limits):
+    """Limits from which a change counts as harmful, and of its being watched."""
 
-    missions: int
-    failures: float
-    slower: float
-    fall: float
+    missions: int = limit(12, ge=4, le=1000)
+    """Missions after a change that suffice to say whether it does harm."""
+    failures: float = limit(0.15, gt=0, le=1)
+    """Rise of the share of FAILED missions from which a change is undone."""
+    slower: float = limit(1.5, ge=1.05, le=1000)
+    """Factor by which missions get slower from which a change is undone."""
+    fall: float = limit(0.08, gt=0, le=1)
+    """Fall of the entropy metric from which a change is undone."""
+    period_s: float = limit(21_600.0, ge=0.05, le=366 * 86400)
+    """Seconds for which a change is watched; no other is made meanwhile."""
+    deaths: int = limit(2, ge=1, le=1000)
+    """Deaths of the daemon while a change is watched after which it is disabled; with fewer than missions.attempts, a mission that died
+    with it has an attempt left."""
 
 
 class Sample(NamedTuple):
@@ -186,7 +198,7 @@ def _middle(values: Sequence[float]) -> float | None:
 
 log = structlog.get_logger("batos.autotelic")
 
-PATIENCE = 4  # times `leash_s`: how long it is waited for missions that could tell
+PATIENCE = 4  # times `EffectLimits.period_s`: how long it is waited for missions that could tell
 WatchedChange = dict[str, Any]
 
 

@@ -21,6 +21,7 @@ from batos.autotelic.change_types import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.changes import Proposal
 from batos.autotelic.replay_selection import FAULTS, REFUSED, is_taken
 from batos.autotelic.telemetry import Tallies
+from batos.autotelic.triggers import TriggerLimits
 from batos.autotelic.writer_evaluation import KIND, TARGET
 from batos.errors import BatosError, CovenantViolationError, MethodRefused
 from batos.forge.method_prompts import purpose
@@ -121,7 +122,7 @@ def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Prop
     if may_be_trained(trigger, key):
         yield from _training(root, ground)
     if trigger in SPOKEN:
-        yield from _other_models(root, trigger, key, ground.settings.autotelic_models)
+        yield from _other_models(root, trigger, key, ground.settings.autonomy.models)
 
 
 # --- methods
@@ -243,10 +244,10 @@ def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
     if ground.trains():
         return
     written, refused = learned(root)
-    if written + refused >= ground.settings.trigger_syntheses:
+    if written + refused >= TriggerLimits.of(ground.settings).syntheses:
         why = f"{written} methods were written since it was made or trained last, and {refused} could not be"
         last = next((one.number for one in changes.newest_first(root) if one.kind == KIND), 0)  # another training, with other data
-        content = {"minutes": ground.settings.loop_training_minutes, "methods": written, "refused": refused, "after": last}
+        content = {"minutes": ground.settings.autonomy.training_minutes, "methods": written, "refused": refused, "after": last}
         yield Proposal(KIND, TARGET, content, why)
 
 

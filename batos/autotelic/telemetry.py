@@ -14,6 +14,7 @@ import collections
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
@@ -21,6 +22,7 @@ import structlog
 from batos.autotelic import schema
 from batos.bus import EventBus, InferencePaid, MemoryQueried, MethodRan, MissionEnded, SourceAudited
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import history, ledger
 from batos.image.living_image import LivingImage
@@ -30,6 +32,18 @@ from batos.objects import Method, UvmObject
 
 OTHER_KEYS = "other"
 _DIGITS = 3  # of what is stored: milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class SensesLimits(Limits):
+    """Limits of the telemetry."""
+
+    every_s: float = limit(600.0, ge=0.05, le=86_400)
+    """Seconds between two records of telemetry."""
+    intervals: int = limit(1008, ge=2, le=100_000)
+    """Records of telemetry that the image keeps, those of quiet times not counted."""
+    keys: int = limit(64, ge=4, le=1000)
+    """Rows of one table in a record of telemetry; more are summed up as `other`."""
 
 
 class KeyTally(NamedTuple):

@@ -41,7 +41,7 @@ class Fired(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Settings `trigger_recent_s` and `trigger_window_s`, and `senses_keys`."""
+    """Spans that triggers compare: `TriggerLimits.recent_s` and `window_s`, with `SensesLimits.keys` rows a table."""
 
     recent_s: float
     window_s: float

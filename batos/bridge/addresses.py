@@ -65,7 +65,7 @@ def parse(given: str) -> Address:
         return _parse(given.strip().strip("\"'").strip())
     except ValueError as e:
         raise ConfigError(
-            f"setting 'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: {shown(given)} is no address ({e}); give host:port or a URL"
+            f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {shown(given)} is no address ({e}); give host:port or a URL"
         ) from None
 
 

@@ -15,14 +15,30 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batos.bridge.model_status import AGAIN, ModelProgress, ModelUnavailable, PullAllowance, ServerErrors
 from batos.config import MIB
+from batos.config.limits import Limits, limit
 
 if TYPE_CHECKING:
     from ollama import AsyncClient, ProgressResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionLimits(Limits):
+    """Limits of the provisioning of models."""
+
+    concurrency: int = limit(2, ge=1, le=16)
+    """Models pulled, and models created, at the same time."""
+    retry_s: float = limit(60.0, ge=1, le=86_400)
+    """Pause before a model that could not be had is tried again."""
+    reserve_bytes: int = limit(512 * MIB, ge=0, le=2**50)
+    """Free disk that a pull or a create must leave."""
+    note_s: float = limit(60.0, ge=0.1, le=86_400)
+    """Seconds between two notes of Ollama how far a pull is: what a kill may cost."""
 
 
 class DiskSpace:
@@ -59,8 +75,8 @@ class DiskSpace:
             others = f", {mib(taken)} are on their way already" if taken else ""
             raise ModelUnavailable(
                 f"no room on disk: {mib(needed)} are needed, {self.folder} has {mib(free)} free{others}, and {mib(self._reserve)}"
-                " stay free (setting disk_reserve_bytes)",
-                f"free {mib(lacking)} there, or lower disk_reserve_bytes; {AGAIN}",
+                " stay free",
+                f"free {mib(lacking)} there; {AGAIN}",
                 "disk_full",
             )
         self._claims[holder] = needed
@@ -140,7 +156,7 @@ class _Transfer:
         if most is not None and self._needed > most:
             raise ModelUnavailable(
                 f"{self._model} takes {mib(self._needed)} or more, and {mib(most)} may be pulled for it",
-                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting loop_pull_bytes)",
+                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting autonomy.pull_bytes)",
                 TOO_LARGE,
             )
         self._room.claim((self._model, layer), total - completed)

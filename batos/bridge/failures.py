@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import structlog
 
 from batos.concurrency import cancel_and_wait
-from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import InferenceFailed
 
 NO_SPACE = "no space left on device"  # the words of ENOSPC, which Ollama passes on
@@ -113,18 +113,21 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """The settings of the same names: how often and how soon a request is made again, and when a host is left alone."""
+class RetryPolicy(Limits):
+    """Rules for requests that fail: repetition, the breaker of a host, and how long inferences wait for one."""
 
-    inference_retries: int = 2
-    inference_backoff_s: float = 0.2
-    breaker_failures: int = 3
-    breaker_probe_s: float = 1.0
-
-    @classmethod
-    def of(cls, settings: Settings) -> RetryPolicy:
-        """Return the policy in the settings."""
-        return cls(settings.inference_retries, settings.inference_backoff_s, settings.breaker_failures, settings.breaker_probe_s)
+    inference_retries: int = limit(2, ge=0, le=20)
+    """Times that a request is repeated at once, if no token has come."""
+    inference_backoff_s: float = limit(0.2, ge=0, le=60)
+    """Seconds before the first repetition of a request; doubled for each further one."""
+    breaker_failures: int = limit(3, ge=1, le=1000)
+    """Failures in a row after which an Ollama is left alone until it answers."""
+    breaker_probe_s: float = limit(1.0, ge=0.01, le=600)
+    """Seconds between two questions whether an Ollama that was left alone answers again."""
+    outage_wait_s: float = limit(600.0, ge=0, le=7 * 86400)
+    """Seconds that an inference waits while no Ollama answers."""
+    switch_wait_s: float = limit(30.0, ge=0, le=7 * 86400)
+    """Seconds that an inference waits while one answers whose model of that name has other weights."""
 
 
 class Breaker:

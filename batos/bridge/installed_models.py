@@ -93,7 +93,7 @@ class Candidate:
         if self.can.context is not None and self.can.context < LEAST_CONTEXT:
             return f"its context has {self.can.context} tokens"
         if self.least_memory > budget:
-            return f"it takes {self.least_memory / 1e9:.1f} GB, and memory_budget_bytes is {budget / 1e9:.1f} GB"
+            return f"it takes {self.least_memory / 1e9:.1f} GB, and inference.memory_bytes is {budget / 1e9:.1f} GB"
         return ""
 
 

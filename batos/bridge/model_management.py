@@ -155,10 +155,10 @@ async def remove_own_models(settings: Settings, *, dry: bool = False) -> list[Re
     :param dry: delete nothing, and answer the same.
     :raises OllamaUnavailable: if none of them answers.
     """
-    hosts = dict.fromkeys((settings.ollama_host or DEFAULT_HOST, *settings.ollama_hosts))
+    hosts = dict.fromkeys((settings.inference.host or DEFAULT_HOST, *settings.inference.hosts))
     answering = [host for host in hosts if await version_at(host) is not None]
     if not answering:
-        raise OllamaUnavailable(f"no Ollama answers at {', '.join(hosts)}; name one in ollama_host or OLLAMA_HOST")
+        raise OllamaUnavailable(f"no Ollama answers at {', '.join(hosts)}; name one in inference.host or OLLAMA_HOST")
     removed = []
     for host in answering:
         notes = [BuiltModels(path) for path in _notes(settings, host)]

@@ -128,7 +128,7 @@ def load_profile(name: str, path: Path = PROFILES_FILE, own: Path | None = None)
 
 
 def profile_names(own: Path) -> set[str]:
-    """Return the names that the setting `profile` may have, `auto` included.
+    """Return the names that the setting `inference.profile` may have, `auto` included.
 
     :raises ConfigError: if the user's own file cannot be read.
     """

@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
@@ -25,6 +26,7 @@ from batos.bridge.inference import ChatReply, ChatRequest, Inference
 from batos.bridge.installed_models import show_model
 from batos.bridge.modelfile import tagged
 from batos.concurrency import Background, cancel_and_wait
+from batos.config.limits import Limits, limit
 from batos.errors import ModelfileError
 
 if TYPE_CHECKING:
@@ -36,6 +38,18 @@ TRUST_S = 30.0  # how long a load that was used is believed to be there still: O
 UNLOAD_S = 10.0  # time for a model to leave the memory
 PRELOAD_S = 300.0  # time for one to come when nobody waits for it
 POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyLimits(Limits):
+    """Limits of the choice which models are loaded, and for whom."""
+
+    group_missions: int = limit(64, ge=1, le=4096)
+    """Waiting missions of which those on a loaded model may go first: 2, 4, 8 ...; 1: in the order in which they came."""
+    group_wait_s: float = limit(120.0, ge=0, le=86_400)
+    """Greatest number of seconds for which missions on a loaded model go first; 0: none."""
+    preload_idle_s: float = limit(1.0, ge=0, le=86_400)
+    """Pause of inferences after which the likely next model is loaded; 0: never."""
 
 
 class Residency:

@@ -42,7 +42,7 @@ LEAST_ANSWER, MOST_ANSWER, ANSWER_SHARE = 256, 1024, 8
 
 
 class NamedModels(NamedTuple):
-    """The models that the setting `model` names: for all personas (empty: none), and for some."""
+    """The models that the setting `inference.model` names: for all personas (empty: none), and for some."""
 
     all: str
     personas: Mapping[str, str]
@@ -56,15 +56,15 @@ class ChosenProfile(NamedTuple):
 
 
 def named_models(settings: Settings) -> NamedModels:
-    """Return the models that the setting `model` names."""
-    pairs = [entry.rpartition("=") for entry in settings.model]
+    """Return the models that the setting `inference.model` names."""
+    pairs = [entry.rpartition("=") for entry in settings.inference.model]
     return NamedModels(
         next((name for persona, _, name in pairs if not persona), ""), {persona: name for persona, _, name in pairs if persona}
     )
 
 
 def check_personas(settings: Settings, personas: Collection[str]) -> None:
-    """See that the setting `model` names models for personas that there are.
+    """See that the setting `inference.model` names models for personas that there are.
 
     :raises ConfigError: if it does not.
     """
@@ -80,7 +80,7 @@ def configured_profile(settings: Settings) -> Profile:
 
     :raises ConfigError: if there is none of that name.
     """
-    return load_profile(EMBEDDED if settings.profile == AUTO else settings.profile, own=own_profiles(settings.data))
+    return load_profile(EMBEDDED if settings.inference.profile == AUTO else settings.inference.profile, own=own_profiles(settings.data))
 
 
 def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Candidate] | None, host: str = "") -> ChosenProfile:
@@ -95,21 +95,23 @@ def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Seque
         if (one := have.get(tagged(name))) is not None and not one.can.chats:
             raise ConfigError(f"setting 'model': {name} does not answer messages; name a model that chats")
     if wanted.all:
-        chosen = _on(settings, wanted.all, have.get(tagged(wanted.all)), voices, f"{wanted.all} is named (setting model)")
-    elif settings.profile != AUTO:
+        chosen = _on(settings, wanted.all, have.get(tagged(wanted.all)), voices, f"{wanted.all} is named (setting inference.model)")
+    elif settings.inference.profile != AUTO:
         chosen = ChosenProfile(
-            _complete(configured_profile(settings), voices, settings), f"the profile {settings.profile} is named (setting profile)"
+            _complete(configured_profile(settings), voices, settings),
+            f"the profile {settings.inference.profile} is named (setting inference.profile)",
         )
     elif found is None:
         lacks = f"the Ollama at {host} does not say what it has" if host else "no Ollama of yours answers"
         chosen = ChosenProfile(load_profile(EMBEDDED), f"{lacks}, so the installed models think")
-    elif (one := installed_models.best_model(found, settings.memory_budget_bytes)) is None:
-        why = f"the Ollama at {host} has no chat model that is larger and fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+    elif (one := installed_models.best_model(found, settings.inference.memory_bytes)) is None:
+        memory = _gb(settings.inference.memory_bytes)
+        why = f"the Ollama at {host} has no chat model that is larger and fits {memory} (inference.memory_bytes)"
         chosen = ChosenProfile(load_profile(EMBEDDED), why)
     else:
-        others = sum(not other.unfit(settings.memory_budget_bytes) for other in found) - 1
+        others = sum(not other.unfit(settings.inference.memory_bytes) for other in found) - 1
         which = f"the best of {others + 1} chat models" if others else "the one chat model"
-        fits = f"that fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+        fits = f"that fits {_gb(settings.inference.memory_bytes)} (inference.memory_bytes)"
         why = f"{one.name} is {which} of the Ollama at {host} {fits}; `batos models use NAME` takes another"
         chosen = _on(settings, one.name, one, voices, why, pulled=False)
     if not wanted.personas:
@@ -130,10 +132,10 @@ def _on(
 
     :param facts: what its Ollama says of it; None if that is not known, as before it is pulled.
     """
-    context = CONTEXTS[1] if facts is None else facts.context_within(settings.memory_budget_bytes)
+    context = CONTEXTS[1] if facts is None else facts.context_within(settings.inference.memory_bytes)
     answer = answer_limit(context)
-    if facts is not None and facts.memory(context) > settings.memory_budget_bytes:
-        why += f", though it takes {_gb(facts.memory(context))}, and memory_budget_bytes is {_gb(settings.memory_budget_bytes)}"
+    if facts is not None and facts.memory(context) > settings.inference.memory_bytes:
+        why += f", though it takes {_gb(facts.memory(context))}, and inference.memory_bytes is {_gb(settings.inference.memory_bytes)}"
     profile = on_model(OWN, model, context=context, answer=answer, pulled=pulled)
     return ChosenProfile(with_personas(profile, voices, dict.fromkeys(voices, model)), why)
 
@@ -142,7 +144,7 @@ def _complete(profile: Profile, voices: Mapping[str, Voice], settings: Settings)
     """Return a profile of the user's own with a voice on its base for each persona for which it names none."""
     if profile.name in shipped_profiles():
         return profile
-    folder = modelfiles_folder(settings.modelfiles) / profile.name
+    folder = modelfiles_folder(settings.inference.modelfiles) / profile.name
     lacking = [name for name, voice in voices.items() if voice.role not in profile.personas]
     complete = with_personas(profile, voices, dict.fromkeys(lacking, profile.base))
     without = [n for n, v in voices.items() if n not in lacking and not (folder / f"{v.role}.Modelfile").exists()]
@@ -198,7 +200,7 @@ def best_installed(found: Sequence[Candidate], needs: Needs, room: Space, left_o
     if best is None:
         return None
     which = f"the best of {len(fit)} models here that do" if len(fit) > 1 else "the one model here that does"
-    why = f"{best.name} {needs.told()}: it is {which} and that fits {_gb_selection(room.memory)} (memory_budget_bytes)"
+    why = f"{best.name} {needs.told()}: it is {which} and that fits {_gb_selection(room.memory)} (inference.memory_bytes)"
     return _chosen(best, "", needs, room, why)
 
 
@@ -230,7 +232,7 @@ def best_available(
             model, source = max(some, key=lambda one: (one.model.can.parameters or 0, one.model.name))
             which, weaker = "the strongest", ", though it is weaker than what thinks now"
         disk = "" if room.disk is None else f", and {_gb_selection(room.disk)} of disk"
-        fits = f"it fits {_gb_selection(room.memory)} (memory_budget_bytes){disk}"
+        fits = f"it fits {_gb_selection(room.memory)} (inference.memory_bytes){disk}"
         why = f"{model.name} is {which} of {len(some)} in {source} that {needs.told()}{weaker}; {fits}"
         return _chosen(model, source, needs, room, why)
     return None
@@ -259,9 +261,9 @@ def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
     if lacks := needs.lacking(one.can):
         return f"lack what is needed ({', '.join(lacks.words())})" if len(lacks.words()) < len(needs.words()) else "lack what is needed"
     if one.memory(_context(one, needs, room)) > room.memory:
-        return f"do not fit {_gb_selection(room.memory)} of memory (memory_budget_bytes)"
+        return f"do not fit {_gb_selection(room.memory)} of memory (inference.memory_bytes)"
     if disk and room.disk is not None and one.bytes > room.disk:
-        return f"do not fit {_gb_selection(room.disk)} of free disk (disk_reserve_bytes stay free)"
+        return f"do not fit {_gb_selection(room.disk)} of free disk (a reserve stays free)"
     return ""
 
 

@@ -29,10 +29,21 @@ from batos import private_files
 from batos.bridge.client import connect, version_of
 from batos.concurrency import cancel_and_wait
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import OllamaUnavailable
 
 TERM_S = 5.0  # time between SIGTERM and SIGKILL
 _POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits(Limits):
+    """Limits of an Ollama that the daemon starts."""
+
+    start_s: float = limit(60.0, gt=0, le=600)
+    """Time for a started Ollama to answer."""
+    broken_pull_days: float = limit(7.0, ge=0, le=3650)
+    """Days for which the parts of a pull that broke off are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +152,9 @@ STOP_S = 5.0
 LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside
 LOOK_S = 60.0  # between two looks at a child: whether it says its version, and how long its log is
 SAY_S = 20.0  # time for it to do so; while it loads, pulls or generates it takes milliseconds, but the machine may be short of memory
-HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`outage_wait_s`)
+HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`RetryPolicy.outage_wait_s`)
 LOG_TAIL = 600  # characters of it that an error shows
-NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one that runs"
+NO_BINARY = "run `make ollama`, or install Ollama, or set inference.host to one that runs"
 
 
 def find_binary(settings: Settings) -> Path | None:
@@ -211,9 +222,9 @@ class OllamaService:
         """Find a server or start one. Return its address. A configured one that does not answer is waited for if none can be started.
 
         :raises OllamaUnavailable: if none answers, none is configured and none can be started, with the remedy.
-        :raises ConfigError: if `ollama_host` is not a valid address.
+        :raises ConfigError: if `inference.host` is not a valid address.
         """
-        named = self._settings.ollama_host
+        named = self._settings.inference.host
         self._state = "starting"
         try:
             version = await version_at(named or DEFAULT_HOST)
@@ -286,12 +297,12 @@ class OllamaService:
             )  # fmt: skip
         self._note = ProcessNote.of(self._child.pid)
         self._note.write(self._note_path)
-        deadline = time.monotonic() + self._settings.ollama_start_s
+        deadline = time.monotonic() + ServiceLimits.of(self._settings).start_s
         while (version := await version_at(self._host)) is None:
             if self._child.returncode is not None:
                 raise OllamaUnavailable(f"{binary} ended with status {self._child.returncode} at its start: {self._log_tail()}")
             if time.monotonic() > deadline:
-                limit = f"{self._settings.ollama_start_s:g} s (ollama_start_s)"
+                limit = f"{ServiceLimits.of(self._settings).start_s:g} s"
                 raise OllamaUnavailable(f"{binary} did not answer at {self._host} within {limit}: {self._log_tail()}")
             await asyncio.sleep(POLL_S)
         self._version = version
@@ -303,13 +314,13 @@ class OllamaService:
             f"OLLAMA_HOST={self._host}",
             f"OLLAMA_MODELS={self._folder / 'models'}",
             *(["OLLAMA_NOPRUNE=1"] if self._has_broken_pulls() else []),
-            f"OLLAMA_NUM_PARALLEL={self._settings.inference_concurrency}",
+            f"OLLAMA_NUM_PARALLEL={self._settings.inference.concurrency}",
             f"HOME={self._folder}",
         ]
 
     def _has_broken_pulls(self) -> bool:
         """Return True if parts of layers wait for a pull to resume. Ollama would delete them at its start, with other unused blobs."""
-        oldest = time.time() - self._settings.broken_pull_days * 86400
+        oldest = time.time() - ServiceLimits.of(self._settings).broken_pull_days * 86400
         return any(part.stat().st_mtime > oldest for part in (self._folder / "models" / "blobs").glob("*-partial"))
 
     async def _watch(self, binary: Path) -> None:

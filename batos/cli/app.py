@@ -115,7 +115,7 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one a line for streams.")]
 Connect = Annotated[
     str | None,
-    typer.Option("--connect", metavar="ENDPOINT", help="Endpoint of the daemon; without it the first one of the setting `listen`."),
+    typer.Option("--connect", metavar="ENDPOINT", help="Endpoint of the daemon; without it the first one of the setting `wire.listen`."),
 ]
 DataFlag = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Folder of the image, Ollama's models, keys and logs.")]
 ImageFlag = Annotated[str | None, typer.Option("--image", metavar="URI", help="URI of the living image: file://, zeo:// or postgres://.")]
@@ -128,7 +128,9 @@ ModelFlag = Annotated[
     typer.Option("--model", metavar="[PERSONA=]NAME", help="Model that all personas speak with, or one of them; may be repeated."),
 ]
 ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML) instead of batos.toml.")]
-SetFlag = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated.")]
+SetFlag = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, such as missions.queue=50; may be repeated.")
+]
 
 
 def settings_from(
@@ -145,15 +147,17 @@ def settings_from(
     :raises ConfigError: for a setting that does not exist (with the nearest name) or a value it cannot have.
     """
     flags: dict[str, Any] = {
-        "data": data, "image": image, "listen": tuple(listen or ()), "profile": profile, "model": tuple(model or ()),
-    }  # fmt: skip
+        "data": data,
+        "image.uri": image,
+        "wire.listen": tuple(listen or ()),
+        "inference.profile": profile,
+        "inference.model": tuple(model or ()),
+    }
     for assignment in more or ():
         name, equals, value = assignment.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
             raise ConfigError(f"--set takes NAME=VALUE, got {config.shown(assignment)}")
-        if name not in config.Settings.model_fields:
-            raise ConfigError(f"no setting {name!r}{config.nearest(name, config.Settings.model_fields)}; `batos config` lists them")
         flags[name] = value
     return config.load_with_sources(flags, config_file=file)
 
@@ -163,7 +167,7 @@ def endpoint(connect: str | None) -> str:
     from batos.wire.endpoints import to_connect  # late: not every verb asks one
 
     if connect == "":  # of a shell variable that is not set, say: another daemon than was meant would be asked
-        raise typer.BadParameter("'' names no endpoint; leave --connect out to ask the daemon of the setting listen")
+        raise typer.BadParameter("'' names no endpoint; leave --connect out to ask the daemon of the setting wire.listen")
     return connect or to_connect(config.load().endpoints[0])
 
 
@@ -351,7 +355,7 @@ def meant_folder(
 
 def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
     """Data folders with an image, of this checkout, that would not be used, since nothing names a folder."""
-    if any(sources[name] != "default" for name in ("data", "image")):
+    if any(sources[name] != "default" for name in ("data", "image.uri")):
         return []
     try:
         here = [Path.cwd()]

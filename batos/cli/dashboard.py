@@ -1,7 +1,7 @@
 """The dashboard of `batos` without a verb, live on a terminal; and the verbs `info` and `metrics`.
 
 If there is no terminal, it prints once and plainly. Tables stand side by side on a wide terminal, below each other on a narrow one. `info`
-prints the daemon's facts, a line a fact. `metrics` prints its counters; Prometheus reads the same from the port of the setting `metrics`.
+prints the daemon's facts, a line a fact. `metrics` prints its counters; Prometheus reads the same from the setting `wire.metrics`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -27,12 +28,21 @@ from batos.cli.mission_view import STATE_STYLES, cost, doubts, sources
 from batos.cli.objects import value_of_cell
 from batos.cli.output import Output, ago, clean, one_line, size
 from batos.config import load
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, DaemonUnavailable
 from batos.wire import Client
 
 WIDE = 100  # columns from which there are two of panels
 _FACTS = 46  # columns of the right one
 _UNDER_WAY = ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardLimits(Limits):
+    """Limits of the dashboard."""
+
+    every_s: float = limit(1.0, ge=0.1, le=60)
+    """Seconds between two updates of the dashboard."""
 
 
 class Panels:
@@ -297,7 +307,7 @@ async def look(client: Client) -> dict[str, Any]:
 async def _live(address: str, output: Output) -> None:
     from rich.live import Live
 
-    panels, speed, pause_s = Panels(address), Speed(), load().dashboard_s
+    panels, speed, pause_s = Panels(address), Speed(), DashboardLimits.of(load()).every_s
     pressed: asyncio.Queue[str] = asyncio.Queue()
     with _keys(pressed), Live(panels, console=output.console, screen=True, auto_refresh=False) as live:
         async with client_of(address) as client:

@@ -331,7 +331,7 @@ def cost(result: dict[str, Any]) -> str:
     return ", ".join(said)
 
 
-FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings mission_days, missions_kept)"
+FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings image.mission_days, image.missions_kept)"
 _WIDTH = 400  # characters of one text; `--json` has them whole
 
 
@@ -461,7 +461,7 @@ def _inferences(record: dict[str, Any], output: Output) -> None:
             ],
         )  # fmt: skip
     elif record["texts_dropped"] and not record.get("folded"):
-        output.say("\nthe texts of its inferences were let go (setting journal_days); what they cost is known", "dim")
+        output.say("\nthe texts of its inferences were let go (setting image.journal_days); what they cost is known", "dim")
     for row in record["cost"]:
         tokens = f"{row['prompt_tokens']} tokens read, {row['answer_tokens']} written"
         output.say(f"  {row['model'] or 'all models'}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")

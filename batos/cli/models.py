@@ -118,7 +118,7 @@ def _fit(names: list[str], at: str, output: Output) -> None:
         return
     columns = ("model", "thinks", "memory", "fits", "parameters", "context", "can", "tokens/s", "about")
     output.rows(columns, (_fitting(facts) for facts in reply.get("fit", ())), {"yes": "green", "no": "yellow"})
-    output.say(f"\n{reply['model']} thinks: {reply['why']}. Models may take {size(reply['budget'])} (memory_budget_bytes).")
+    output.say(f"\n{reply['model']} thinks: {reply['why']}. Models may take {size(reply['budget'])} (inference.memory_bytes).")
 
 
 def _fitting(facts: dict[str, Any]) -> tuple[Any, ...]:
@@ -341,6 +341,7 @@ def train(  # noqa: PLR0913  each is an option of the command line
         raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
     if fresh and resume:
         raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
+    from batos.autotelic.prerequisites import LoopTrainingLimits
     from batos.bridge.lora.staging import staging_folder
     from batos.training.lora import TrainingPlan
     from batos.training.methods import train_methods
@@ -350,9 +351,9 @@ def train(  # noqa: PLR0913  each is an option of the command line
     data = meant_folder(data, output, config_file=config_file, more=assignments)
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     image = settings.image_uri
-    plan = TrainingPlan(minutes, seed=seed, threads=settings.training_threads)
+    plan = TrainingPlan(minutes, seed=seed, threads=LoopTrainingLimits.of(settings).threads)
     try:
-        staging = staging_folder(settings.lora_staging, settings.data)
+        staging = staging_folder(settings.inference.staging, settings.data)
         if persona is not None:
             made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
         else:

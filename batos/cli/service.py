@@ -26,7 +26,7 @@ from batos.errors import ConfigError, DaemonUnavailable
 
 MARK = "# made by `batos service install`: changed by hand it is not overwritten any more if this line is taken out"
 NAME = "batos.service"
-_STOP_S = 90  # shutdown_s, a last commit, and the end of Ollama
+_STOP_S = 90  # daemon.shutdown_s, a last commit, and the end of Ollama
 
 _SERVICE = """\
 Type=notify

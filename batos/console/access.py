@@ -24,11 +24,14 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from batos import private_files
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.errors import ConfigError
 from batos.loopback import bracketed, is_foreign, names_of
 
@@ -79,6 +82,28 @@ def _read(path: Path) -> str | None:
         log.warning("console_token_replaced", file=str(path), why="it is too short to be safe")
         return None
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleLimits(Limits):
+    """Limits of the web console."""
+
+    session_s: float = limit(7 * 86400, ge=60, le=366 * 86400)
+    """Time after which a browser has to show the token again."""
+    sessions: int = limit(256, ge=1, le=10_000)
+    """Sessions of the console at the same time; one more ends the oldest."""
+    request_s: float = limit(30.0, ge=0.05, le=3600)
+    """Time for a browser to send what it wants, form included."""
+    form_bytes: int = limit(524_288, ge=1024, le=64 * MIB)
+    """Largest form that the console takes, as it is sent."""
+    rows: int = limit(50, ge=1, le=1000)
+    """Missions, passages or documents that one page of the console lists."""
+    revisions: int = limit(200, ge=1, le=1000)
+    """Revisions of an object that the console's slider goes through."""
+    pages: int = limit(32, ge=1, le=10_000)
+    """Live pages of the console open at the same time."""
+    refresh_s: float = limit(0.5, ge=0.05, le=60)
+    """Shortest time between two updates of a live page."""
 
 
 class Access:

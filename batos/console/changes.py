@@ -11,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Reply
 from batos.console.pages import PageContext, form_of, needed, see_mission, url, whole
 from batos.errors import InvalidInput, UndoConflict
@@ -24,8 +25,8 @@ STANDING = ("promoted", "kept")
 
 async def overview(seat: PageContext, request: Request) -> Response:
     """Return the missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
-    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=seat.settings.console_rows))["missions"]
-    own = (await seat.asker.ask("changes", limit=seat.settings.console_rows))["changes"]
+    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=ConsoleLimits.of(seat.settings).rows))["missions"]
+    own = (await seat.asker.ask("changes", limit=ConsoleLimits.of(seat.settings).rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
 
 
@@ -45,7 +46,7 @@ async def change(seat: PageContext, request: Request) -> Response:
 
 async def undo_change(seat: PageContext, request: Request) -> Response:
     """Take a change of the loop's back; it is not made again."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     number = whole(needed(form, "number"), "number")
     await seat.asker.ask("undo_change", number=number, why=form.get("why", "").strip())
     return RedirectResponse(url("/change", number=number), 303)
@@ -103,7 +104,7 @@ async def preview_undo(seat: PageContext, request: Request) -> Response:
 
 async def undo(seat: PageContext, request: Request) -> Response:
     """Undo what was agreed to, and no more: the form names the missions that the preview showed."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, redo = needed(form, "id"), form.get("redo") == "1"
     done = await seat.asker.ask(
         "undo", id=id, redo=redo, cascade=(form.get("cascade") == "1" and not redo), expect=form.getlist("expect") or None
@@ -142,7 +143,7 @@ async def preview_revert(seat: PageContext, request: Request) -> Response:
 
 async def revert(seat: PageContext, request: Request) -> Response:
     """Have it done, by a mission. The form has the mission's id, so that sending it twice makes one version."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id = needed(form, "id")
     version = whole(needed(form, "version"), "version")
     await seat.asker.ask("revert", id=id, target=needed(form, "target"), selector=needed(form, "selector"), version=version)

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Reply
 from batos.console.pages import PageContext, needed, url
 from batos.errors import ImageError, InvalidInput
@@ -62,7 +63,7 @@ async def method(seat: PageContext, request: Request) -> Response:
 async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
     """Return the revisions, the oldest first, and why there are none to be told, if that is so."""
     try:
-        found = await seat.asker.ask("history", target=oid, limit=seat.settings.console_revisions)
+        found = await seat.asker.ask("history", target=oid, limit=ConsoleLimits.of(seat.settings).revisions)
     except ImageError as e:  # a storage without history: the present can be looked at all the same
         return [], e.message
     return found["revisions"][::-1], ""
@@ -140,11 +141,11 @@ async def search_memory(seat: PageContext, request: Request) -> Response:
     """Without a question, what the memory holds."""
     question = request.query_params.get("q", "").strip()
     asked = {name: request.query_params.get(name, "").strip() for name in FIELDS}
-    held = await seat.asker.ask("memory", documents=seat.settings.console_rows)
+    held = await seat.asker.ask("memory", documents=ConsoleLimits.of(seat.settings).rows)
     found = None
     if question:
         fits: dict[str, Any] = {name: value for name, value in asked.items() if value}
-        found = await seat.asker.ask("search", question=question, k=min(seat.settings.console_rows, 20), explain=True, **fits)
+        found = await seat.asker.ask("search", question=question, k=min(ConsoleLimits.of(seat.settings).rows, 20), explain=True, **fits)
     return await seat.show(
         "memory.html",
         "memory",

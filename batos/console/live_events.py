@@ -13,8 +13,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from batos.config import Settings
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Heard, Reply
 from batos.errors import Busy
+from batos.wire.endpoints import WireLimits
 
 log = structlog.get_logger("batos.console")
 
@@ -44,11 +46,11 @@ class Feed:
     def open(self, session: str) -> Heard:
         """Return a new live page of a session.
 
-        :raises Busy: past `console_pages`, and when the daemon stops.
+        :raises Busy: past `ConsoleLimits.pages`, and when the daemon stops.
         """
-        if self._closed or len(self._pages) >= self._settings.console_pages:
-            raise Busy(f"{len(self._pages)} live pages are open (setting console_pages); close one, or come again later")
-        page = Heard(self._settings.client_queue)
+        if self._closed or len(self._pages) >= ConsoleLimits.of(self._settings).pages:
+            raise Busy(f"{len(self._pages)} live pages are open; close one, or come again later")
+        page = Heard(WireLimits.of(self._settings).client_queue)
         self._pages[page] = session
         return page
 
@@ -89,7 +91,7 @@ class Feed:
         """Yield the messages of a page, and a ping when there are none, so that a closed page is noticed."""
         while True:
             try:
-                async with asyncio.timeout(self._settings.ping_s):
+                async with asyncio.timeout(WireLimits.of(self._settings).ping_s):
                     reply = await page.next()
             except TimeoutError:
                 yield b": still here\n\n"
@@ -107,7 +109,7 @@ class Feed:
                 self._tell(await self._look())
             except Exception as e:  # the pages keep what they have; the next look may fare better
                 log.warning("rows_not_read", error=repr(e))
-            await asyncio.sleep(self._settings.console_refresh_s)
+            await asyncio.sleep(ConsoleLimits.of(self._settings).refresh_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_UNHEARD_S):
                     await self._touched.wait()

@@ -11,7 +11,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from batos.console.access import TOKEN_NAME, Access, Sessions
+from batos.console.access import TOKEN_NAME, Access, ConsoleLimits, Sessions
 from batos.console.connections import ConnectionSlot
 from batos.console.pages import PageContext, form_of
 
@@ -110,7 +110,7 @@ async def ask_token(seat: PageContext, request: Request) -> Response:
 
 async def enter(seat: PageContext, request: Request) -> Response:
     """Let in who has the token."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     if not seat.access.is_token(form.get("token", "").strip()):
         return await login_page(seat, "That is not the token of this data folder.")
     return await let_in(seat.access, seat.sessions, request.headers, "/")

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from batos.config import Settings
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Asker, Reply
 from batos.console.live_events import EventStream, Rows
 from batos.console.pages import THINKING, PageContext, Views, form_of, needed, see_mission, whole
@@ -41,7 +42,7 @@ async def overview(seat: PageContext, request: Request) -> Response:
     """Return the missions, and a form for a new one; those that the system gave itself where they are asked for."""
     state, before = (request.query_params.get(name) or None for name in ("state", "before"))
     words, everyone = (request.query_params.get("q") or "")[:WORDS_CHARS], bool(request.query_params.get("all"))
-    rows = seat.settings.console_rows
+    rows = ConsoleLimits.of(seat.settings).rows
     wanted = {"state": state, "before": before, "words": words or None, "system": everyone}
     listed = (await seat.asker.ask("missions", limit=rows, **wanted))["missions"]
     info = await seat.asker.ask("info")
@@ -65,7 +66,7 @@ async def overview(seat: PageContext, request: Request) -> Response:
 
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     """Return the rows of the missions page as they are now, by mission."""
-    listed = (await asker.ask("missions", limit=settings.console_rows, system=False))["missions"]
+    listed = (await asker.ask("missions", limit=ConsoleLimits.of(settings).rows, system=False))["missions"]
     made = await views.each("parts.html", "row", listed)
     return dict(zip((one["id"] for one in listed), made, strict=True))
 
@@ -131,7 +132,7 @@ _RATINGS = {"up": 1, "down": -1}
 
 async def submit(seat: PageContext, request: Request) -> Response:
     """Accept a brief. The form has the mission's id, so that sending it twice makes one mission."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     accepted = await seat.asker.ask(
         "submit",
         id=needed(form, "id"),
@@ -158,7 +159,7 @@ async def resume(seat: PageContext, request: Request) -> Response:
 
 async def answer(seat: PageContext, request: Request) -> Response:
     """Answer the question of a mission."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, text = needed(form, "id"), form.get("text", "").strip()
     await seat.asker.ask("answer", id=id, text=text, number=whole(form.get("number", ""), "number"))
     return see_mission(id, "answered", form.get("page", ""))
@@ -166,7 +167,7 @@ async def answer(seat: PageContext, request: Request) -> Response:
 
 async def rate(seat: PageContext, request: Request) -> Response:
     """Keep what the user thinks of a mission."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, given = needed(form, "id"), form.get("rating", "")
     if given not in _RATINGS:
         raise InvalidInput(f"a rating is {' or '.join(_RATINGS)}, not {given[:40]!r}")
@@ -175,7 +176,7 @@ async def rate(seat: PageContext, request: Request) -> Response:
 
 
 async def _do(seat: PageContext, request: Request, op: str, said: str) -> Response:
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id = needed(form, "id")
     reply = await seat.asker.ask(op, id=id)
     return see_mission(id, "ended" if reply.get("already") else said, form.get("page", ""))
@@ -187,7 +188,7 @@ TURNS = 50
 
 async def conversation(seat: PageContext, request: Request) -> Response:
     """Return the conversation that a mission is part of: what it follows, and what has followed it since."""
-    listed = (await seat.asker.ask("missions", limit=seat.settings.console_rows, system=False))["missions"]
+    listed = (await seat.asker.ask("missions", limit=ConsoleLimits.of(seat.settings).rows, system=False))["missions"]
     followers: dict[str, list[Reply]] = {}
     for one in listed:
         followers.setdefault(one.get("context", ""), []).append(one)

@@ -44,7 +44,7 @@ async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > limit:
-            raise MessageTooLarge(f"a form of more than {limit} bytes (setting console_form_bytes)")
+            raise MessageTooLarge(f"a form of more than {limit} bytes")
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), errors="strict")
     except ValueError as e:  # UnicodeDecodeError, too

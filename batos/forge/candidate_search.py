@@ -14,7 +14,9 @@ from typing import Any
 
 from batos.concurrency import in_helper
 from batos.forge import lessons, method_prompts
+from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.session import SynthesisSession
+from batos.guardian.policy import AuditLimits
 from batos.image import taught_examples
 from batos.mind.attempt import current
 from batos.mind.psm import lobby_of
@@ -146,8 +148,10 @@ class CandidateSearch:
 
         asked = cycle.target, cycle.selector, session.args, dict(session.kwargs)
         spec = specification_of(*asked, intent=cycle.intent, examples=session.taught, slots=session.lacked)
-        runner = BatchRunner(run, source_bytes=settings.method_bytes, helpers=spec.helpers, supports=lambda text: not unsupported(text))
-        budget = SearchBudget(settings.synthesis_edits, settings.synthesis_reuse, settings.synthesis_parts)
+        runner = BatchRunner(
+            run, source_bytes=AuditLimits.of(settings).bytes, helpers=spec.helpers, supports=lambda text: not unsupported(text)
+        )
+        budget = SearchBudget(SynthesisLimits.of(settings).edits, SynthesisLimits.of(settings).reuse, SynthesisLimits.of(settings).parts)
         return SearchContext(spec, runner, lambda text: methods.lets_pass(text, cycle.selector), budget)
 
     @property
@@ -191,7 +195,7 @@ class CandidateSearch:
         :return: the source, and its outcome on the call that asked for the method.
         """
         session, settings = self._session, self._settings
-        if not (settings.synthesis_edits and (self.spec.tells or self._legible())):
+        if not (SynthesisLimits.of(settings).edits and (self.spec.tells or self._legible())):
             return None
         before = [known for known, _ in self._cycle.refusals]
         new = await ranking.mutants_passing(self.context, draft, before) if self.spec.tells else ()
@@ -217,7 +221,7 @@ class CandidateSearch:
             method has an answer to it.
         """
         context = self.context
-        if not self._settings.synthesis_edits or not (said := implied(context.spec)):
+        if not SynthesisLimits.of(self._settings).edits or not (said := implied(context.spec)):
             return None
         (before,) = await context.runner.outcomes([source], [one.call for one in said])
         for one, did in zip(said, before, strict=True):
@@ -234,7 +238,7 @@ class CandidateSearch:
 
         :param did: its outcome on the call that asked for the method, in its trial.
         """
-        if not (self._settings.synthesis_edits and self._session.taught):
+        if not (SynthesisLimits.of(self._settings).edits and self._session.taught):
             return ()
         tree = mutations.parsed(source)
         aside = self._cycle._slots.get("expert") and self.spec.tells and tree is not None and mutations.settled(tree)
@@ -271,7 +275,7 @@ class CandidateSearch:
     async def _known(self) -> Sequence[tuple[float, HandbookEntry]]:
         """Return the methods of the handbook and of the image, the likest to the request first; none where the words name a message."""
         cycle, session, told = self._cycle, self._session, self.spec.known.told
-        if self._sends() or not self._settings.synthesis_reuse:
+        if self._sends() or not SynthesisLimits.of(self._settings).reuse:
             return ()
         if session.known is None:
             root = lobby_of(cycle.persona)._p_jar.root()

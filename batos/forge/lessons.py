@@ -64,7 +64,7 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
     pupil = resolve(root, lesson.pupil)
     check(pupil, lesson.selector)
     if (count := len(lesson.examples)) > limit:  # else the first of them would be let go of unseen
-        raise InvalidInput(f"a lesson of {count} examples, and {limit} are kept for one message (setting examples_limit); teach fewer")
+        raise InvalidInput(f"a lesson of {count} examples, and {limit} are kept for one message; teach fewer")
     for number, one in enumerate(lesson.examples):
         _check_slots(one, number)
     _keep(root, lesson, limit)

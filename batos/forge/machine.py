@@ -25,6 +25,7 @@ from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.forge import lessons, method_prompts, trials
+from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.session import Candidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
@@ -76,24 +77,24 @@ processor, which nothing interrupts."""
 def is_warm_up_wanted(root: Any, writer: str) -> bool:
     """Return True if an expert for methods will write: only its searches need the tables.
 
-    :param writer: the setting `synthesis_model`.
+    :param writer: the setting `methods.writer`.
     """
     return bool(model_registry.speaks_methods(root)) if writer == "expert" else model_registry.writes_methods(root, writer)
 
 
 async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], asked_for: Callable[[], Awaitable[bool]]) -> None:
-    """Read the tables of the search, a step at a time, `synthesis_ahead_s` from now.
+    """Read the tables of the search, a step at a time, `SynthesisLimits.ahead_s` from now.
 
     :param quiet: returns when no mission is under way or waits.
     :param asked_for: returns True if a search will need the tables, once that is known.
     """
     steps = (
-        *(WARM_UP_KNOWN if settings.synthesis_reuse or settings.synthesis_parts else ()),
-        *(WARM_UP_PARTS if settings.synthesis_parts else ()),
+        *(WARM_UP_KNOWN if SynthesisLimits.of(settings).reuse or SynthesisLimits.of(settings).parts else ()),
+        *(WARM_UP_PARTS if SynthesisLimits.of(settings).parts else ()),
     )
-    if not (settings.synthesis_ahead_s and steps):
+    if not (SynthesisLimits.of(settings).ahead_s and steps):
         return
-    await asyncio.sleep(settings.synthesis_ahead_s)
+    await asyncio.sleep(SynthesisLimits.of(settings).ahead_s)
     if not await asked_for():
         await in_helper(_give_back)
         return  # the tables are read when they are first needed
@@ -210,7 +211,7 @@ async def study(cycle: UvmObject) -> str:
         cycle._tmp_synthesis_ = f"def {cycle.selector}(self, text):\n    return self.think_({cycle.intent!r}, text)\n"
         cycle.written_by, session.prompt = "rule", ""
         return "SYNTHESIZING"
-    cycle.model, chars = _model(cycle, attempt), attempt.settings.synthesis_chars
+    cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
     wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, session.args, dict(session.kwargs), cycle.intent, session.taught)
     if cycle.expert:
@@ -346,7 +347,8 @@ def _without_model(session: SynthesisSession, source: str) -> str:
 def _spent(cycle: UvmObject) -> bool:
     """Return True if the method was written as often as the settings allow."""
     settings = current().settings
-    bound = settings.synthesis_expert_tries if cycle._slots.get("expert") else settings.synthesis_tries
+    limits = SynthesisLimits.of(settings)
+    bound = limits.expert_tries if cycle._slots.get("expert") else limits.tries
     return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 
@@ -360,7 +362,11 @@ def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
 
 def _wanted(cycle: UvmObject) -> int:
     """Return how many candidates are compared. Without an example, only their agreement tells whether one is right."""
-    return current().settings.synthesis_candidates if cycle.written_by != "rule" and cycle.expert and not session_of(cycle).taught else 1
+    return (
+        SynthesisLimits.of(current().settings).candidates
+        if cycle.written_by != "rule" and cycle.expert and not session_of(cycle).taught
+        else 1
+    )
 
 
 def _settle(cycle: UvmObject) -> None:
@@ -403,7 +409,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     methods, selector = attempt.making.methods, cycle.selector
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
-        return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
+        return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
     if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
         return [fault], ""
     session = session_of(cycle)
@@ -419,7 +425,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     outcomes = []
     for obj, case in cases:
         outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
-    return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
+    return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
 
 
 def _own_words(cycle: UvmObject) -> str:
@@ -433,8 +439,8 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
 
 
 def _model(cycle: UvmObject, attempt: Attempt) -> str:
-    """Return the model that writes (setting `synthesis_model`): the expert for methods if there is one, else the writer's own voice."""
-    chosen = attempt.settings.synthesis_model
+    """Return the model that writes (setting `methods.writer`): the expert for methods if there is one, else the writer's own voice."""
+    chosen = attempt.settings.methods.writer
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
@@ -444,7 +450,7 @@ def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
     """Return the reasons of earlier refusals for this selector, the newest first. Only those before the mission was accepted count, so
     that a replay asks the same.
     """
-    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=attempt.settings.synthesis_lessons)
+    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=SynthesisLimits.of(attempt.settings).lessons)
     until = attempt.mission.accepted
     reasons = [str(reason) for row in found if row["at"] < until for reason in (row["error"].get("context") or {}).get("reasons", ())[:1]]
     return list(dict.fromkeys(reasons))

@@ -9,9 +9,11 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
+from batos.config.limits import Limits, limit
 from batos.forge.session import SynthesisSession
 from batos.mind.attempt import Attempt
 from batos.mind.psm import by
@@ -38,6 +40,34 @@ TOLD = 0.9
 _VALUE = 80  # characters of one value that a prompt shows
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisLimits(Limits):
+    """Limits of the writing of methods."""
+
+    tries: int = limit(4, ge=1, le=32)
+    """Times that a model may write one method, repairs included."""
+    expert_tries: int = limit(8, ge=1, le=64)
+    """Different methods that an expert may write for one message; each takes about a second."""
+    candidates: int = limit(3, ge=1, le=16)
+    """Methods that an expert writes where no example was taught; how many agree is told."""
+    edits: int = limit(600, ge=0, le=10_000)
+    """Edits of a method that are tried on its examples, about a second's worth; 0: none."""
+    reuse: int = limit(1500, ge=0, le=100_000)
+    """Calls of known methods that are tried on the examples of a new one, about a second's worth; 0: none."""
+    parts: int = limit(300_000, ge=0, le=10_000_000)
+    """Values computed from what is given, of which a method may be composed, about three seconds' worth; 0: none."""
+    ahead_s: float = limit(10.0, ge=0, le=86_400)
+    """Seconds from the start after which what an expert's lessons need is read in a pause; 0: at the first lesson."""
+    chars: int = limit(4000, ge=500, le=100_000)
+    """Longest request for a method, in characters."""
+    reasons: int = limit(4, ge=1, le=32)
+    """Reasons of a refusal that go back to the model."""
+    lessons: int = limit(20, ge=0, le=1000)
+    """Earlier failures of a selector that are looked at for lessons."""
+    examples: int = limit(16, ge=1, le=1000)
+    """Examples kept for one message of one object, the newest."""
 
 
 def purpose(selector: str, intent: str) -> str:
@@ -231,7 +261,7 @@ async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Attem
     request = session.prompt = session.prompts[0]
     if cycle.refusals:
         source, reasons = cycle.refusals[-1]
-        request = again(request, source, reasons, attempt.settings.synthesis_chars)
+        request = again(request, source, reasons, SynthesisLimits.of(attempt.settings).chars)
     temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
     return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from batos.config import Settings
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.guardian.allowlist import CAPABILITIES
 
 
@@ -49,24 +49,19 @@ def policy_named(name: str) -> Policy:
     return POLICIES[first].granting(*capabilities) if capabilities else POLICIES[first]
 
 
-class AuditLimits(NamedTuple):
-    """Limits on the size of a source; see the settings of the same names."""
+@dataclass(frozen=True, slots=True)
+class AuditLimits(Limits):
+    """Limits of a method's source, and of its audit."""
 
-    bytes: int
-    nodes: int
-    depth: int
-    name: int
-    value: int
-    steps: int
-
-    @classmethod
-    def of(cls, settings: Settings) -> AuditLimits:
-        """Return the limits that the settings hold."""
-        return cls(
-            settings.method_bytes,
-            settings.method_nodes,
-            settings.method_depth,
-            settings.method_name_chars,
-            settings.method_value,
-            settings.audit_steps,
-        )
+    bytes: int = limit(8192, ge=256, le=MIB)
+    """Longest source of a method, in UTF-8 bytes."""
+    nodes: int = limit(3000, ge=50, le=100_000)
+    """Nodes in the syntax tree of a method."""
+    depth: int = limit(60, ge=10, le=90)
+    """Nesting of a method's syntax tree."""
+    name: int = limit(64, ge=8, le=1000)
+    """Longest name in a method, in characters."""
+    value: int = limit(10_000_000, ge=1000, le=2**40)
+    """Largest length, range or bit count that a method may spell out."""
+    steps: int = limit(50_000, ge=1000, le=10_000_000)
+    """Steps of the effect analysis of one method."""

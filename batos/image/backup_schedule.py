@@ -15,12 +15,14 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos import private_files
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import Busy, ImageError
 from batos.image.storage import file_path
 from batos.image.upkeep import Upkeep
@@ -31,6 +33,18 @@ BUSY_S = 5.0  # after which a backup that met other upkeep is tried again
 _FILE = re.compile(r"(\d{4}(?:-\d\d){5})\.(fs|deltafs|dat|index)\Z")  # as repozo names them, in UTC
 _DAY_S = 86400.0
 _MARGIN_S = 3600.0  # names of backups made within one second are of later ones
+
+
+@dataclass(frozen=True, slots=True)
+class BackupLimits(Limits):
+    """Limits of backups."""
+
+    full_h: float = limit(168.0, ge=0, le=8760)
+    """Hours after which the next backup is a full one; after a pack it always is."""
+    first_s: float = limit(300.0, ge=0, le=30 * 86400)
+    """Seconds from the start to a backup that is due then."""
+    retry_s: float = limit(900.0, ge=0.05, le=30 * 86400)
+    """Seconds after which a failed backup is tried again."""
 
 
 class BackupPlan(NamedTuple):
@@ -57,9 +71,11 @@ class BackupSet(NamedTuple):
 def plan_of(settings: Settings, uri: str) -> BackupPlan:
     """Return the plan of the settings for the image at a URI; an empty plan for an image on a server, which is backed
     up there."""
-    every_h = settings.backup_every_h if file_path(uri) is not None else 0.0
-    keep_s = settings.backup_keep_days * _DAY_S
-    return BackupPlan(every_h * 3600, settings.backup_full_h * 3600, keep_s, settings.backup_keep_fulls, settings.backup_retry_s)
+    every_h = settings.backup.every_h if file_path(uri) is not None else 0.0
+    keep_s = settings.backup.keep_days * _DAY_S
+    return BackupPlan(
+        every_h * 3600, BackupLimits.of(settings).full_h * 3600, keep_s, settings.backup.keep_fulls, BackupLimits.of(settings).retry_s
+    )
 
 
 def sets_of(folder: pathlib.Path) -> list[BackupSet]:
@@ -83,15 +99,15 @@ def hindrance(folder: pathlib.Path) -> str:
     """Return the reason why no backup can be written into a folder, with the remedy; empty if one can."""
     there = next(one for one in (folder, *folder.parents) if os.path.exists(one))
     if not os.path.isdir(there):
-        return f"{there} is a file, not a folder; name another backup_folder"
+        return f"{there} is a file, not a folder; name another backup.folder"
     if not os.access(there, os.W_OK | os.X_OK):
-        return f"{there} cannot be written by this user; change its owner, or name another backup_folder"
+        return f"{there} cannot be written by this user; change its owner, or name another backup.folder"
     try:
         private_files.fit(folder)
     except private_files.Exposed as e:
         return e.why
     except OSError as e:  # links that lead to each other, say
-        return f"{folder} cannot be looked at: {e.strerror}; name another backup_folder"
+        return f"{folder} cannot be looked at: {e.strerror}; name another backup.folder"
     return ""
 
 
@@ -199,8 +215,8 @@ class Backups:
         free, needed = shutil.disk_usage(there).free, 2 * self._size() + self._reserve
         if free < needed:
             raise ImageError(
-                f"{free} bytes are free in {there}, and a backup with its proof needs {needed}, disk_reserve_bytes included; "
-                "make room, or name another backup_folder"
+                f"{free} bytes are free in {there}, and a backup with its proof needs {needed}, a reserve included; "
+                "make room, or name another backup.folder"
             )
 
     def _drop(self) -> list[str]:

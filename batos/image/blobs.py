@@ -245,7 +245,7 @@ def _damaged(blob: Blob, what: str) -> ImageDamaged:
 
 
 PICTURES_LIMIT = 64
-"""Pictures of a mission, those of earlier ones included: the setting `brief_images` allows no more."""
+"""Pictures of a mission, those of earlier ones included: the limit `ThinkingLimits.images` allows no more."""
 _BATCH = 32  # pictures that one system transaction of upkeep lets go of
 PictureFacts = dict[str, Any]
 """Facts of a mission's picture: `digest`, `name`, `type`, `bytes`, `width`, `height`; `of`, the earlier mission that brought it."""
@@ -397,5 +397,5 @@ def read_picture(root: Root, digest: str) -> bytes:
     """
     held = _kept(root).get(digest)
     if held is None:
-        raise UnknownPicture(f"the image {digest[:16]}… is not kept any more (setting journal_days)")
+        raise UnknownPicture(f"the image {digest[:16]}… is not kept any more (setting image.journal_days)")
     return read(held.blob)

@@ -90,7 +90,7 @@ def _kept(settings: Settings) -> Iterator[pathlib.Path]:
         yield from (image.with_name(image.name + ending) for ending in COMPANIONS if ending)
         yield from _tree(blobs.folder_of(image))
     yield from (settings.data / name for name in _ROOMS)
-    if not settings.backup_folder:
+    if not settings.backup.folder:
         yield from _tree(settings.backups)
 
 
@@ -135,7 +135,7 @@ class DaemonFiles:
         self._data = _real([settings.data])
         self._folders = _real([*rooms, settings.backups, settings.clients, *([blobs.folder_of(image)] if image is not None else [])])
         own = [settings.data / name for name in _FILES]
-        self._files = _real([*beside, *own, *(pathlib.Path(name) for name in (settings.curve_secret, settings.curve_client) if name)])
+        self._files = _real([*beside, *own, *(pathlib.Path(name) for name in (settings.wire.secret_key, settings.wire.client_key) if name)])
         self._held: set[tuple[int, int]] = set()
         self._looked = 0.0
 

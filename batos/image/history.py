@@ -86,11 +86,11 @@ def _gone(db: ZODB.DB, tid: bytes) -> HistoryGone:
         first = next(iter(transactions), None)
     if first is None or first.status == "p":
         return HistoryGone(
-            f"the image as of {when(tid)} is not kept any more, or there was none: history goes back to the last pack (`history_days`)"
+            f"the image as of {when(tid)} is not kept, or there was none: history goes back to the last pack (`image.history_days`)"
         )
     if tid < first.tid:
         return HistoryGone(f"there was no image yet at {when(tid)}; it began at {when(first.tid)}")
-    return HistoryGone(f"the image as of {when(tid)} is not whole: history goes back to the last pack (`history_days`)")
+    return HistoryGone(f"the image as of {when(tid)} is not whole: history goes back to the last pack (`image.history_days`)")
 
 
 def seconds_of(tid: bytes) -> float:

@@ -58,7 +58,7 @@ class InferenceRecord(NamedTuple):
     eval_ms: float = 0.0
     seed: int | None = None
     thinking: str = ""
-    """Text that the model thought before its answer, cut to the setting `thinking_chars`."""
+    """Text that the model thought before its answer, cut to the setting `ThinkingLimits.thinking_chars`."""
 
 
 class JournalEntry(Persistent):

@@ -178,7 +178,7 @@ def mission_of(root: Root, id: str) -> UvmObject:
     except KeyError:
         if (line := line_of(root, id)) is not None:
             raise MissionFolded(
-                f"mission {id!r} is {line.state} and so old that only one line of it is kept (settings mission_days, missions_kept): "
+                f"mission {id!r} is {line.state} and so old that only one line of it is kept (image.mission_days, image.missions_kept): "
                 f"`batos show {id}` shows it"
             ) from None
         raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None

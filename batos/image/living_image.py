@@ -16,6 +16,7 @@ import collections
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
@@ -25,6 +26,7 @@ from ZODB.MappingStorage import MappingStorage
 from ZODB.POSException import POSKeyError
 from ZODB.utils import load_current, newTid, p64, u64
 
+from batos.config.limits import Limits, limit
 from batos.errors import BatosSignal
 from batos.image import ledger, zodb_patches
 from batos.image.checksummed_storage import base_of
@@ -89,6 +91,16 @@ def _lobby() -> UvmObject:
 
 log = structlog.get_logger("batos.image")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLimits(Limits):
+    """Limits of connections and commits of the image."""
+
+    cache: int = limit(2000, ge=100, le=1_000_000)
+    """Objects that one connection keeps loaded."""
+    batch: int = limit(512, ge=1, le=100_000)
+    """System transactions in one group commit."""
 
 
 class LivingImage:

@@ -66,7 +66,7 @@ class MissionRecord:
     """Persona that the user chose; None leaves the choice to the router."""
     priority: int = 0
     deadline_s: float | None = None
-    """Seconds from the acceptance; None applies the setting `mission_deadline_s` to each attempt."""
+    """Seconds from the acceptance; None applies the setting `missions.deadline_s` to each attempt."""
     origin: str = "client"
     """`system` for a mission of BAT OS itself, else the kind of client that sent it."""
     message: str | None = None

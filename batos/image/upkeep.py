@@ -1,7 +1,7 @@
 """Upkeep that lets an image live for years: pack, retention and backup. One at a time, and none on the committer.
 
-* pack: drops history older than `history_days`, never past the start of the oldest open unit.
-* retention: drops the texts of journals older than `journal_days`, and folds missions that are older still, or too many, into lines.
+* pack: drops history older than `image.history_days`, never past the start of the oldest open unit.
+* retention: drops the texts of journals older than `image.journal_days`, and folds missions that are older still, or too many, into lines.
 * backup: writes one by repozo beside the running daemon, and proves it by restoring it (`batos.image.backup`).
 """
 
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import structlog
 
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, Busy, ImageError
 from batos.image import blobs, packing, retention
 from batos.image.backup import FORK_PART, UpkeepProgress, fork, growing_size
@@ -32,6 +33,16 @@ T = TypeVar("T")
 _SAME_S = 1e-3  # transactions that are named after the last one are 14 ns apart: in seconds since the epoch as a float that is nothing
 _AHEAD_S = 3600.0  # by which a transaction's time may be ahead without a word
 FOLD_S = 60.0  # between two looks at whether the total of costs should move up
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepLimits(Limits):
+    """Limits of the upkeep of the image: retention, then pack."""
+
+    every_s: float = limit(86_400.0, ge=0.05, le=30 * 86400)
+    """Time between two runs of upkeep: retention, then pack."""
+    first_s: float = limit(3600.0, ge=0.05, le=30 * 86400)
+    """Time from start to the first run of upkeep."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ class Upkeep:
                 await self._in_turn(self.pack)
 
     async def pack(self, days: float | None = None) -> dict[str, Any]:
-        """Drop the history that is older than `days`, or the setting `history_days`.
+        """Drop the history that is older than `days`, or the setting `image.history_days`.
 
         :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the
             epoch), `took_s`.
@@ -125,7 +136,7 @@ class Upkeep:
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts and pictures of journals older than `journal_days`, and pictures that no mission came for;
+        """Drop the texts and pictures of journals older than `image.journal_days`, and pictures that no mission came for;
         fold old missions.
 
         :raises Busy: while other upkeep is under way.

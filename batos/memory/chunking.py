@@ -11,7 +11,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from batos.config.limits import Limits, limit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -300,11 +303,16 @@ _LEAST = 1e-6  # mean scatter of sentences that are all alike, but for rounding
 _BROKEN = 1e6  # what it costs to break a bound: more than any meaning is worth, yet finite, so that a way is always found
 
 
-class ChunkLimits(NamedTuple):
-    """Sizes of chunks in characters; both give way where a text cannot be cut so."""
+@dataclass(frozen=True, slots=True)
+class ChunkLimits(Limits):
+    """Sizes of chunks and sections; the sizes of chunks give way where a text cannot be cut so."""
 
-    smallest: int = 160
-    largest: int = 1200
+    smallest: int = limit(160, ge=20, le=100_000)
+    """Characters of a chunk, where the text lets it."""
+    largest: int = limit(1200, ge=100, le=100_000)
+    """Characters of a chunk past which it is cut."""
+    section_chars: int = limit(8000, ge=500, le=1_000_000)
+    """Longest section: neighbours are of one section, and an unchanged one keeps its chunks."""
 
 
 class Piece(NamedTuple):

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -19,10 +20,12 @@ from ZODB.POSException import POSKeyError
 
 from batos.concurrency import Background, in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ImageDamaged, ImageError
 from batos.image import blobs
 from batos.image.living_image import LivingImage
 from batos.memory import archive_format, archiver, curation, eviction
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.embedders import Embedder
 from batos.memory.records import DIGEST, SUMMARY
@@ -40,6 +43,42 @@ _SEEN = 512  # sections noticed in one transaction
 _GATHERED = 1000  # entries of trees put together in one
 _TITLES = 3  # that a summary is called by
 _GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
+
+
+@dataclass(frozen=True, slots=True)
+class CuratorLimits(Limits):
+    """Limits of the curator's rounds."""
+
+    every_s: float = limit(21_600.0, ge=0.05, le=365 * 86400)
+    """Seconds between two rounds."""
+    check_s: float = limit(60.0, ge=0.05, le=86_400)
+    """Seconds between two looks at whether a round is due."""
+    flush_s: float = limit(300.0, ge=0.05, le=86_400)
+    """Seconds between two commits of counts of reads."""
+    growth: float = limit(2.0, gt=1, le=1000)
+    """Factor of growth of the image since the last round that starts another."""
+    fresh_days: float = limit(1.0, ge=0, le=36_500)
+    """Days after its arrival, or a read, in which a section is left alone."""
+    reads: float = limit(0.5, ge=0, le=1_000_000)
+    """Decayed reads up to which a section counts as rarely read."""
+    half_life_days: float = limit(14.0, gt=0, le=36_500)
+    """Days in which the weight of a read halves."""
+    alike: float = limit(0.95, ge=0, le=1)
+    """Cosine from which two sections say the same."""
+    cluster: int = limit(64, ge=2, le=10_000)
+    """Chunks that one archive holds, about."""
+    archive: int = limit(512, ge=2, le=100_000)
+    """Greatest number of chunks of archives that are merged later."""
+    least: int = limit(8, ge=2, le=10_000)
+    """Old chunks of one theme below which they stay as they are."""
+    sections: int = limit(4096, ge=2, le=1_000_000)
+    """Sections that one round looks at."""
+    clusters: int = limit(32, ge=1, le=100_000)
+    """Archives that one round makes."""
+    sentences: int = limit(12, ge=1, le=50)
+    """Greatest number of sentences of a summary."""
+    tokens: int = limit(20_000, ge=0, le=100_000_000)
+    """Tokens that a round spends on a model; 0: no model is asked."""
 
 
 class Gist(NamedTuple):
@@ -77,6 +116,7 @@ class Curator:
         :param embedder: the present one, which reads the sentences of an extract.
         """
         self._image, self._settings, self._shelver = image, settings, shelver
+        self._limits = CuratorLimits.of(settings)
         self._embedder, self._hearer = embedder, hearer
         self.now = now
         """The clock, in seconds since the epoch."""
@@ -107,16 +147,16 @@ class Curator:
 
     def facts(self) -> Reply:
         """Return the facts for `info`: whether it is at work, and the figures of the last round."""
-        return {"state": self._settings.curate, "under_way": self._alone.locked(), "last": self._last or None}
+        return {"state": self._settings.memory.curate, "under_way": self._alone.locked(), "last": self._last or None}
 
     async def run(self) -> None:
         """Look after the memory until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.curate_check_s):
+                async with asyncio.timeout(self._limits.check_s):
                     await self._woken.wait()
             self._woken.clear()
-            if time.monotonic() - self._flushed >= self._settings.curate_flush_s:
+            if time.monotonic() - self._flushed >= self._limits.flush_s:
                 self.flush()
             try:
                 if await in_helper(self._image.read, curation.unsummarised):
@@ -133,7 +173,7 @@ class Curator:
         """Have what was read since the last time written down soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
-            self._image.later(eviction.note_reads, counts, self.now(), self._settings.curate_half_life_days * _DAY_S)
+            self._image.later(eviction.note_reads, counts, self.now(), CuratorLimits.of(self._settings).half_life_days * _DAY_S)
 
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
@@ -143,15 +183,17 @@ class Curator:
     def due(self, root: Any) -> str:
         """Tell why there should be a round now; "" if there should be none."""
         last, settings = root["lobby"].memory.curator, self._settings
-        if settings.curate == "off" or not blobs.kept_by(self._image.db):
+        if settings.memory.curate == "off" or not blobs.kept_by(self._image.db):
             return ""
         there = library_of(root).counts.chunks
         size = self._image.db.getSize()
-        if there > max(settings.curate_chunks, self._full):
+        if there > max(settings.memory.curate_chunks, self._full):
             return f"there are {there} chunks (setting curate_chunks)"
-        if last.bytes and size >= max(_GROWN, settings.curate_growth * last.bytes):
+        if last.bytes and size >= max(_GROWN, CuratorLimits.of(settings).growth * last.bytes):
             return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
-        return "" if 0 <= self.now() - last.at < settings.curate_s else "it is time (setting curate_s)"  # also where the clock was set back
+        return (
+            "" if 0 <= self.now() - last.at < CuratorLimits.of(settings).every_s else "it is time (setting curate_s)"
+        )  # also where the clock was set back
 
     # --- a round
 
@@ -170,13 +212,13 @@ class Curator:
             self.flush()
             await self._seen(now)
             view = self._hearer.collection.view()
-            found = await in_helper(self._image.read, eviction.plan_clusters, view, self._limits(), now)
+            found = await in_helper(self._image.read, eviction.plan_clusters, view, self._eviction_limits(), now)
             told: Reply = {"why": why, "found": len(found), "clusters": [], "chunks": 0, "bytes": 0, "by_model": 0, "tokens": 0}
             if dry:
                 told["clusters"] = await in_helper(self._image.read, curation.described_clusters, found)
             else:
                 await self._summaries_again()
-                for cluster in found[: self._settings.curate_clusters]:
+                for cluster in found[: self._limits.clusters]:
                     await self._quiet()
                     with _passed_over(cluster.why):
                         await self._one(cluster, told, now)
@@ -206,26 +248,26 @@ class Curator:
         """Remember the round; where it did all it could, there need be no other until there is more."""
         there = self._hearer.collection.size - self._hearer.collection.dropped
         more = told["found"] > len(told["clusters"]) > 0
-        self._full = 0 if more else there + self._settings.curate_cluster
+        self._full = 0 if more else there + CuratorLimits.of(self._settings).cluster
         self._last = {"at": round(self.now(), 3), **told, "clusters": len(told["clusters"])}
         if told["clusters"]:
             log.info("curated", **self._last)
         if more:
             self.trigger(told["why"])
 
-    def _limits(self) -> eviction.EvictionLimits:
+    def _eviction_limits(self) -> eviction.EvictionLimits:
         settings = self._settings
         return eviction.EvictionLimits(
-            age_s=settings.curate_age_days * _DAY_S,
-            fresh_s=settings.curate_fresh_days * _DAY_S,
-            reads=settings.curate_reads,
-            half_life_s=settings.curate_half_life_days * _DAY_S,
-            chunks=settings.curate_chunks,
-            alike=settings.curate_alike,
-            cluster=settings.curate_cluster,
-            archive=settings.curate_archive,
-            least=settings.curate_least,
-            looked=settings.curate_sections,
+            age_s=settings.memory.curate_age_days * _DAY_S,
+            fresh_s=self._limits.fresh_days * _DAY_S,
+            reads=self._limits.reads,
+            half_life_s=self._limits.half_life_days * _DAY_S,
+            chunks=settings.memory.curate_chunks,
+            alike=self._limits.alike,
+            cluster=self._limits.cluster,
+            archive=self._limits.archive,
+            least=self._limits.least,
+            looked=self._limits.sections,
         )
 
     # --- a cluster
@@ -240,7 +282,7 @@ class Curator:
         if cluster.level > 1 and inner is None:
             return
         said, vectors = curation.said_in(material, facts)
-        text = await self._extract(said, vectors, curation.sentences_for(cluster.chunks, self._settings.curate_sentences))
+        text = await self._extract(said, vectors, curation.sentences_for(cluster.chunks, self._limits.sentences))
         gist = await self._told_by_model(material, told["tokens"])
         told["tokens"] += gist.tokens
         by_model = curation.is_summary(gist.text, said)
@@ -280,11 +322,11 @@ class Curator:
 
     async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
         """Return what a model makes of it; blank without one, and when the round's tokens are spent."""
-        if self._gist is None or spent >= self._settings.curate_tokens:
+        if self._gist is None or spent >= CuratorLimits.of(self._settings).tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
         id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
-        return await self._gist(id, [one.section.number for one in material.held], self._settings.curate_sentences)
+        return await self._gist(id, [one.section.number for one in material.held], self._limits.sentences)
 
     def _summary(
         self, text: str, facts: curation.SectionFacts, lived: bool, mission: str, number: int = 0
@@ -294,7 +336,7 @@ class Curator:
         more = f" and {len(facts.titles) - _TITLES} more" if len(facts.titles) > _TITLES else ""
         title = f"Summary of {', '.join(facts.titles[:_TITLES])}{more}"
         draft = Draft(DIGEST if lived else SUMMARY, title, [DraftPart(text, title, facts.day)], facts.day)
-        longest = self._settings.ingest_section_chars
+        longest = ChunkLimits.of(self._settings).section_chars
         prepared = prepare_document(
             draft, self._shelver, source=f"archive:{number}", mission=mission, section_chars=longest, about=facts.left
         )
@@ -319,7 +361,7 @@ class Curator:
             return
         material, facts, level, lived = found
         said, vectors = curation.said_in(material, facts)
-        text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), self._settings.curate_sentences))
+        text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), self._limits.sentences))
         documents = tuple(dict.fromkeys(one.section.document for one in material.held))
         summary = await in_helper(self._summary, text, facts, lived, "", number)
         made = archiver.NewSummary(*summary, documents, self.now(), level)
@@ -339,7 +381,7 @@ class Curator:
 
     async def _brought_back(self, number: int, only: int | None) -> int:
         """Restore an archive's content. Return the number of chunks."""
-        step = (curation.bring_back, number, only, self.now(), self._settings.curate_reads + 1)
+        step = (curation.bring_back, number, only, self.now(), CuratorLimits.of(self._settings).reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0

@@ -22,6 +22,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -31,6 +32,7 @@ from ZODB.POSException import POSKeyError
 
 from batos.concurrency import in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, EmbedderFailed, ImageDamaged
 from batos.image.living_image import LivingImage
 from batos.memory import section_builder, store
@@ -48,6 +50,24 @@ from batos.memory.tokenizer import words
 
 if TYPE_CHECKING:
     from batos.memory.search_index import View
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingLimits(Limits):
+    """Limits of the work that gives sections their vectors."""
+
+    sections: int = limit(8, ge=1, le=1024)
+    """Sections that get their vectors in one transaction."""
+    purge_rows: int = limit(4096, ge=1, le=1_000_000)
+    """Rows of the index that one transaction of a purge writes anew, about."""
+    link_chunks: int = limit(1000, ge=0, le=1_000_000)
+    """Chunks that are looked at for a new title which they may name."""
+    retry_s: float = limit(5.0, ge=0.05, le=86_400)
+    """Pause after which an embedder that was away is asked again."""
+    check_s: float = limit(60.0, ge=0.05, le=86_400)
+    """Seconds after which an idle embedder is asked which model it has."""
+    dropped_rows: int = limit(4096, ge=0, le=10_000_000)
+    """Dropped chunks past which the index is rid of them when there is nothing else to do."""
 
 
 class Adoption(Enum):
@@ -264,7 +284,7 @@ class EmbeddingWorker:
         self, image: LivingImage, readers: Readers, shelver: Shelver, limits: ChunkLimits, settings: Settings, hearer: VectorsHearer
     ) -> None:
         self._image, self._readers, self._shelver, self.limits = image, readers, shelver, limits
-        self._settings, self._hearer = settings, hearer
+        self._limits, self._hearer = EmbeddingLimits.of(settings), hearer
         self._more = asyncio.Event()
         self._identity = ""
         self._former_until, self._former_why = 0.0, ""
@@ -294,7 +314,7 @@ class EmbeddingWorker:
                 continue
             if not more:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._settings.embed_check_s):
+                    async with asyncio.timeout(self._limits.check_s):
                         await self._more.wait()
 
     async def _step(self) -> bool:
@@ -319,7 +339,7 @@ class EmbeddingWorker:
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
         """Return the next sections that lack an embedder's vectors; those that are damaged stay without."""
         while True:
-            due: DueSections = await in_helper(self._image.read, which, self._settings.embed_sections)
+            due: DueSections = await in_helper(self._image.read, which, self._limits.sections)
             if due.damaged:
                 log.error("sections_damaged", sections=due.damaged, hint="they stay without vectors; restore a backup (`batos restore`)")
                 await self._image.system(pass_over, due.damaged, identity, mission="ingest")
@@ -329,9 +349,9 @@ class EmbeddingWorker:
     async def _away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
         if self._state != "away":
-            log.warning("embedder_away", error=why, retry_s=self._settings.embed_retry_s, hint="searches go by words meanwhile")
+            log.warning("embedder_away", error=why, retry_s=self._limits.retry_s, hint="searches go by words meanwhile")
         self._state, self._why = "away", why
-        await asyncio.sleep(self._settings.embed_retry_s)
+        await asyncio.sleep(self._limits.retry_s)
 
     async def _round(self, work: list[section_builder.EmbeddingWork], embedder: Embedder, identity: str) -> None:
         """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
@@ -353,15 +373,14 @@ class EmbeddingWorker:
 
     async def _linked(self) -> None:
         """Let texts point at documents that came after them, by their titles."""
-        settings = self._settings
-        while names := await in_helper(self._image.read, unlinked_titles, settings.embed_sections):
+        while names := await in_helper(self._image.read, unlinked_titles, self._limits.sections):
             self._shelver.names.add(name for name in names if name.document)
             view = self._hearer.collection.view()
-            found = await in_helper(self._image.read, new_titles, view, names, settings.link_chunks)
+            found = await in_helper(self._image.read, new_titles, view, names, self._limits.link_chunks)
             made = await in_helper(relink, found, self._shelver)
-            for begin in range(0, max(1, len(made)), settings.embed_sections):
-                some = made[begin : begin + settings.embed_sections]
-                done = names if begin + settings.embed_sections >= len(made) else []
+            for begin in range(0, max(1, len(made)), self._limits.sections):
+                some = made[begin : begin + self._limits.sections]
+                done = names if begin + self._limits.sections >= len(made) else []
                 segment = await self._image.system(store_links, done, some, mission="ingest")
                 if segment is not None:
                     self._hearer.relinked(segment)
@@ -422,7 +441,7 @@ class EmbeddingWorker:
 
     def _former_away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
-        self._former_until = time.monotonic() + self._settings.embed_retry_s
+        self._former_until = time.monotonic() + self._limits.retry_s
         if why != self._former_why:
             log.warning("former_embedder_away", error=why, hint="what comes during the change is found by words until its end")
         self._former_why = why
@@ -455,7 +474,7 @@ class EmbeddingWorker:
                 continue
             after: int | None = BEGIN
             while after is not None:
-                after = await self._image.system(_purge, name, drops, after, self._settings.purge_rows, mission="ingest")
+                after = await self._image.system(_purge, name, drops, after, self._limits.purge_rows, mission="ingest")
 
     async def _tidied(self, merges: int = 0) -> None:
         """Merge small parts and purge dropped entries.
@@ -466,9 +485,9 @@ class EmbeddingWorker:
             left = merges or math.inf
             while left > 0 and not (self._more.is_set() and not merges) and await self._image.system(_tidy, name, mission="ingest"):
                 left -= 1
-        if max(await in_helper(self._image.read, _most_dropped)) > self._settings.dropped_rows:
+        if max(await in_helper(self._image.read, _most_dropped)) > self._limits.dropped_rows:
             await self.purge()
-        if self._hearer.collection.dropped > max(self._settings.dropped_rows, self._hearer.collection.size // 4):
+        if self._hearer.collection.dropped > max(self._limits.dropped_rows, self._hearer.collection.size // 4):
             await self._hearer.reload()
         self._tidied_at = time.monotonic()
 

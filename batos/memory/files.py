@@ -364,9 +364,7 @@ class _Walk:
         elif not self._is_ours(path, real):
             self.found.append(path)
             if len(self.found) > self._most:
-                raise Unreadable(
-                    f"there are more than {self._most} files in {self._folder} (setting ingest_folder_files); name folders in it"
-                )
+                raise Unreadable(f"there are more than {self._most} files in {self._folder}; name folders in it")
 
     def _is_ours(self, path: str, real: str) -> bool:
         why = self._own.why_not(real)
@@ -396,7 +394,7 @@ def read_file(path: str, largest: int, own: DaemonFiles) -> File:
             if why := own.why_not(_place_of(file.fileno(), path), about):
                 raise Unreadable(why)
             if about.st_size > largest:
-                raise Unreadable(f"it has {about.st_size} bytes; at most {largest} are read (setting ingest_file_bytes): split it")
+                raise Unreadable(f"it has {about.st_size} bytes; at most {largest} are read (setting memory.file_bytes): split it")
             data = file.read(largest + 1)
     except UnicodeEncodeError:
         raise Unreadable("its name is no UTF-8; rename it") from None
@@ -407,7 +405,7 @@ def read_file(path: str, largest: int, own: DaemonFiles) -> File:
         error.shut = e.errno in (errno.EACCES, errno.EPERM)
         raise error from None
     if len(data) > largest:
-        raise Unreadable(f"it grew past {largest} bytes while it was read (setting ingest_file_bytes)")
+        raise Unreadable(f"it grew past {largest} bytes while it was read (setting memory.file_bytes)")
     if not data.strip():
         raise Unreadable("it is empty")
     return File(path, (about.st_mtime_ns, about.st_size), hashlib.sha256(data).digest(), data)

@@ -21,7 +21,7 @@ from batos.errors import BatosError, Unreadable
 from batos.image.daemon_files import DaemonFiles
 from batos.image.living_image import LivingImage
 from batos.memory.files import LeftOut, files_in
-from batos.memory.ingest import PASSING, SHUT, Ingest, files_known
+from batos.memory.ingest import PASSING, SHUT, Ingest, IngestLimits, files_known
 from batos.memory.store import library_of
 
 log = structlog.get_logger("batos.memory")
@@ -34,7 +34,7 @@ class FolderWatcher:
     """Looks through the folders that the image says are watched. All methods are called on the loop's thread."""
 
     def __init__(self, image: LivingImage, ingest: Ingest, settings: Settings) -> None:
-        self._image, self._ingest, self._settings = image, ingest, settings
+        self._image, self._ingest, self._limits = image, ingest, IngestLimits.of(settings)
         self._before: dict[str, Stamps] = {}
         self.away: dict[str, str] = {}
         """Folders that cannot be looked through now, and why."""
@@ -48,7 +48,7 @@ class FolderWatcher:
         :param exclude: ignore patterns, as in `.gitignore`, which replace the previous ones.
         :raises Unreadable: if it is not a readable folder.
         """
-        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        path, identity = await in_helper(_checked, folder, self._limits.folder_files, self._ingest.premises, exclude)
         await self._image.system(_watch, path, (*identity, *exclude), mission="ingest")
         self._wake.set()
 
@@ -76,14 +76,14 @@ class FolderWatcher:
                     self.away.pop(folder, None)
             self._wake.clear()
             try:
-                async with asyncio.timeout(self._settings.watch_s):
+                async with asyncio.timeout(self._limits.watch_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
     async def _look(self, folder: str, told: tuple[Any, ...]) -> None:
         identity, exclude = told[:2], told[2:]
-        now, unread, left = await in_helper(_stamps, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        now, unread, left = await in_helper(_stamps, folder, self._limits.folder_files, self._ingest.premises, exclude)
         if not now and _identity(folder) != identity:
             raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
         self.left_out[folder] = left.facts()
@@ -92,7 +92,7 @@ class FolderWatcher:
         before = self._before.get(folder)
         self._before[folder] = now
         if before is None:  # the first look: what did not change lately is whole
-            old = time.time_ns() - int(self._settings.watch_s * 1e9)
+            old = time.time_ns() - int(self._limits.watch_s * 1e9)
             before = {path: stamp for path, stamp in now.items() if stamp[0] < old}
         new = (path for path, stamp in now.items() if (known.get(path) != stamp or path in again) and before.get(path) == stamp)
         ready = [path for path in new if path not in queued]

@@ -17,18 +17,21 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos.concurrency import LoopTurns, in_helper
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable, UnreadableNow
 from batos.image.daemon_files import DaemonFiles
 from batos.image.living_image import LivingImage
 from batos.isolation import ChildStopped, IsolatedChild
 from batos.memory import readers
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, bounded
 from batos.memory.files import File, LeftOut, files_in, read_file, stamp_of
 from batos.memory.records import Section
@@ -41,13 +44,38 @@ _TEXT = 4  # times the bytes of the largest file, in characters, that one may sa
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
+@dataclass(frozen=True, slots=True)
+class IngestLimits(Limits):
+    """Limits of the reading of files into the memory."""
+
+    read_s: float = limit(120.0, ge=1, le=86_400)
+    """Processor time for the child process that reads a file; past it, the file is refused."""
+    read_bytes: int = limit(2048 * MIB, ge=256 * MIB, le=2**40)
+    """Address space of the child process that reads files; past it, one is refused."""
+    batch_bytes: int = limit(262_144, ge=1024, le=256 * MIB)
+    """Text that one transaction of an ingest stores."""
+    queue: int = limit(1_000_000, ge=1, le=100_000_000)
+    """Files that wait to be read; one more is answered busy."""
+    folder_files: int = limit(100_000, ge=1, le=100_000_000)
+    """Files that are looked at in one folder and those in it."""
+    attempts: int = limit(3, ge=1, le=100)
+    """Attempts at a file during which the daemon may die; then it is refused."""
+    retry_s: float = limit(10.0, ge=0.05, le=86_400)
+    """Pause after which an ingest that the disk was too full for goes on."""
+    refused: int = limit(1000, ge=1, le=1_000_000)
+    """Files that could not be read whose reason is kept, the newest."""
+    watch_s: float = limit(2.0, ge=0.05, le=86_400)
+    """Pause between two looks into the watched folders."""
+
+
 class Reading:
     """Reads one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self._seconds, self._memory, self._chars = settings.read_s, settings.read_memory_bytes, _TEXT * settings.ingest_file_bytes
-        self._child = IsolatedChild(readers.__name__, memory=settings.read_memory_bytes)
-        limits = (settings.ingest_file_bytes, settings.read_s, settings.read_memory_bytes)
+        own = IngestLimits.of(settings)
+        self._seconds, self._memory, self._chars = own.read_s, own.read_bytes, _TEXT * settings.memory.file_bytes
+        self._child = IsolatedChild(readers.__name__, memory=self._memory)
+        limits = (settings.memory.file_bytes, self._seconds, self._memory)
         there = [name for name in readers.PACKAGES if find_spec(name) is not None]
         self.able = f"{readers.VERSION} {' '.join(map(str, limits))} {' '.join(there)}"
         """What the readers can do: files that were refused are tried again when it is another."""
@@ -64,9 +92,9 @@ class Reading:
                 log.error("ingest_failed", path=path, trace=e.trace)
                 raise BatosError(f"{e.detail}; this is a fault in BAT OS, please report it") from None
             why = {
-                "time": f"reading it took more than {self._seconds:g} s of processor time (setting read_s)",
-                "memory": f"reading it took more than {self._memory} bytes of memory (setting read_memory_bytes)",
-            }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory (setting read_memory_bytes)")
+                "time": f"reading it took more than {self._seconds:g} s of processor time",
+                "memory": f"reading it took more than {self._memory} bytes of memory",
+            }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory")
             raise Unreadable(f"{why}: {_REMEDY}") from None
         return await in_helper(readers.drafted, told)
 
@@ -113,8 +141,8 @@ class Batches:
         """
         self._going = going
         self.draft, self.number, self._shelver = draft, number, shelver
-        self._size = settings.ingest_batch_bytes
-        self._parts = bounded(draft.parts, settings.ingest_section_chars)
+        self._size = IngestLimits.of(settings).batch_bytes
+        self._parts = bounded(draft.parts, ChunkLimits.of(settings).section_chars)
         self._there: dict[bytes, deque[int]] = {}
         for section in known.sections:
             self._there.setdefault(section.digest, deque()).append(section.number)
@@ -193,6 +221,7 @@ class Ingest:
         :param stored: hears of each transaction, once it is durable.
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
+        self._limits = IngestLimits.of(settings)
         self.reading = Reading(settings)
         self.premises = DaemonFiles(settings)
         """What is not read, since it is the daemon's own."""
@@ -223,7 +252,7 @@ class Ingest:
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
         if found:
-            await self._image.system(queue_files, found, self._settings.ingest_queue, mission="ingest")
+            await self._image.system(queue_files, found, IngestLimits.of(self._settings).queue, mission="ingest")
             self._more.set()
         return found, refused
 
@@ -261,7 +290,7 @@ class Ingest:
         for path in dict.fromkeys(paths):
             try:
                 if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):
-                    most = self._settings.ingest_folder_files
+                    most = self._limits.folder_files
                     found |= dict.fromkeys(files_in(path, most, self.premises, exclude=exclude, skipped=skipped, left=left))
                 elif why := self.premises.why_not(os.path.realpath(path)):
                     raise Unreadable(why)
@@ -299,16 +328,16 @@ class Ingest:
                 return
             except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = _trouble(e)
-                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._settings.ingest_retry_s)
+                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._limits.retry_s)
                 self._tell(path=path, state="waiting", message=self.trouble)
-                await asyncio.sleep(self._settings.ingest_retry_s)
+                await asyncio.sleep(self._limits.retry_s)
             finally:
                 self.under_way = ""
 
     async def _one(self, path: str, attempts: int) -> None:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
-                if attempts >= self._settings.ingest_attempts:
+                if attempts >= IngestLimits.of(self._settings).attempts:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
                 self._image.later(begin_file, path)
                 self._begun.add(path)
@@ -324,7 +353,7 @@ class Ingest:
                 log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             cause = (SHUT if error.shut else PASSING) if isinstance(error, UnreadableNow) else self.able
-            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), cause, self._settings.refused_files, mission="ingest")
+            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), cause, self._limits.refused, mission="ingest")
             log.warning("ingest_refused", path=path, error=error.message)
             self._tell(path=path, state=REFUSED, chunks=0, **error.to_wire())
             return
@@ -333,7 +362,7 @@ class Ingest:
 
     async def _read(self, path: str) -> Facts:
         """Read a file and store it. Return the facts to report."""
-        file = await in_helper(read_file, path, self._settings.ingest_file_bytes, self.premises)
+        file = await in_helper(read_file, path, self._settings.memory.file_bytes, self.premises)
         draft: Draft | None = None
         while True:
             if draft is None and not self._is_known(self._image.read(known_sections, file.path, file.digest), file):
@@ -440,7 +469,7 @@ def queue_files(root: Any, paths: list[str], most: int) -> None:
     """
     library = library_of(root)
     if len(library.queue) + len(paths) > most:
-        raise Busy(f"{len(library.queue)} files wait to be read already (setting ingest_queue); ask again later")
+        raise Busy(f"{len(library.queue)} files wait to be read already; ask again later")
     for path in paths:
         library.queue.setdefault(path, 0)  # who watches asks again after a restart: attempts at what waits are counted on
 

@@ -175,7 +175,7 @@ class MethodRuntime:
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
-        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.guardian_policy)
+        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.methods.policy)
         self.bus = bus or EventBus()
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()
@@ -206,7 +206,7 @@ class MethodRuntime:
     @property
     def writer_awaited(self) -> bool:
         """Return True if an expert for methods may be there soon, where none is there."""
-        return self._writers_known is not None and self.settings.synthesis_model == "expert"
+        return self._writers_known is not None and self.settings.methods.writer == "expert"
 
     async def writer_known(self) -> None:
         """Wait until it is known if there is an expert for methods."""

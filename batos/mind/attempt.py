@@ -32,7 +32,7 @@ from batos.mind.attempt_services import LIVE, AttemptPolicy, AttemptServices
 from batos.mind.brief_analysis import AUTO, DEPTHS, FLAVOURS, Approach, AskedApproach, BriefFacts, Errand, decide, errand_of, has_read
 from batos.mind.decisions import Decisions
 from batos.mind.events import TextBatch
-from batos.mind.evidence import Evidence
+from batos.mind.evidence import Evidence, EvidenceLimits
 from batos.mind.inference import (
     AttemptTally,
     By,
@@ -42,6 +42,7 @@ from batos.mind.inference import (
     NeedAnswer,
     NeedInference,
     PromptTooLong,
+    ThinkingLimits,
     is_full,
     spent,
 )
@@ -55,7 +56,7 @@ from batos.mind.model_needs import (
     needs_named,
     pictures_together,
 )
-from batos.mind.router import Route, Shares, shares
+from batos.mind.router import Route, RoutingLimits, Shares, shares
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
@@ -113,7 +114,9 @@ class Attempt:
             self._options["think"] = True
         self.provision = Provision()
         self._voices: dict[str, str] = {}
-        self.evidence = Evidence(self.id, services.image, services.memory, chars=self.settings.evidence_chars, ask=policy.compares)
+        self.evidence = Evidence(
+            self.id, services.image, services.memory, chars=EvidenceLimits.of(self.settings).chars, ask=policy.compares
+        )
         self._since = time.monotonic()
         self.state, self.persona, self.why = "IDLE", "", ""
         self.reached = "IDLE"  # the state of thought, also after it FAILED
@@ -253,7 +256,7 @@ class Attempt:
         if self.routed is None:
             services = self.services
             pictured = bool(self.mission.images) and self.mission.persona is None and not self._lent
-            among = await services.sight.personas(services.router.personas, self.settings.routing_s) if pictured else None
+            among = await services.sight.personas(services.router.personas, RoutingLimits.of(self.settings).look_s) if pictured else None
             compare = self.policy.compares or self.policy.reroutes
             route = await services.router.decide(self.mission, compare=compare, among=among)
             self.persona, self.why = route.persona.upper(), route.why
@@ -298,7 +301,7 @@ class Attempt:
     def _shares(self, brief: str) -> Shares:
         if self.mission.persona is not None or self.mission.origin == "system":
             return ()
-        return shares(brief, self.services.router.weights, self.settings.voices_limit)
+        return shares(brief, self.services.router.weights, ThinkingLimits.of(self.settings).voices)
 
     def approach(self, persona: UvmObject, brief: str, *, inner: bool) -> Approach:
         """Return how a persona is to think about a brief. Decided once.
@@ -315,10 +318,10 @@ class Attempt:
         parts = 0 if inner else len(self.share_out(brief))
         facts = BriefFacts(
             parameters=self.terms.parameters(self.model_of(self.voice_of(persona))),
-            parts=parts if settings.cycle_depth > 1 else 0,
+            parts=parts if ThinkingLimits.of(settings).depth > 1 else 0,
             follows_deep=self.follows_deep and not inner,
             deadline_s=mission.deadline_s,
-            inferences=settings.mission_inferences,
+            inferences=settings.missions.inferences,
             expert=bool(getattr(persona, "voice", "")),
             speaks=inner or self.routed is None or self.routed.speaks,
         )
@@ -338,7 +341,7 @@ class Attempt:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: ThinkingLimits.of(self.settings).voices]
         return tuple((name, self.mission.brief) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
@@ -419,10 +422,12 @@ class Attempt:
         """Return what the user answers to a question. Where the same words are asked several times, each has an answer of its own.
 
         :raises NeedAnswer: where it is not answered: the attempt ends, and the mission waits, also over restarts.
-        :raises InvalidInput: for a question that is blank, or longer than `question_chars`.
+        :raises InvalidInput: for a question that is blank, or longer than `ThinkingLimits.question_chars`.
         """
-        if not question.strip() or len(question) > self.settings.question_chars:
-            raise InvalidInput(f"a question has 1 to {self.settings.question_chars} characters; this one has {len(question.strip())}")
+        if not question.strip() or len(question) > ThinkingLimits.of(self.settings).question_chars:
+            raise InvalidInput(
+                f"a question has 1 to {ThinkingLimits.of(self.settings).question_chars} characters; this one has {len(question.strip())}"
+            )
         occurrence = self.tally.questions[question]
         self.tally.questions[question] += 1
         return self._answer(NeedAnswer(question, occurrence))
@@ -432,7 +437,7 @@ class Attempt:
 
         :raises NeedAnswer: where it is not answered, as `ask`.
         """
-        if not self.mission.may_ask or len(question) > self.settings.question_chars:
+        if not self.mission.may_ask or len(question) > ThinkingLimits.of(self.settings).question_chars:
             return None
         agreed = self.tally.agreed
         if question not in agreed:
@@ -470,11 +475,11 @@ class Attempt:
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises QualityRefused: where all of it is thought, and none of it answer.
-        :raises BudgetSpent: past `mission_inferences`.
+        :raises BudgetSpent: past `missions.inferences`.
         """
-        if self.tally.asked.total() >= self.settings.mission_inferences:
+        if self.tally.asked.total() >= self.settings.missions.inferences:
             raise BudgetSpent(
-                f"mission {self.id!r} asked for more than {self.settings.mission_inferences} inferences (setting mission_inferences)"
+                f"mission {self.id!r} asked for more than {self.settings.missions.inferences} inferences (setting missions.inferences)"
             )
         by = by or By(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
@@ -508,7 +513,9 @@ class Attempt:
             return (await self.chat(role, system, prompt, schema=schema, silent=True, **more)).text
 
         settings = self.settings
-        return await structured(ask, user, form, repairs=settings.structured_repairs, raw_chars=settings.malformed_chars)
+        return await structured(
+            ask, user, form, repairs=ThinkingLimits.of(settings).repairs, raw_chars=ThinkingLimits.of(settings).malformed_chars
+        )
 
     def _shown_to(self, model: str, turns: tuple[tuple[str, str], ...]) -> Shown:
         if self.services.sight.known(model) is False:
@@ -524,7 +531,7 @@ class Attempt:
         def tell(text: str, pieces: int) -> None:
             self.publish("token", text=text, pieces=pieces, facet=part, model=model, **by._asdict())
 
-        return TextBatch(tell, self.settings.token_batch_s)
+        return TextBatch(tell, ThinkingLimits.of(self.settings).token_batch_s)
 
     async def settle(self, need: NeedInference) -> None:
         """Pay for what a replay under the gate needs (`JournaledInference.settle`)."""

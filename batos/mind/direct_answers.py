@@ -26,6 +26,7 @@ from batos.mind import answer_checks
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import AUTO, kind_of
 from batos.mind.evidence import RecalledPassage, invented
+from batos.mind.inference import ThinkingLimits
 from batos.mind.messages import send
 from batos.objects import Example, Method, UvmObject
 from batos.synthesis.plain_values import KINDS
@@ -369,7 +370,7 @@ def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> Answering
     mission = attempt.mission
     asked_otherwise = any(getattr(mission, name) not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     asked_otherwise = asked_otherwise or bool(mission.images)  # a method sees no picture
-    if attempt.settings.call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
+    if ThinkingLimits.of(attempt.settings).call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
         return None
     readings = list(_readings(brief))  # first: most briefs have no values in them
     calls = [

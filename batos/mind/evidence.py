@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ import structlog
 from ZODB.POSException import POSKeyError
 
 from batos import scope
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, ImageDamaged, InvalidInput
 from batos.image import history, journal
 from batos.image.living_image import LivingImage
@@ -41,6 +43,20 @@ _ASKS = re.compile(r"[?？]\W{0,5}$")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORD = re.compile(r"[^\W\d_]+")  # of letters
 _FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLimits(Limits):
+    """Limits of what a prompt contains from memory and from earlier missions."""
+
+    chars: int = limit(2000, ge=100, le=100_000)
+    """Greatest number of characters of passages from memory in a prompt."""
+    alike: float = limit(0.3, ge=-1, le=1)
+    """Cosine with a brief from which a passage counts as relevant."""
+    context_missions: int = limit(6, ge=0, le=100)
+    """Earlier missions of a conversation that a follow-up sees."""
+    context_chars: int = limit(4000, ge=0, le=1_000_000)
+    """Greatest number of characters of earlier missions in a prompt, newest first."""
 
 
 class RecalledPassage(NamedTuple):

@@ -18,16 +18,50 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
 
 from batos.bridge.inference import ChatRequest, Inference
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, InferenceFailed
 from batos.image import blobs, journal, storage
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
 from batos.mind.events import TextBatch
 from batos.objects import UvmObject
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingLimits(Limits):
+    """Limits of one attempt's thinking."""
+
+    images: int = limit(8, ge=0, le=64)
+    """Greatest number of images of one brief, and of images that one inference shows; 0: no images are taken."""
+    facets: int = limit(3, ge=1, le=16)
+    """Facets that one cycle delegates to."""
+    depth: int = limit(2, ge=1, le=8)
+    """Cycles inside cycles: 1 lets one persona think alone."""
+    method_depth: int = limit(4, ge=1, le=16)
+    """Nesting of methods that are written while methods are written: their trials may send messages."""
+    voices: int = limit(3, ge=1, le=8)
+    """Personas that one brief is shared out to."""
+    question_chars: int = limit(2000, ge=1, le=100_000)
+    """Longest question to a mission's user, and longest answer."""
+    call_methods: Literal["on", "off"] = "on"
+    """On: a brief that states exactly what a method of the lobby or a persona is for, with its arguments, is answered by it."""
+    token_batch_s: float = limit(0.05, gt=0, le=10)
+    """Seconds over which pieces of an answer are gathered into one event."""
+    repairs: int = limit(2, ge=0, le=10)
+    """Times that a model is asked again after an answer of the wrong form."""
+    malformed_chars: int = limit(2000, ge=0, le=100_000)
+    """Characters kept of each answer of the wrong form."""
+    thinking_chars: int = limit(4000, ge=0, le=1_000_000)
+    """Characters of a model's reasoning that the journal keeps."""
+    partial_s: float = limit(2.0, gt=0, le=3600)
+    """Seconds between two commits of an unfinished answer."""
+    partial_tokens: int = limit(24, ge=1, le=100_000)
+    """Tokens between two commits of an unfinished answer, where that is sooner."""
 
 
 class JournalPlace(NamedTuple):
@@ -155,7 +189,8 @@ def spent(paid: InferenceRecord) -> str:
     went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
     how = went if paid.done_reason == "length" else "its thought went in circles, and was ended"
     return (
-        f"{paid.model} came to no answer: {how}. Let it answer at once (setting think, off), let it write more (setting num_predict), or "
+        f"{paid.model} came to no answer: {how}. Let it answer at once (setting inference.think, off), let it "
+        "write more (setting inference.answer_tokens), or "
         "take another model (`batos models use NAME`)"
     )
 
@@ -248,7 +283,9 @@ class LiveSource:
         :param on_paid: hears of each inference that a model was asked for.
         """
         self._mission, self._image, self._inference, self._settings, self._on_paid = mission, image, inference, settings, on_paid
-        self._partial = PartialAnswers(mission, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
+        self._partial = PartialAnswers(
+            mission, image, every_s=ThinkingLimits.of(settings).partial_s, every_tokens=ThinkingLimits.of(settings).partial_tokens
+        )
         self.recorded = Paid()
 
     def recall(self) -> None:
@@ -275,7 +312,7 @@ class LiveSource:
             hear = self._partial.listener(place[:2], hear)
         request = await with_pictures(request, self._image)
         try:
-            reply = await self._inference.chat(request, deadline_s=self._settings.inference_deadline_s, on_text=hear)
+            reply = await self._inference.chat(request, deadline_s=self._settings.inference.deadline_s, on_text=hear)
         finally:
             if heard is not None:
                 heard.flush()
@@ -284,7 +321,7 @@ class LiveSource:
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
             round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
             round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
-            reply.thinking[: self._settings.thinking_chars],
+            reply.thinking[: ThinkingLimits.of(self._settings).thinking_chars],
         )  # fmt: skip
         self.recorded.add(paid)
         self._on_paid(paid)

@@ -24,6 +24,7 @@ from batos.errors import BatosError, InferenceFailed, InvalidInput
 from batos.image import history
 from batos.image.living_image import add_missing
 from batos.image.mission_record import MissionRecord
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.objects import noted_by
 from batos.memory.records import NOTE, SUMMARY
@@ -73,12 +74,9 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     from batos.memory.section_builder import remember_document  # late: it brings numpy
 
     attempt, kept, root = current(), _text(text, "remember_ takes a text"), _root(memory)
-    library, longest = library_of(root), attempt.settings.ingest_section_chars
+    library, longest = library_of(root), ChunkLimits.of(attempt.settings).section_chars
     if len(kept) > longest:
-        raise InvalidInput(
-            f"remember_ takes at most {longest} characters (setting ingest_section_chars); this text has {len(kept)}: "
-            "put it into a file and ingest that"
-        )
+        raise InvalidInput(f"remember_ takes at most {longest} characters; this text has {len(kept)}: put it into a file and ingest that")
     source = f"note:{hashlib.sha256(kept.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
@@ -194,7 +192,7 @@ def _remember(obj: UvmObject, summary: UvmObject, attempt: Attempt) -> None:
     document = obj.document if "document" in obj._slots else obj
     title = f"Summary of {document.title or document.source}"
     draft = Draft(SUMMARY, title, [DraftPart(summary.text, title)], document.day)
-    longest = attempt.settings.ingest_section_chars
+    longest = ChunkLimits.of(attempt.settings).section_chars
     segment = remember_document(
         root, draft, attempt.evidence.memory.shelver, source=source, mission=attempt.id, section_chars=longest, of=(obj,)
     )
@@ -274,7 +272,7 @@ def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[i
             _, record = await scheduler.submit(id, f"what {len(sections)} sections of the memory say", options)
             result = record.result
             if not record.is_final:
-                async with asyncio.timeout(2 * scheduler.settings.mission_deadline_s):  # somebody may have paused it
+                async with asyncio.timeout(2 * scheduler.settings.missions.deadline_s):  # somebody may have paused it
                     result = (await ended).get("result")
         except (TimeoutError, BatosError) as e:
             log.warning("no_gist", mission=id, error=str(e) or "it took too long")

@@ -22,7 +22,7 @@ from batos.mind import answer_checks, direct_answers, evidence, plans, prompts
 from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour
 from batos.mind.incarnation import facets, system_message
-from batos.mind.inference import By, as_error
+from batos.mind.inference import By, ThinkingLimits, as_error
 from batos.mind.messages import send
 from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
@@ -47,13 +47,13 @@ async def idle(cycle: UvmObject) -> str:
     cycle.parts, cycle.facets = (), ()
     if approach.depth == "direct":
         return "DECOMPOSING"
-    if depth_of(cycle) < attempt.settings.cycle_depth and (approach.depth == "council" or attempt.earlier):
+    if depth_of(cycle) < ThinkingLimits.of(attempt.settings).depth and (approach.depth == "council" or attempt.earlier):
         lobby, parts = lobby_of(cycle.persona), attempt.share_out(cycle.brief)
         if not parts and approach.depth == "council":
             parts = attempt.council()
         cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject) and attempt.sees(name))
     if not cycle.parts:
-        cycle.facets = tuple(list(_facets(cycle))[: attempt.settings.facets_limit])
+        cycle.facets = tuple(list(_facets(cycle))[: ThinkingLimits.of(attempt.settings).facets])
     return "DECOMPOSING"
 
 
@@ -311,7 +311,7 @@ def _own_words(cycle: UvmObject) -> str:
 
 def _has_critic(cycle: UvmObject) -> bool:
     """Return True if every answer of this cycle must pass a critic."""
-    return current().settings.critic == "on" and depth_of(cycle) == 1
+    return current().settings.missions.critic == "on" and depth_of(cycle) == 1
 
 
 async def _objection(cycle: UvmObject, text: str) -> str | None:
@@ -533,12 +533,12 @@ def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
 async def run_cycle(cycle: UvmObject, attempt: Attempt) -> None:
     """Run a cycle to its end; its answer is in its slot `answer` then.
 
-    :raises BudgetSpent: for one that is deeper inside others than `cycle_depth`.
+    :raises BudgetSpent: for one that is deeper inside others than `ThinkingLimits.depth`.
     :raises BatosError: (or whatever a behaviour raised) after the transition to FAILED; the caller dooms the transaction.
     """
-    name = "synthesis_depth" if "machine" in cycle._slots else "cycle_depth"
-    if depth_of(cycle) > (limit := getattr(attempt.settings, name)):
-        raise BudgetSpent(f"cycle {cycle.number} is deeper than {limit} (setting {name})")
+    limits = ThinkingLimits.of(attempt.settings)
+    if depth_of(cycle) > (limit := limits.method_depth if "machine" in cycle._slots else limits.depth):
+        raise BudgetSpent(f"cycle {cycle.number} is inside more than {limit} others; ask for less at once")
     with scope.enter(cycle=cycle):
         await _run(cycle, attempt)
 

@@ -27,6 +27,7 @@ import structlog
 
 from batos.bridge.inference import Inference
 from batos.concurrency import SingleFlight
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, InferenceFailed, UnknownPersona
 from batos.image import ledger, model_registry
 from batos.image.living_image import LivingImage
@@ -82,6 +83,20 @@ def _persona_of(sentence: str, scores: Scores) -> str | None:
 FADE = 0.95  # what is left of older observations at each new one after the same persona
 LIKELY = 0.2  # least share of the cases
 REMEMBERED = 200  # missions; of a first observation 0.95 ** 200 is left
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingLimits(Limits):
+    """Limits of the choice of a persona."""
+
+    look_s: float = limit(2.0, gt=0, le=600)
+    """Seconds for the embedder to look at a brief; after them the triggers decide."""
+    pause_s: float = limit(30.0, ge=0, le=86_400)
+    """Seconds for which an embedder that did not answer is not asked again."""
+    chars: int = limit(2000, ge=100, le=64_000)
+    """Characters of a brief that the router looks at, from both its ends."""
+    learned: int = limit(64, ge=0, le=1000)
+    """Briefs that a persona learns from users who chose it; 0: none."""
 
 
 class Foresight:
@@ -445,7 +460,7 @@ class Router:
         :param alike: how alike it is to each persona's exemplars; None if that is not known.
         """
         if not examples:
-            raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting codex)")
+            raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting missions.codex)")
         routing = self._codex.routing
         signs = {name: found for name, found in self._signs(text).items() if name in examples}
         weights = {name: sum(weight for weight, _ in found) for name, found in signs.items()}

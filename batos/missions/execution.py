@@ -38,11 +38,13 @@ from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
-from batos.mind.evidence import Citation, NeedEvidence
+from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
-from batos.mind.inference import NeedInference, PromptTooLong
+from batos.mind.inference import NeedInference, PromptTooLong, ThinkingLimits
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
+from batos.mind.router import RoutingLimits
+from batos.missions.mission_queue import AttemptLimits
 from batos.objects import Method, UvmObject, find
 
 log = structlog.get_logger("batos.mind")
@@ -68,7 +70,10 @@ class Endings:
     @property
     def trouble(self) -> str:
         """Return the reason why something could not be recorded, as far as it is known."""
-        return self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
+        return (
+            self._image.committer.trouble
+            or f"its disk was full; it is tried again within {AttemptLimits.of(self.settings).disk_retry_s:g} s"
+        )
 
     async def until(self, id: str, *, waits: bool) -> None:
         """Wait until a mission waits for room on the disk; with `waits` False, until it does not."""
@@ -102,7 +107,7 @@ class Endings:
             message = json.loads(record.message)
             context |= {"target": message["target"], "selector": message["selector"]}
         if isinstance(error, MethodRefused):
-            kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
+            kept = error.source.encode("utf-8", "replace")[: AttemptLimits.of(self.settings).source_bytes].decode("utf-8", "ignore")
             context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
         try:
             over: MissionRecord | None = await self.recorded(id, ledger.fail, id, wire, context, final)
@@ -143,9 +148,9 @@ class Endings:
                         self._on_signal(failed)
                         raise failed from e
                     if id not in self.waiting:
-                        log.error("waits_for_room", mission=id, error=repr(e), retry_s=self.settings.disk_retry_s)
+                        log.error("waits_for_room", mission=id, error=repr(e), retry_s=AttemptLimits.of(self.settings).disk_retry_s)
                     self._waits(id, True)
-                await asyncio.sleep(self.settings.disk_retry_s)
+                await asyncio.sleep(AttemptLimits.of(self.settings).disk_retry_s)
         finally:
             self._waits(id, False)
 
@@ -281,7 +286,7 @@ class Attempts:
     async def run(self, attempt: Attempt) -> dict[str, Any]:
         """Think a mission through, commit it, and return its result.
 
-        :raises Conflicted: after more than `conflict_retries` conflicts.
+        :raises Conflicted: after more than `AttemptLimits.conflict_retries` conflicts.
         :raises BatosError: if the cycle fails; nothing was committed then.
         """
         if attempt.mission.resumed:
@@ -305,9 +310,7 @@ class Attempts:
                 conflicts += 1
                 log.info("conflict", mission=attempt.id, conflicts=conflicts, error=str(e)[:200])
                 if conflicts > self._retries:
-                    raise Conflicted(
-                        f"mission {attempt.id!r} met {conflicts} conflicts; the limit conflict_retries is {self._retries}"
-                    ) from e
+                    raise Conflicted(f"mission {attempt.id!r} met {conflicts} conflicts; the limit is {self._retries}") from e
                 attempt.restart(gated=True)
             except BeingWritten as written:
                 await attempt.making.methods.claims.ended(written.other, attempt.id)
@@ -347,7 +350,7 @@ class Attempts:
     def _learn(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> None:
         """Teach the router the brief of a mission that completed with another persona than the router would have
         chosen."""
-        route, limit = attempt.routed, attempt.settings.learned_exemplars
+        route, limit = attempt.routed, RoutingLimits.of(attempt.settings).learned
         if route is not None and limit and route.preferred not in (None, route.persona):
             lobby = unit.root["lobby"]
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
@@ -403,13 +406,13 @@ class Attempts:
         if attempt.errand is not None:
             return _told(attempt.errand, attempt.mission), None
         route = await attempt.decide()
-        limits = attempt.settings
+        limits = EvidenceLimits.of(attempt.settings)
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
         attempt.conversation = prompts.conversation_text(unit.root, mission, **before)
         attempt.turns = prompts.conversation_turns(unit.root, mission, **before)
         if images := attempt.mission.images:
             told_of = prompts.missions_of_turns(unit.root, mission, **before)
-            attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, limits.brief_images)
+            attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, ThinkingLimits.of(attempt.settings).images)
         attempt.follows_deep = prompts.is_deep_before(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):

@@ -24,6 +24,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ import structlog
 
 from batos.bus import EventBus, MissionEnded
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
@@ -98,6 +100,14 @@ def _is_remark(part: str) -> bool:
     if _QUESTION.search(part) or _patterns().supposed.match(part):
         return False
     return _patterns().remark.match(part) is not None or len(part.split()) < _WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class RememberLimits(Limits):
+    """Limits of the writing of finished missions into the memory."""
+
+    pause_s: float = limit(1.0, ge=0, le=3600)
+    """Time over which missions that end are gathered."""
 
 
 class _Patterns(NamedTuple):

@@ -16,7 +16,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from batos.bridge.admission import Fairness, Load, Ticket
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.image.mission_record import MissionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLimits(Limits):
+    """Limits of attempts at missions."""
+
+    backoff_s: float = limit(1.0, ge=0, le=600)
+    """Pause before the second attempt; doubled for each further one."""
+    disk_retry_s: float = limit(5.0, ge=0.05, le=86_400)
+    """Pause after which a mission that a full disk holds up is tried again."""
+    conflict_retries: int = limit(8, ge=1, le=100)
+    """Replays of a cycle whose commit met a conflict."""
+    background_wait_s: float = limit(30.0, ge=0, le=86_400)
+    """Longest time for which heartbeat, triggers, curator and their missions wait for those of users."""
+    source_bytes: int = limit(8192, ge=0, le=MIB)
+    """Bytes of a refused method's source that the failure ledger keeps."""
 
 
 @dataclass(frozen=True)

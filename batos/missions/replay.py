@@ -172,7 +172,7 @@ class Replays:
         if not record.is_final:
             raise InvalidInput(f"mission {id!r} is {record.state}; only what has ended can be replayed")
         if dropped:
-            raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting journal_days); its cost is still known")
+            raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting image.journal_days); its cost is still known")
         offline = _Offline(self.services.inference, self._digest_s)
         source = JournalOnlySource(id, self._image, offline, transcribes=prompts)
         attempt = Attempt(record, replay_services(self.services, offline), source, REPLAYED)

@@ -33,10 +33,10 @@ from batos.image.mission_record import MissionRecord
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import AttemptServices
 from batos.mind.events import Events
-from batos.mind.inference import NeedAnswer, as_error
+from batos.mind.inference import NeedAnswer, ThinkingLimits, as_error
 from batos.mind.model_needs import NeedModel
 from batos.missions.execution import Attempts, Deadlines, Endings, in_time
-from batos.missions.mission_queue import Grouping, MissionQueue, QueuedMission
+from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
 from batos.objects import Root
 
 
@@ -212,7 +212,7 @@ UNDER_WAY_TOLD = 100  # ids of missions under way that `info` names
 
 
 class Scheduler:
-    """Scheduler of missions. It runs `concurrent_missions` at a time."""
+    """Scheduler of missions. It runs `missions.concurrent` at a time."""
 
     def __init__(
         self,
@@ -232,8 +232,8 @@ class Scheduler:
         self._on_signal = on_signal
         self.services = services
         """What attempts work with that begin from now on."""
-        self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
-        self.queue = MissionQueue(grouping, patience_s=settings.background_wait_s)
+        self._attempts = Attempts(image, conflict_retries=AttemptLimits.of(settings).conflict_retries)
+        self.queue = MissionQueue(grouping, patience_s=AttemptLimits.of(settings).background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Attempt] = {}
         self._held, self._deadlines = HeldMissions(image), Deadlines(self._expire)
@@ -261,7 +261,7 @@ class Scheduler:
 
         Call it before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
         """
-        records = await self._image.system(ledger.recover, self.settings.mission_inferences)
+        records = await self._image.system(ledger.recover, self.settings.missions.inferences)
         for record in records:
             self._push(replace(record, resumed=True))
         return len(records)
@@ -287,8 +287,8 @@ class Scheduler:
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         waiting = queued + self._accepting - self._reserved
-        if not begin and waiting >= self.settings.queue_limit and not self._image.read(_holds, id):
-            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.queue_limit}; try again later")
+        if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
+            raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
         try:
@@ -347,7 +347,7 @@ class Scheduler:
         self._dispatch()
 
     def _places(self) -> int:
-        return self.settings.concurrent_missions - self._reserved - len(self._running) + len(self._resting)
+        return self.settings.missions.concurrent - self._reserved - len(self._running) + len(self._resting)
 
     def _dispatch(self) -> None:
         self._resting.come_back()
@@ -440,12 +440,12 @@ class Scheduler:
                     wanted, need = need, None
                     await self._provide(run, wanted)
                 if pause:
-                    async with in_time(attempt, self.settings.mission_deadline_s):
+                    async with in_time(attempt, self.settings.missions.deadline_s):
                         await self._resting.rest(id, pause)
                 if not counted:
                     await self._count(attempt)
                 counted = False
-                async with in_time(attempt, self.settings.mission_deadline_s):
+                async with in_time(attempt, self.settings.missions.deadline_s):
                     with session(run.ticket):  # its turn at the models ends with the attempt
                         result = await self._attempts.run(attempt)
             except BatosError as e:
@@ -465,20 +465,20 @@ class Scheduler:
                 self._endings.complete(attempt, result)
                 return
             attempts = attempt.mission.attempts
-            again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.mission_attempts
+            again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.missions.attempts
             if await self._endings.fail(attempt, error, final=not again):
                 return
             run.ended = attempts
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
-            pause = settings.retry_backoff_s * 2 ** (attempts - 1)
+            pause = AttemptLimits.of(settings).backoff_s * 2 ** (attempts - 1)
 
     async def _count(self, attempt: Attempt) -> None:
         """Count an attempt before it is made.
 
-        :raises AttemptsExhausted: past the setting `mission_attempts`.
+        :raises AttemptsExhausted: past the setting `missions.attempts`.
         """
         id = attempt.id
-        attempts = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
+        attempts = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.missions.attempts)
         attempt.mission = replace(attempt.mission, attempts=attempts)
 
     async def _provide(self, run: _Run, need: NeedModel) -> None:
@@ -585,8 +585,8 @@ class Scheduler:
         :raises InvalidInput: if it has no such question, or another answer to it.
         :raises RoleRefused: for a question that this client may not answer.
         """
-        if len(text) > (limit := self.settings.question_chars):
-            raise InvalidInput(f"the answer has {len(text)} characters; at most {limit} are allowed (setting question_chars)")
+        if len(text) > (limit := ThinkingLimits.of(self.settings).question_chars):
+            raise InvalidInput(f"the answer has {len(text)} characters; at most {limit} are allowed")
         await self._image.system(ledger.answer_question, id, text, number, may_grant, mission=id)
         if self._held.take(id) is not None:
             self._again(id)

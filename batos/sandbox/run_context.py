@@ -12,15 +12,42 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.objects import UvmObject, is_new
 from batos.resources import ProcessorAccount
 from batos.sandbox.membrane import HandleName
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxLimits(Limits):
+    """Limits of the sandbox and of what the methods of one attempt use."""
+
+    parallel: int = limit(8, ge=1, le=256)
+    """Chains of sends between methods under way at the same time."""
+    depth: int = limit(16, ge=1, le=64)
+    """Sends from method to method inside one another; each holds a worker."""
+    ready: int = limit(6, ge=0, le=64)
+    """Workers kept loaded with methods that were used last."""
+    total_s: float = limit(60.0, gt=0, le=86_400)
+    """Processor seconds of all methods of one attempt, the daemon's for them included."""
+    recursion: int = limit(800, ge=50, le=10_000)
+    """Calls inside one another within one method."""
+    host_calls: int = limit(10_000, ge=10, le=10_000_000)
+    """Reads, sends and the like of one method."""
+    sends: int = limit(2000, ge=1, le=10_000_000)
+    """Sends by the methods of one attempt at a mission."""
+    nodes: int = limit(25_000, ge=100, le=10_000_000)
+    """Values that pass between method and image at a time; a container counts as 8."""
+    text_bytes: int = limit(8 * MIB, ge=1024, le=256 * MIB)
+    """Text that passes between method and image at a time."""
+    start_s: float = limit(5.0, gt=0, le=60)
+    """Time for a worker to come free or start."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunLimits:
-    """As the settings `sandbox_…` of these names."""
+    """Limits of one run: those of the sandbox, and the seconds that the user allows a method."""
 
     nodes: int
     text_bytes: int

@@ -8,6 +8,7 @@ from typing import Any
 from batos import resources
 from batos.config import Settings
 from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
+from batos.guardian.policy import AuditLimits
 from batos.objects import Method, UvmObject
 from batos.sandbox.invocation import Invocation, Stale, WorkerLost, running
 from batos.sandbox.program_cache import Programs
@@ -29,7 +30,7 @@ class Sandbox:
     def __init__(self, settings: Settings) -> None:
         self.limits = RunLimits.of(settings)
         self.workers = Workers(settings)
-        self.programs = Programs(self.workers, limit=settings.method_bytes)
+        self.programs = Programs(self.workers, limit=AuditLimits.of(settings).bytes)
 
     @property
     def walls(self) -> dict[str, bool]:
@@ -109,7 +110,7 @@ class Sandbox:
             outer = None
         if outer is not None and outer.depth >= self.limits.depth:
             depth = self.limits.depth
-            raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
+            raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep", limit="depth")
         if outer is None:  # a send within a chain has its room already
             await self.workers.chains.enter()
         try:

@@ -32,6 +32,7 @@ from batos.errors import SandboxFailed
 from batos.objects import UvmObject
 from batos.sandbox import jail
 from batos.sandbox.membrane import HandleName, Handles
+from batos.sandbox.run_context import SandboxLimits
 from batos.sandbox.worker_calls import WorkerTurns
 
 
@@ -183,22 +184,22 @@ class Workers:
     """A pool of workers. `start`, then `take` one for each run."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings, self._limits = settings, SandboxLimits.of(settings)
         self._pool: Any = None
         self._turns = WorkerTurns()
         self._folder: Path | None = None
         self._ready: collections.OrderedDict[str, WorkerSession] = collections.OrderedDict()
         self._used: dict[str, WorkerSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.chains = FairSemaphore(settings.sandbox_parallel)
+        self.chains = FairSemaphore(self._limits.parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
         self.walls: dict[str, bool] = {}
         self.limits: Any = {
-            "max_feed_duration_secs": settings.sandbox_time_s,
-            "max_memory": settings.sandbox_memory,
-            "max_recursion_depth": settings.sandbox_recursion,
-            "max_suspensions": settings.sandbox_host_calls + 1,
+            "max_feed_duration_secs": settings.methods.time_s,
+            "max_memory": settings.methods.memory_bytes,
+            "max_recursion_depth": self._limits.recursion,
+            "max_suspensions": self._limits.host_calls + 1,
         }
 
     async def start(self) -> None:
@@ -242,9 +243,9 @@ class Workers:
         pool = Monty(
             binary_path=path,
             min_processes=2,
-            max_processes=settings.sandbox_parallel * settings.sandbox_depth + settings.sandbox_ready + 2,
-            checkout_timeout=settings.sandbox_start_s,
-            request_timeout=settings.sandbox_time_s + 2 * _GRACE_S + settings.sandbox_start_s,
+            max_processes=self._limits.parallel * self._limits.depth + self._limits.ready + 2,
+            checkout_timeout=self._limits.start_s,
+            request_timeout=settings.methods.time_s + 2 * _GRACE_S + self._limits.start_s,
             feed_duration_limit_grace=_GRACE_S,
             turn_duration_limit_grace=_GRACE_S,
         )
@@ -311,7 +312,7 @@ class Workers:
             self._spawn(self._next(self._used.pop(key), key, image))
 
     async def _next(self, used: WorkerSession, key: str, image: bytes) -> None:
-        if key in self._ready or self._pool is None or not self._settings.sandbox_ready:
+        if key in self._ready or self._pool is None or not self._limits.ready:
             await used.leave()
             return
         try:
@@ -323,7 +324,7 @@ class Workers:
             await session.leave()
             return
         self._ready[key] = session
-        while len(self._ready) > self._settings.sandbox_ready:
+        while len(self._ready) > self._limits.ready:
             await self._ready.popitem(last=False)[1].leave()
 
     async def idle(self) -> None:
@@ -389,7 +390,7 @@ class Workers:
         raise SandboxFailed(f"no worker of the sandbox starts: {error}") from error
 
     def _none_free(self, error: Exception) -> SandboxFailed:
-        return SandboxFailed(f"no worker of the sandbox came free within {self._settings.sandbox_start_s:g} s ({error})")
+        return SandboxFailed(f"no worker of the sandbox came free within {self._limits.start_s:g} s ({error})")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

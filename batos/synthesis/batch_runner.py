@@ -73,7 +73,7 @@ class BatchRunner:
         supports: Callable[[str], bool] = lambda source: True,
     ) -> None:
         """
-        :param source_bytes: the limit of one method's source (setting method_bytes).
+        :param source_bytes: the limit of one method's source (`AuditLimits.bytes`).
         :param helpers: sources of the messages that methods may send, by selector. Each is pure (`is_pure`).
         :param supports: returns False for a source that the sandbox cannot compile.
         """

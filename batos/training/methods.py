@@ -16,11 +16,24 @@ from batos import private_files
 from batos.bridge.lora import adapters
 from batos.config import Settings
 from batos.errors import InvalidInput
+from batos.forge.method_prompts import SynthesisLimits
 from batos.training.composed_tasks import composed
 from batos.training.dataset import digest_of, generate, pairs, pairs_from_image, proved, tasks_of
 from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
 from batos.training.tasks import Task
-from batos.training.workspace import Expert, TrainingLineage, alone, base_of, check_place, export, line, next_version, reading, versions_in
+from batos.training.workspace import (
+    Expert,
+    TrainingLimits,
+    TrainingLineage,
+    alone,
+    base_of,
+    check_place,
+    export,
+    line,
+    next_version,
+    reading,
+    versions_in,
+)
 
 EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
 """Tasks of a family, of one of `products.txt`, of one that is asked for first; composed families, of one task each; the validation's."""
@@ -71,7 +84,9 @@ def train_methods(
             tell(f"beginning with {before}")
         if not resume:
             _keep(work, data)
-        trainer.train(data.pairs, data.checked, data.digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
+        trainer.train(
+            data.pairs, data.checked, data.digest, lambda point, done: tell(line(point, done)), TrainingLimits.of(settings).save_s
+        )
         figures = _figures(trainer, data)
         if held is not None and not data.own:  # what users taught is kept whole
             learned, together = trainer.keep_the_better(held, data.checked)
@@ -174,7 +189,7 @@ def _of_image(image: str, settings: Settings) -> tuple[list[tuple[str, str]], st
     if not image:
         return [], ""
     with reading(image) as (root, revision):
-        return pairs_from_image(root, chars=settings.synthesis_chars), revision
+        return pairs_from_image(root, chars=SynthesisLimits.of(settings).chars), revision
 
 
 def _figures(trainer: Trainer, data: _Data) -> dict[str, float]:

@@ -21,6 +21,7 @@ from batos.config import Settings
 from batos.errors import ConfigError, ExpertRefused, InvalidInput, UnknownPersona
 from batos.image import journal, ledger
 from batos.mind import answer_checks, evidence, plans, prompts
+from batos.mind.evidence import EvidenceLimits
 from batos.mind.incarnation import facets, system_message
 from batos.mind.inference import By
 from batos.objects import UvmObject
@@ -28,6 +29,7 @@ from batos.training.dataset import answered, as_read, digest_of
 from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
 from batos.training.workspace import (
     Expert,
+    TrainingLimits,
     TrainingLineage,
     alone,
     base_of,
@@ -143,11 +145,12 @@ def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -
     if slots.get("flavour") == "off":
         return  # it was nobody's voice
     states, intents = root["lobby"].psm, dict(facets(cycle.persona))
-    bounds = {"missions": settings.context_missions, "chars": settings.context_chars}
+    limits = EvidenceLimits.of(settings)
+    bounds = {"missions": limits.context_missions, "chars": limits.context_chars}
     before = prompts.conversation_text(root, mission, **bounds)
     turns = prompts.conversation_turns(root, mission, **bounds) if direct and "." not in str(cycle.number) else ()
     told = prompts.brief_text("" if direct else before, cycle.brief, cycle.asked)
-    passages = evidence.recorded(root, mission.id, settings.evidence_chars).get(str(cycle.brief), ())
+    passages = evidence.recorded(root, mission.id, EvidenceLimits.of(settings).chars).get(str(cycle.brief), ())
     entries, spoken = journal.load(root, mission.id), dict(slots.get("voices", ()))
     system = system_message(cycle.persona, slots.get("flavour", "full"))
 
@@ -243,10 +246,11 @@ def train_voice(
         or a staged voice of another shape.
     :raises ExpertRefused: if it came out worse; nothing is staged then.
     """
-    if settings.training_consent != "on":
+    if settings.memory.training_consent != "on":
         raise ConfigError(
-            "what missions say would be learned into weights, which may be passed on; if you agree, say so: --set training_consent=on, "
-            'or training_consent = "on" in batos.toml'
+            "what missions say would be learned into weights, which may be passed on; if you agree, say so: "
+            "--set memory.training_consent=on, "
+            'or training_consent = "on" in the section [memory] of batos.toml'
         )
     persona = persona.lower()
     source, weights = base_of(settings)
@@ -254,11 +258,11 @@ def train_voice(
     if resume:
         begun(work, plan)
     known = _known(settings, image, persona)
-    data = list(dict.fromkeys(_pairs(known.learned, settings.training_chars)))
+    data = list(dict.fromkeys(_pairs(known.learned, TrainingLimits.of(settings).chars)))
     answers = {answer for _, answer in data}
-    held = [pair for pair in dict.fromkeys(_pairs(known.held, settings.training_chars)) if pair[1] not in answers]
+    held = [pair for pair in dict.fromkeys(_pairs(known.held, TrainingLimits.of(settings).chars)) if pair[1] not in answers]
     if not (data and held):
-        raise InvalidInput(f"all that {persona} said is the same, or longer than {settings.training_chars} characters (training_chars)")
+        raise InvalidInput(f"all that {persona} said is the same, or longer than {TrainingLimits.of(settings).chars} characters")
     tell(f"{len(data)} examples from {len(known.learned)} missions; {len(held)} from {len(known.held)} others measure")
     expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
     folder = staging / name_of(persona)
@@ -279,10 +283,12 @@ def train_voice(
             tell(f"{name}: {_told(figures)}")
         if resume and trainer.resume(digest):
             tell(f"going on at step {trainer.step}")
-        trainer.train(data, (), digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
+        trainer.train(data, (), digest, lambda point, done: tell(line(point, done)), TrainingLimits.of(settings).save_s)
         tuned = _measured(trainer, held, known, settings)
         tell(f"the new voice: {_told(tuned)}")
-        if worse := [why for name, figures in rivals.items() for why in worse_than(figures, tuned, settings.training_entropy, name)]:
+        if worse := [
+            why for name, figures in rivals.items() for why in worse_than(figures, tuned, TrainingLimits.of(settings).entropy, name)
+        ]:
             raise ExpertRefused(f"the new voice of {persona} is not staged: {'; '.join(worse)}; rate more missions, or train it longer")
         lineage = TrainingLineage(
             digest, plan.seed, known.revision, tuple(one.id for one in known.learned), _figures(trainer, plain, tuned, len(data), len(held))
@@ -305,7 +311,7 @@ def worse_than(rival: VoiceFigures, tuned: VoiceFigures, margin: float, name: st
     if not tuned.perplexity < rival.perplexity:
         found.append(f"on what it did not learn its perplexity is {tuned.perplexity:.2f}, that of {name} {rival.perplexity:.2f}")
     if rival.cem is not None and tuned.cem is not None and tuned.cem < rival.cem - margin:
-        found.append(f"the entropy of its answers is {tuned.cem:.3f}, with {name} {rival.cem:.3f} (setting training_entropy)")
+        found.append(f"the entropy of its answers is {tuned.cem:.3f}, with {name} {rival.cem:.3f}")
     if rival.refused is not None and tuned.refused is not None and tuned.refused > rival.refused:
         found.append(f"the gate refuses {tuned.refused} of its answers, {rival.refused} of those of {name}")
     return found
@@ -317,13 +323,13 @@ def _known(settings: Settings, image: str, persona: str) -> KnownVoice:
         if persona not in there:
             raise UnknownPersona(f"no persona {persona!r}; there are: {', '.join(there)}")
         found, lost = liked(root, persona, settings)
-        if (count := conversations(found)) < settings.training_missions:
+        if (count := conversations(found)) < TrainingLimits.of(settings).missions:
             left = f"; of {lost} more the prompts cannot be rebuilt" if lost else ""
             raise InvalidInput(
                 f"{persona} spoke in {count} missions with briefs of their own that were rated +1{left}; a voice takes "
-                f"{settings.training_missions} (setting training_missions): `batos rate MISSION +1` rates one"
+                f"{TrainingLimits.of(settings).missions}: `batos rate MISSION +1` rates one"
             )
-        learned, held = parted(found, settings.training_held_out)
+        learned, held = parted(found, TrainingLimits.of(settings).held_out)
         return KnownVoice(
             learned,
             held,
@@ -342,8 +348,8 @@ def _pairs(missions: Sequence[Liked], chars: int) -> Pairs:
 def _measured(trainer: Trainer, held: Pairs, known: KnownVoice, settings: Settings) -> VoiceFigures:
     """Return the figures of the present model."""
     asked = [(one, next((said for said in one.said if said.whole), None)) for one in known.held]
-    wholes = [(one, said) for one, said in asked if said is not None and len(said.prompt) <= settings.training_chars]
-    if not (wholes := wholes[: settings.training_answers]):
+    wholes = [(one, said) for one, said in asked if said is not None and len(said.prompt) <= TrainingLimits.of(settings).chars]
+    if not (wholes := wholes[: TrainingLimits.of(settings).answers]):
         return VoiceFigures(trainer.perplexity(held))
     answers = trainer.answers([as_read(said.prompt, said.system) for _, said in wholes], ANSWER_TOKENS)
     window, refused, values = Window(len(wholes)), 0, []

@@ -26,6 +26,7 @@ from batos.bridge.profiles import BaseModelSource
 from batos.bridge.selection import configured_profile
 from batos.bridge.service import exclusive_lock
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import ConfigError, ImageError, InvalidInput
 from batos.training.lora import Point, Trainer
 
@@ -74,6 +75,24 @@ def _png(picture: list[list[Colour]]) -> bytes:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingLimits(Limits):
+    """Limits of the training of a persona's voice."""
+
+    save_s: float = limit(60.0, gt=0, le=86_400)
+    """Time between two states of a training that it can go on from."""
+    missions: int = limit(12, ge=2, le=1_000_000)
+    """Missions rated +1 that the training of a persona's voice needs."""
+    held_out: float = limit(0.25, gt=0, lt=1)
+    """Share of the missions that is not learned from, and measures what was learned."""
+    chars: int = limit(6000, ge=200, le=1_000_000)
+    """Greatest length of a prompt with its answer that a voice learns, in characters."""
+    answers: int = limit(6, ge=0, le=1000)
+    """Answers that a new voice and the plain model give, to compare their entropy."""
+    entropy: float = limit(0.05, ge=0, le=1)
+    """Fall of the entropy of a new voice's answers up to which it is accepted."""
+
+
 @dataclass(frozen=True)
 class Expert:
     """The description of an expert, apart from its weights.
@@ -114,9 +133,11 @@ def check_place(folder: Path) -> None:
     """
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
-        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set lora_staging to another")
+        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set inference.staging to another")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set lora_staging")
+        raise ConfigError(
+            f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set inference.staging"
+        )
     try:
         private_files.fit(folder)
     except private_files.Exposed as e:
@@ -193,7 +214,9 @@ def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
     except FileNotFoundError as e:
         raise ConfigError(f"{e}: `make models` installs it") from None
     if not paths:
-        raise ConfigError(f"the base of the profile {settings.profile!r} is no GGUF file of a package; train with --set profile=embedded")
+        raise ConfigError(
+            f"the base of the profile {settings.inference.profile!r} is no GGUF file of a package; train with --set profile=embedded"
+        )
     for module in ("torch", "transformers", "accelerate", "safetensors", "gguf"):
         if importlib.util.find_spec(module) is None:
             raise ConfigError(f"{module} is missing: pip install 'batos[training]'")

@@ -29,7 +29,7 @@ from batos.wire.fields import (
 
 
 class PackRequest(Request):
-    """History older than `days` goes; left out, the setting `history_days` says how much stays."""
+    """History older than `days` goes; left out, the setting `image.history_days` says how much stays."""
 
     op: Literal["pack"]
     days: Annotated[float, Field(ge=0, le=DAYS_LIMIT, allow_inf_nan=False)] | None = None

@@ -186,7 +186,7 @@ class Client(Operating):
         raise AssertionError("the second time returns or raises")
 
     async def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
-        """Upload an image to the daemon, for later missions. It is durable on return, and is kept for `upload_hours` without a mission.
+        """Upload an image to the daemon, for later missions. It is durable on return, kept for `UploadLimits.hours` without a mission.
 
         :param image: a file, or its bytes.
         :param name: name to show; default: that of the file.
@@ -424,7 +424,7 @@ class Client(Operating):
         return await self._ask("fork", hold_s=timeout_s, folder=folder, at=at)
 
     async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.
+        """Drop the history older than `days`, or than the setting `image.history_days`; sizes before and after.
 
         :raises Busy: while the daemon packs or backs up already.
         """

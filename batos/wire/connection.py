@@ -105,15 +105,15 @@ class Handshakes:
         elif event == zmq.EVENT_DISCONNECTED:
             self._there = False
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            return "does not know this client's key; put its public key into the daemon's folder of clients (curve_clients)"
+            return "does not know this client's key; put its public key into the daemon's folder of clients (wire.client_keys)"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             if self._with_keys:
-                return "asks for no keys; leave curve_client and curve_server out"
-            return "lets in only clients with keys; name yours in curve_client, and the daemon's public one in curve_server"
+                return "asks for no keys; leave wire.client_key and wire.server_key out"
+            return "lets in only clients with keys; name yours in wire.client_key, and the daemon's public one in wire.server_key"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL and self._with_keys:
             self._hang_ups += 1
             if self._hang_ups >= _HANG_UPS:
-                return "hangs up: most likely its key is another than curve_server says, or it asks for no keys"
+                return "hangs up: most likely its key is another than wire.server_key says, or it asks for no keys"
         return None
 
 
@@ -130,8 +130,8 @@ _PING_MS, _SILENCE_MS = 15_000, 60_000  # as the daemon's own: nothing else tell
 class Connection:
     """Connection that `batos.wire.client.Client` uses: an async context manager.
 
-    :param endpoint: endpoint of the daemon; default: the first one of the setting `listen`, from `BATOS_LISTEN` and `batos.toml` as for the
-        command line: a local socket of this user, unless they say otherwise. The default keys then come from the settings, too.
+    :param endpoint: endpoint of the daemon; default: the first of the setting `wire.listen`, from environment and `batos.toml` as for
+        the command line: a local socket of this user, unless they say otherwise. The default keys then come from the settings, too.
     :param timeout_s: seconds to wait for an answer that is not delayed on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
     :param keys: keys to authenticate with, if the daemon requires keys (`ClientKeys.load`).

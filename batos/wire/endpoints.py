@@ -8,17 +8,55 @@ import os
 import re
 import socket as sockets
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
 
-from batos.config import local_endpoint
+from batos.config import MIB, local_endpoint
+from batos.config.limits import Limits, limit
 from batos.errors import EndpointError
 
 _TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:\[\]]+):(\d{1,5}|\*)")
 _IPC = "ipc://"
 MACHINE = "ipc:///run/batos/wire.sock"
 """Where a daemon listens that `batos service install` made a unit of the machine; root can open it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits(Limits):
+    """Limits of the wire: messages, connections and clients."""
+
+    message_bytes: int = limit(MIB, ge=1024, le=64 * MIB)
+    """Largest message, all frames together."""
+    message_depth: int = limit(32, ge=2, le=512)
+    """Nesting of the JSON in a message."""
+    client_queue: int = limit(1024, ge=8, le=1_000_000)
+    """Replies waiting for one client; past it, events are dropped."""
+    client_queue_bytes: int = limit(16 * MIB, ge=1024, le=1024 * MIB)
+    """Bytes of replies waiting for one client."""
+    clients: int = limit(4096, ge=1, le=1_000_000)
+    """Clients with replies waiting or missions watched."""
+    watches: int = limit(256, ge=1, le=100_000)
+    """Missions that one client watches."""
+    outbox_bytes: int = limit(256 * MIB, ge=1024, le=65536 * MIB)
+    """Bytes of replies waiting for all blocked clients."""
+    requests: int = limit(1024, ge=1, le=100_000)
+    """Requests answered at the same time; past it, reading pauses."""
+    waits: int = limit(10_000, ge=1, le=1_000_000)
+    """`result` requests that wait; one more is answered busy."""
+    handshake_s: float = limit(5.0, gt=0, le=60)
+    """Time for a new connection to shake hands."""
+    ping_s: float = limit(15.0, ge=0.1, le=600)
+    """Pause between two pings of a connection."""
+    silence_s: float = limit(60.0, ge=0.1, le=3600)
+    """Silence after a ping by which a connection counts as dead."""
+    linger_s: float = limit(1.0, ge=0, le=60)
+    """Time for the last replies to leave at shutdown."""
+    key_check_s: float = limit(1.0, ge=0.05, le=3600)
+    """Seconds after which connections of a client whose key was taken out of the folder are closed."""
+    probe_s: float = limit(2.0, gt=0, le=60)
+    """Seconds for an answer to the question whether a daemon is there."""
 
 
 def normalised(endpoint: str, *, guarded: bool = False) -> str:
@@ -40,7 +78,7 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
     if not guarded and not _is_loopback(host):
         raise EndpointError(
             f"will not listen at {endpoint!r}: other machines could reach it, and without CURVE keys anybody there could use it; "
-            "make keys (`batos keys new`) and name them in curve_secret, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
+            "make keys (`batos keys new`), name them in wire.secret_key, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
         )
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 

@@ -22,6 +22,7 @@ import zmq
 from batos import private_files
 from batos.config import Settings
 from batos.errors import ConfigError
+from batos.wire.endpoints import WireLimits
 from batos.wire.fields import ROLES, Role
 
 if TYPE_CHECKING:
@@ -73,11 +74,13 @@ class ClientKeys(NamedTuple):
 
         :raises ConfigError: if only one of them is named, too.
         """
-        if not settings.curve_client and not settings.curve_server:
+        if not settings.wire.client_key and not settings.wire.server_key:
             return None
-        if not settings.curve_client or not settings.curve_server:
-            raise ConfigError("a client needs both settings, curve_client (its own secret key) and curve_server (the daemon's public key)")
-        return cls.load(Path(settings.curve_client), settings.curve_server)  # a key as it is may end in a slash
+        if not settings.wire.client_key or not settings.wire.server_key:
+            raise ConfigError(
+                "a client needs both settings, wire.client_key (its own secret key) and wire.server_key (the daemon's public key)"
+            )
+        return cls.load(Path(settings.wire.client_key), settings.wire.server_key)  # a key as it is may end in a slash
 
     def use(self, socket: zmq.Socket[Any]) -> None:
         """Have a socket come in with them; before it connects."""
@@ -228,9 +231,9 @@ class KeyGate:
         """
         :raises ConfigError: if the daemon's own key cannot be used.
         """
-        self._own = load_pair(Path(settings.curve_secret))
+        self._own = load_pair(Path(settings.wire.secret_key))
         self.clients = Clients(settings.clients)
-        self._look_s = settings.curve_look_s
+        self._look_s = WireLimits.of(settings).key_check_s
         self._asked: AsyncioAuthenticator | None = None
         self._watch: asyncio.Task[None] | None = None
 

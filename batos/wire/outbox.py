@@ -20,6 +20,7 @@ import zmq
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.wire import payloads
+from batos.wire.endpoints import WireLimits
 
 log = structlog.get_logger("batos.wire")
 
@@ -141,10 +142,10 @@ class Outbox:
     def __init__(self, socket: zmq.Socket[bytes], settings: Settings, wake: Callable[[], None]) -> None:
         """:param wake: asks the owner to call `flush` soon, and to read the socket after it: sending may swallow its read signal."""
         self._send = super(zmq.Socket, socket).send  # without what is for sockets of other kinds
-        self._queue_limit = settings.client_queue
-        self._queue_bytes = settings.client_queue_bytes
-        self._total_bytes = settings.outbox_bytes
-        self._clients_limit = settings.clients_limit
+        self._queue_limit = WireLimits.of(settings).client_queue
+        self._queue_bytes = WireLimits.of(settings).client_queue_bytes
+        self._total_bytes = WireLimits.of(settings).outbox_bytes
+        self._clients_limit = WireLimits.of(settings).clients
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._peers: WeakValueDictionary[bytes, Peer] = WeakValueDictionary()

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from batos.config import Settings
 from batos.errors import InvalidRequest, MalformedMessage, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire.admin_schemas import Accepting
+from batos.wire.endpoints import WireLimits
 from batos.wire.fields import NAME_CHARS, MissionId, Ref, Request, unlike
 from batos.wire.schemas import OPS, AnswerRequest, Image, SendRequest, SubmitRequest, TaughtExample
 
@@ -140,7 +141,9 @@ class PayloadLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> PayloadLimits:
-        return cls(settings.message_bytes, settings.message_depth, settings.brief_bytes)
+        """Return the limits that the settings hold."""
+        wire = WireLimits.of(settings)
+        return cls(wire.message_bytes, wire.message_depth, settings.missions.brief_bytes)
 
 
 class RefusedPayload(Exception):
@@ -231,7 +234,7 @@ def _check_brief(brief: str, limit: int) -> None:
         raise InvalidRequest("submit: the brief is empty; say what the mission is")
     # four bytes a character at most: only long ones need to be encoded to be measured
     if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
-        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `brief_bytes`)")
+        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `missions.brief_bytes`)")
 
 
 def _is_blank(text: str) -> bool:

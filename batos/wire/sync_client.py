@@ -66,7 +66,7 @@ class SyncClient(SyncConnection):
         )
 
     def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
-        """Upload an image to the daemon, for later missions. It is durable on return, and is kept for `upload_hours` without a mission.
+        """Upload an image to the daemon, for later missions. It is durable on return, kept for `UploadLimits.hours` without a mission.
 
         :param image: a file, or its bytes.
         :param name: name to show; default: that of the file.
@@ -270,7 +270,7 @@ class SyncClient(SyncConnection):
         return self._run(self._client.fork(folder, at, timeout_s))
 
     def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.
+        """Drop the history older than `days`, or than the setting `image.history_days`; sizes before and after.
 
         :raises Busy: while the daemon packs or backs up already.
         """

@@ -462,8 +462,8 @@ def test_a_taken_port_leaves_recovered_missions_as_they_were(tmp_path: Path, scr
     ("name", "text", "words"),
     [
         ("broken.toml", "this is no toml", "no valid TOML"),
-        ("unknown.toml", "heartbeet_s = 5", "heartbeat_s"),
-        ("wrong.toml", "concurrent_missions = 0", "concurrent_missions"),
+        ("unknown.toml", "heartbeet_s = 5", "autonomy.heartbeat_s"),
+        ("wrong.toml", "missions.concurrent = 0", "missions.concurrent"),
         ("missing.toml", None, "missing.toml"),
     ],
 )

@@ -22,6 +22,7 @@ import zmq
 
 from batos.bridge.model_builder import BuiltModels, blob_digest, recipe_from_source
 from batos.bridge.profiles import load_profile
+from batos.config import former
 from batos.testing import ScriptedOllama
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ class Daemon:
         }
         command = [sys.executable, *program, "run", "--data", str(folder), "--listen", listen]
         for name, value in assignments.items():
-            command += ["--set", f"{name}={value}"]
+            command += ["--set", f"{former.RENAMED.get(name, name)}={value}"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}
         environment["PYTHONPATH"] = str(ROOT)
         folder.mkdir(parents=True, exist_ok=True)

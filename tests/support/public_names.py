@@ -14,6 +14,7 @@ import pkgutil
 import re
 import sys
 import tempfile
+import typing
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Set
 from pathlib import Path
@@ -25,6 +26,7 @@ from persistent import Persistent
 import batos
 from batos import config, errors
 from batos.cli.app import app, register
+from batos.config import former
 from batos.image.journal import content_of, key_of
 from batos.objects import Primitive, UvmObject
 from batos.objects.slot_values import FORMER
@@ -199,11 +201,17 @@ def metrics() -> dict[str, Any]:
 
 
 def settings() -> dict[str, Any]:
-    """Each setting that is understood, with the type of its value."""
+    """Each setting that is understood, by its name and by former ones, with the type of its value."""
     found = {}
     for row in config.table():
         choice = {"values": sorted(row.limits.split(" | "))} if row.type == "choice" else {}
         found[row.name] = {"type": row.type, **choice}
+    for name, now in former.RENAMED.items():
+        found[name] = found[now]
+    for name in former.LIMITS:
+        kind = former.type_name(name)
+        choice = {"values": sorted(typing.get_args(former.type_of(name)))} if kind == "choice" else {}
+        found[name] = {"type": kind, **choice}
     return found
 
 

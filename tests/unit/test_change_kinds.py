@@ -142,7 +142,7 @@ FAULTS: list[tuple[str, str, Any, str]] = [
     ("facet", "robin.meta_prompt", "long enough text", "no name of a facet"),
     ("facet", "robin.a_facet_", "short", "at least 10 characters"),
     ("facet", "robin.a_facet_", ["a list of words"], "at least 10 characters"),
-    ("facet", "robin.a_facet_", "x" * 5000, "setting proposal_chars"),
+    ("facet", "robin.a_facet_", "x" * 5000, "at most 4000 are taken"),
     ("meta_prompt", "psm.IDLE", "long enough text", "no state with a meta-prompt"),
     ("meta_prompt", "psm.SYNTHESIZING", SHIPPED, "is just that already"),
     ("meta_prompt", "psm.SYNTHESIZING", "Say it: $voices", "must name $brief, $voices"),

@@ -110,11 +110,11 @@ LARGE = {**FITTING, "name": "big:70b", "fits": False, "probed": [], "speed": Non
 
 
 def test_another_model_from_now_on(capsys: pytest.CaptureFixture[str]) -> None:
-    reply = listed(THERE, model="big:8b", why="big:8b is named (setting model)", before="embedded")
+    reply = listed(THERE, model="big:8b", why="big:8b is named (setting inference.model)", before="embedded")
     code, [asked] = batos(reply, "use", "big:8b")
     assert (code, asked.use, asked.names) == (0, "big:8b", [])
     out = capsys.readouterr().out
-    assert "big:8b thinks from now on: big:8b is named (setting model)" in out
+    assert "big:8b thinks from now on: big:8b is named (setting inference.model)" in out
     assert "`batos models use embedded` brings back what did before" in out
 
 
@@ -129,7 +129,7 @@ def test_what_there_is_to_think_with(capsys: pytest.CaptureFixture[str]) -> None
     assert "no" in rows["big:70b"]
     assert "(says Ollama)" in rows["big:70b"]
     assert "it takes 42 GB" in rows["big:70b"]
-    assert "qwen3:8b thinks: it is the best. Models may take 6.4 GiB (memory_budget_bytes)." in out
+    assert "qwen3:8b thinks: it is the best. Models may take 6.4 GiB (inference.memory_bytes)." in out
     assert batos(reply, "--fit", "--json")[0] == 0
     assert json.loads(capsys.readouterr().out)["fit"] == [FITTING, LARGE]
 

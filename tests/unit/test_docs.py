@@ -15,6 +15,7 @@ import typer
 
 from batos import config, errors
 from batos.cli.app import app, register
+from batos.config import former
 from batos.wire.client import Operating
 from batos.wire.schemas import OPS
 
@@ -93,8 +94,13 @@ def test_what_a_reload_takes_over_is_documented() -> None:
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     told = re.search(r"takes over (.*?);", text, re.DOTALL)
     assert told is not None
-    assert set(re.findall(r"`(\w+)`", told[1])) == set(config.RELOADED)
-    assert set(config.RELOADED) <= set(config.Settings.model_fields)
+    assert set(re.findall(r"`([\w.]+)`", told[1])) == set(config.RELOADED)
+    assert set(config.RELOADED) <= set(config.names())
+
+
+def test_a_limit_that_a_document_names_is_there() -> None:
+    known = {f"{former.kind_of(name)[0].__name__}.{former.LIMITS[name][1]}" for name in former.LIMITS}
+    assert set(re.findall(r"`(\w+Limits\.\w+)`", documents())) <= known
 
 
 def test_every_op_is_documented() -> None:

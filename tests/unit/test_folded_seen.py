@@ -76,7 +76,7 @@ async def test_its_record_says_what_is_not_kept(tmp_path: Path, capsys: pytest.C
     printed = capsys.readouterr()
     assert "What is 7?" in printed.out
     assert "It is 7." in printed.out
-    assert "mission_days" in printed.out + printed.err
+    assert "image.mission_days" in printed.out + printed.err
 
 
 async def test_what_memory_holds_of_it_goes_to_an_archive_unless_somebody_reads_it(tmp_path: Path) -> None:

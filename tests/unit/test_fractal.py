@@ -152,4 +152,4 @@ async def test_a_message_that_sends_itself_comes_to_an_end(tmp_path: Path) -> No
         await kernel.image.system(lambda root: setattr(root["lobby"].psm.IDLE, "behaviour", Primitive.of(again)))
         end = await (await submit(kernel, "m1", "I feel stuck")).end()
         assert end["error"]["code"] == "budget_spent"
-        assert "cycle_depth" in end["error"]["message"]
+        assert "is inside more than" in end["error"]["message"]

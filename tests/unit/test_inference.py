@@ -252,5 +252,5 @@ def test_names_and_addresses() -> None:
     other = ("hf.co/library/x", "library/ns/x", "localhost:5000/library/x", "ollama.com/library/x", "x/library")
     assert [tagged(name) for name in other] == [f"{name}:latest" for name in other]
     for bad in ("127.0.0.1:notaport", "http://[::1"):
-        with pytest.raises(ConfigError, match="ollama_host"):
+        with pytest.raises(ConfigError, match=r"inference\.host"):
             connect(bad)

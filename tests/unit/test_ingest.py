@@ -165,7 +165,7 @@ async def test_files_that_cannot_be_read_are_told_of_and_the_others_go_on(tmp_pa
         assert [Path(one["path"]).name[0] for one in told["refused"]] == list("abcde")
         assert {one["code"] for one in told["refused"]} == {"unreadable"}
         said = " ".join(one["message"] for one in told["refused"])
-        for words in ("binary data", "it is empty", "setting ingest_file_bytes", "PDF is broken", "no file"):
+        for words in ("binary data", "it is empty", "setting memory.file_bytes", "PDF is broken", "no file"):
             assert words in said
         listed = (await held.recollection.tell())["refused"]
         assert [one["path"] for one in listed] == [one["path"] for one in told["refused"]]
@@ -205,7 +205,7 @@ async def test_paths_of_which_none_is_there_are_refused_and_nothing_is_queued(tm
 async def test_a_full_queue_is_busy(tmp_path: Path, notes: Path) -> None:
     (notes / "b.md").write_text("b")
     async with memory(tmp_path, ingest_queue=1) as held:
-        with pytest.raises(Busy, match="ingest_queue"):
+        with pytest.raises(Busy, match="files wait to be read already"):
             await held.read(notes)
         assert (await held.read(notes / "b.md"))["added"] == 1
 

@@ -311,7 +311,7 @@ async def test_it_may_not_train_for_longer_than_its_day_has_or_than_the_limit(tm
         assert (await stepped(kernel))[0]["state"] == changes.PROPOSED, "it waits for another day"
         await budget.trains(-3)
         (change,) = await stepped(kernel)
-        assert change["reason"] == "the training took longer than 0.1 s (setting training_limit_s)"
+        assert change["reason"] == "the training took longer than 0.1 s"
         assert change["comparison"]["prepared"]["minutes"] == 3
 
 
@@ -347,10 +347,10 @@ async def test_it_is_proposed_where_enough_has_come_and_the_evidence_says_where_
         assert proposed(ground._replace(trains=lambda: "it is off")) == []
         assert kernel.image.read(rule_proposals.learned) == (2, 0)
     off = Settings(data=tmp_path)
-    assert prerequisites.why_no_training(off) == "trainings are off (loop_training_minutes is 0)"
+    assert prerequisites.why_no_training(off) == "trainings are off (autonomy.training_minutes is 0)"
     on = off.model_copy(update={"loop_training_minutes": 5.0})
     assert prerequisites.why_no_training(on) == ""
-    assert "synthesis_model" in prerequisites.why_no_training(on.model_copy(update={"synthesis_model": "plain"}))
+    assert "methods.writer" in prerequisites.why_no_training(on.model_copy(update={"synthesis_model": "plain"}))
     assert "workstation" in prerequisites.why_no_training(on.model_copy(update={"profile": "workstation"}))
     monkeypatch.setattr(prerequisites, "TRAINING_MODULES", ("torch_of_no_machine",))
     assert "torch_of_no_machine missing" in prerequisites.why_no_training(on)
@@ -370,7 +370,7 @@ async def test_refused_syntheses_count_and_what_was_proposed_instead_says_why_it
         assert kernel.image.read(rule_proposals.learned) == (0, 2)
         proposal = (await fire(kernel, "guardian_refuses"))["proposal"]
         assert proposal["kind"] == "intent"
-        assert proposal["evidence"]["training"] == "not proposed: trainings are off (loop_training_minutes is 0)"
+        assert proposal["evidence"]["training"] == "not proposed: trainings are off (autonomy.training_minutes is 0)"
 
 
 def test_what_is_asked_for_is_read_as_minutes_or_not_at_all() -> None:

@@ -206,8 +206,8 @@ async def test_one_that_went_between_upload_and_mission_is_brought_again(start: 
         (b"\0\0\0\x18ftypheic" + b"\0" * 40, InvalidInput, "it is a HEIC"),
         (b"just words", InvalidInput, "none that is known"),
         (png()[:20], InvalidInput, "broken"),
-        (png(40, 40), MessageTooLarge, "brief_image_bytes"),
-        (png(1, 1)[:16] + (9000).to_bytes(4, "big") * 2 + png(1, 1)[24:], MessageTooLarge, "9000 × 9000 pixels.*brief_image_pixels"),
+        (png(40, 40), MessageTooLarge, "save it smaller"),
+        (png(1, 1)[:16] + (9000).to_bytes(4, "big") * 2 + png(1, 1)[24:], MessageTooLarge, "9000 × 9000 pixels; at most"),
     ],
     ids=["gif", "heic", "text", "cut", "large", "bomb"],
 )
@@ -459,7 +459,7 @@ async def test_a_picture_is_forgotten_with_the_last_mission_that_holds_it(start:
         digest = hashlib.sha256(png()).hexdigest()
         assert kernel.image.read(blobs.read_picture, digest) == png()
         await kernel.image.system(retention.drop_journals, [(number["m2"], "m2")])
-        with pytest.raises(UnknownPicture, match="journal_days"):
+        with pytest.raises(UnknownPicture, match=r"image\.journal_days"):
             kernel.image.read(blobs.read_picture, digest)
         assert (await client.status("m1"))["images"][0]["digest"] == digest
         assert len(list(folder.rglob("*.blob"))) == 2

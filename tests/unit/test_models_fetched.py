@@ -228,7 +228,7 @@ async def test_what_is_not_on_the_list_is_no_proposal_and_a_voice_goes_before_an
         equip(kernel, store)
         await thought(kernel, *BRIEFS)
         await recorded(kernel, "model", "robin", "large:70b")
-        assert "may not be pulled (setting autotelic_models)" in (await stepped(kernel))[0]["reason"]
+        assert "may not be pulled (setting autonomy.models)" in (await stepped(kernel))[0]["reason"]
 
         def speaks(root: Any) -> None:
             root["lobby"].robin.voice = "robin:gentle-v1"

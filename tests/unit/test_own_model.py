@@ -137,7 +137,7 @@ async def test_another_model_from_now_on_and_back(start: Start, server: Scripted
         kernel = await start()
     assert kernel.info()["model"] == BIGGER
     _, sources = load_with_sources({"data": str(tmp_path)}, environ={})
-    assert sources["model"] == str(tmp_path / "chosen.toml")
+    assert sources["inference.model"] == str(tmp_path / "chosen.toml")
     async with Client(kernel.endpoints[0]) as client:
         assert (await client.use_model("embedded"))["model"] == "smollm2:embedded"
         await answered(kernel)
@@ -159,7 +159,7 @@ async def test_what_there_is_to_think_with(start: Start, server: ScriptedOllama)
     assert (rows[BIG]["in_use"], rows[BIG]["fits"], rows[BIG]["num_ctx"]) == (True, True, 8192)
     assert set(rows[BIG]["probed"]) == {"think", "format", "tools", "images", "context"}
     assert rows[BIGGER]["fits"] is False
-    assert "memory_budget_bytes" in rows[BIGGER]["not_by_itself"]
+    assert "inference.memory_bytes" in rows[BIGGER]["not_by_itself"]
     assert rows["robin:embedded"]["not_by_itself"] == "BAT OS made it, on another model"
 
 

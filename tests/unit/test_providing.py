@@ -202,7 +202,7 @@ async def test_by_itself_within_its_budget(start: Start, server: ScriptedOllama)
     kernel = await start(**own, loop_pull_bytes=45_000_000)
     await submit(kernel, "m1", "vision", may_ask=False)
     error = await failed(kernel, "m1")
-    assert "45.0 MB are left of what it may pull in 24 hours (loop_pull_bytes)" in error["message"]
+    assert "45.0 MB are left of what it may pull in 24 hours (autonomy.pull_bytes)" in error["message"]
     assert error["context"]["model"] == SEER_TOO, "what it may pull goes before what is smaller"
     kernel = await start(**own)
     await submit(kernel, "m2", "vision", may_ask=False)

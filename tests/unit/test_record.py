@@ -88,7 +88,7 @@ async def test_of_one_whose_texts_were_let_go_the_cost_is_there(tmp_path: Path) 
         await kernel.image.system(_drop)
         found = of(kernel)
         assert (found["inferences"], found["texts_dropped"], found["cost"]) == ([], True, before)
-        assert "journal_days" in printed(found)
+        assert "image.journal_days" in printed(found)
 
 
 def _drop(root: Any) -> None:

@@ -209,7 +209,7 @@ async def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
             await kernel.replays.replay("nobody")
         await think(kernel)
         await kernel.image.system(lambda root: journal.drop_texts(ledger.mission_of(root, "m1").journal) and None)
-        with pytest.raises(InvalidInput, match="journal_days"):
+        with pytest.raises(InvalidInput, match=r"image\.journal_days"):
             await kernel.replays.replay("m1")
 
 

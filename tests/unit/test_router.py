@@ -120,7 +120,7 @@ def test_who_is_not_in_the_image_is_not_chosen() -> None:
     assert route(router, "How are you doing?", origin="system").persona in there
     with pytest.raises(UnknownPersona):
         router.known("robin")
-    with pytest.raises(UnknownPersona, match="setting codex"):
+    with pytest.raises(UnknownPersona, match=r"setting missions\.codex"):
         route(Router(load_codex(), dict), "I feel sad")
 
 

@@ -233,7 +233,7 @@ async def test_a_disk_without_room_is_left_alone(upkeep: Upkeep, tmp_path: Path)
     await until(lambda: made.facts()["failures"] == 1)
     task.cancel()
     await asyncio.wait([task])
-    assert "backup_folder" in made.facts()["error"]
+    assert "backup.folder" in made.facts()["error"]
     assert not (tmp_path / "b").exists()
     assert made.due() == pytest.approx(time.time() + PLAN.retry_s, abs=5)
 
@@ -301,7 +301,7 @@ async def test_a_folder_that_is_a_file_is_told_of_at_the_start(upkeep: Upkeep, t
         running.cancel()
         await asyncio.wait([running])
     [told] = [line for line in logged if line["event"] == "backup_failed"]
-    assert told["error"] == f"{tmp_path}/b is a file, not a folder; name another backup_folder"
+    assert told["error"] == f"{tmp_path}/b is a file, not a folder; name another backup.folder"
 
 
 async def test_a_folder_that_is_a_file_is_tried_again_when_that_is_due(upkeep: Upkeep, tmp_path: Path) -> None:

@@ -805,7 +805,7 @@ async def test_conflicts_without_end_fail_the_mission(tmp_path: Path) -> None:
         end = await (await submit(kernel, "m1", ROBIN)).end()
         assert (end["state"], end["error"]["code"]) == ("FAILED", "conflict")
         assert met == 3
-        assert "conflict_retries is 2" in end["error"]["message"]
+        assert "the limit is 2" in end["error"]["message"]
 
 
 async def test_a_facet_that_failed_is_not_what_fails_a_replay(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from batos.app.kernel import Kernel
 from batos.autotelic import schema, telemetry
+from batos.autotelic.audit import SelfAuditLimits
 from batos.autotelic.telemetry import TABLES, Levels, Senses, Tallies, tallies_in_words
 from batos.bus import EventBus, MemoryQueried, MissionEnded
-from batos.config import Settings
 from batos.errors import InferenceFailed
 from batos.image import ledger
 from tests.support.autonomy import opened
@@ -180,4 +180,4 @@ def test_what_an_audit_is_told_of_a_busy_day_fits_a_small_model() -> None:
     for table in TABLES:
         for n in range(40):
             tallies.note(table, f"oid:1f{n:02} sage_facet_", 12.3)
-    assert len(tallies_in_words(tallies, Settings.model_fields["audit_keys"].default)) < 2500
+    assert len(tallies_in_words(tallies, SelfAuditLimits().keys)) < 2500

@@ -140,7 +140,7 @@ async def test_one_that_was_named_is_waited_for_where_none_can_be_started(tmp_pa
 
 
 async def test_an_address_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="ollama_host"):
+    with pytest.raises(ConfigError, match=r"inference\.host"):
         await OllamaService(load({"data": str(tmp_path), "ollama_host": "127.0.0.1:notaport"}, environ={})).start()
 
 

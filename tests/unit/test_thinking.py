@@ -264,7 +264,7 @@ async def test_a_mission_has_so_many_inferences_and_no_more(tmp_path: Path) -> N
         attempt = await mission(kernel)
         for _ in range(2):
             await attempt.chat("robin", "s", "u")
-        with pytest.raises(BudgetSpent, match="mission_inferences"):
+        with pytest.raises(BudgetSpent, match=r"missions\.inferences"):
             await attempt.chat("robin", "s", "u")
         attempt.restart(gated=False)
         assert (await attempt.chat("robin", "s", "u")).text

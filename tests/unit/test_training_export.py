@@ -97,7 +97,7 @@ def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.Capture
 def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     workspace.check_place(tmp_path / "new" / "method-writer")
-    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set lora_staging"):
+    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set inference.staging"):
         workspace.check_place(tmp_path / "file" / "method-writer")
     monkeypatch.setattr("batos.training.workspace.os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match="is not ours to write; see its owner and mode"):

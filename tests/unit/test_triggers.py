@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.support.autonomy import opened
 from tests.support.methods import ADD, give, sent, writing
 from tests.support.missions import FakeInference, mind, submit, written
 
-LIMITS = TriggerLimits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01)
+LIMITS = TriggerLimits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01, syntheses=0)
 NOW = 1_795_262_400.0
 NO_ENTROPY = Entropy(False, 0.0, None, None)
 MIB = 1024 * 1024
@@ -345,7 +346,7 @@ async def test_a_persona_that_nobody_chooses(tmp_path: Path) -> None:
 
 
 def test_methods_since_their_expert_was_made_count_where_it_may_be_trained() -> None:
-    may = LIMITS._replace(syntheses=24)
+    may = dataclasses.replace(LIMITS, syntheses=24)
     for count, fires, recovered in ((23, False, False), (24, True, False), (12, False, True)):
         (one,) = (one for one in triggers.measured(seen(learned=count), may) if one.trigger == "expert_behind")
         assert (one.fires, one.recovered) == (fires, recovered)

@@ -10,10 +10,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.lora.adapters import Unfit
 from batos.bridge.lora.expert_model import (
     ExpertBuilder,
@@ -28,7 +29,8 @@ from batos.bridge.lora.expert_model import (
 from batos.bridge.lora.staging import ExpertManifest, Staged, Staging, StagingRefusal, same_base, scratch_folder, sorted_out, staging_folder
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ExpertRefused, InferenceFailed
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
@@ -42,6 +44,24 @@ log = structlog.get_logger(__name__)
 GONE = "its model is gone from Ollama and its folder from lora_staging; put the folder back, and it is built again"
 _LONGEST_PAUSE_S = 3600.0
 _LOOKS = 3  # more, at folders that are still being copied, when a scan was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class FactoryLimits(Limits):
+    """Limits of the building of LoRA experts."""
+
+    scan_s: float = limit(10.0, ge=0.05, le=86_400)
+    """Seconds between two looks into the folder of LoRA experts."""
+    settle_s: float = limit(2.0, ge=0, le=600)
+    """Seconds for which an expert's folder must not have changed before it is built."""
+    folders: int = limit(256, ge=1, le=10_000)
+    """Expert folders that are looked at."""
+    file_bytes: int = limit(2048 * MIB, ge=1024, le=2**50)
+    """Greatest size of a file of an adapter, in bytes."""
+    concurrency: int = limit(2, ge=1, le=16)
+    """Experts built at the same time."""
+    quantize: Literal["q8_0", "q4_K_M", "q4_K_S", "f16"] = "q8_0"
+    """How the weights of a fused expert (`fuse = true`) are kept."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +159,7 @@ class LoraFactory:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
             except OSError as e:
-                looked = [StagingRefusal(".", f"{self._staging.path} cannot be read: {e.strerror or e}; make it, or set lora_staging")]
+                looked = [StagingRefusal(".", f"{self._staging.path} cannot be read: {e.strerror or e}; make it, or set inference.staging")]
             staged, refused = sorted_out(looked, {m: facts["content"] for m, facts in self._known.items() if facts["built"] is not None})
             if staged or self._known:
                 named = {refusal.about.model for refusal in refused if refusal.about is not None}
@@ -377,26 +397,31 @@ class LoraFactory:
 def open_lora_factory(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, place: ManagedHost) -> LoraFactory:
     """Make the factory that the settings describe; it builds at `place`, whose client is `client`."""
     staging = Staging(
-        staging_folder(settings.lora_staging, settings.data),
-        settle_s=settings.lora_settle_s,
-        limit=settings.lora_limit,
-        limit_bytes=settings.lora_bytes,
+        staging_folder(settings.inference.staging, settings.data),
+        settle_s=FactoryLimits.of(settings).settle_s,
+        limit=FactoryLimits.of(settings).folders,
+        limit_bytes=FactoryLimits.of(settings).file_bytes,
     )
     builder = ExpertBuilder(
         client,
         scratch_folder(settings.data),
-        quantize=settings.lora_quantize,
+        quantize=FactoryLimits.of(settings).quantize,
         options=profile.options,
-        deadline_s=settings.inference_deadline_s,
+        deadline_s=settings.inference.deadline_s,
     )
     return LoraFactory(
         image,
         client,
         staging,
         builder,
-        bases_of(image.read(model_registry.plain_models), profile, modelfiles_folder(settings.modelfiles)),
+        bases_of(image.read(model_registry.plain_models), profile, modelfiles_folder(settings.inference.modelfiles)),
         profile,
-        FactoryPace(settings.lora_scan_s, settings.lora_settle_s, settings.lora_concurrency, settings.provision_retry_s),
+        FactoryPace(
+            FactoryLimits.of(settings).scan_s,
+            FactoryLimits.of(settings).settle_s,
+            FactoryLimits.of(settings).concurrency,
+            ProvisionLimits.of(settings).retry_s,
+        ),
         PlainModels(place.provisioner.is_ready, place.provisioner.heal, place.made),
     )
 

@@ -131,7 +131,7 @@ class Staging:
         names = sorted(entry.name for entry in os.scandir(self.path) if not entry.name.startswith(".") and entry.name != "README.md")
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
         found = [self._one(name) for name in names[: self._limit]]
-        return found + [StagingRefusal(name, f"more than {self._limit} folders (setting lora_limit)") for name in names[self._limit :]]
+        return found + [StagingRefusal(name, f"more than {self._limit} folders") for name in names[self._limit :]]
 
     def _one(self, name: str) -> Staged | StagingRefusal:
         folder = self.path / name
@@ -171,7 +171,7 @@ class Staging:
             names = [adapter.file.name] if adapter.architecture else [adapters.WEIGHTS, adapters.CONFIG]
             for name in names:
                 if (size := (folder / name).stat().st_size) > self._limit_bytes:
-                    raise Unfit(f"{name} has {size} bytes; at most {self._limit_bytes} are taken (setting lora_bytes)")
+                    raise Unfit(f"{name} has {size} bytes; at most {self._limit_bytes} are taken")
             files = {name: _digest(folder / name) for name in names}
         except Unfit as e:
             return StagingRefusal(folder.name, str(e), about)

@@ -269,7 +269,7 @@ def _own_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) ->
 
 
 class TooManySteps(Exception):
-    """The effects of a method cannot be followed within `audit_steps`."""
+    """The effects of a method cannot be followed within `AuditLimits.steps`."""
 
 
 class AnalysisBase(ABC):

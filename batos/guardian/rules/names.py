@@ -98,7 +98,7 @@ def check_nonlocal(subject: AuditSubject, node: ast.Nonlocal) -> None:
 
 RULE = Rule(
     ID,
-    asks="Names are ASCII, of at most `method_name_chars` characters, and do not begin with `_`; `_` and `__` alone may be thrown away.",
+    asks="Names are ASCII, of at most 64 characters, and do not begin with `_`; `_` and `__` alone may be thrown away.",
     why="Names with an underscore reach machinery (`__builtins__`, `_p_jar`, the sandbox's own helpers); letters of other scripts look "
     "like ASCII "
     "ones, or become them when parsed.",

@@ -18,9 +18,8 @@ def check(subject: AuditSubject) -> None:
 
 RULE = Rule(
     ID,
-    asks="A source keeps within the settings `method_bytes`, `method_nodes`, `method_depth` and `method_name_chars`, and its effects "
-    "can be "
-    "followed in `audit_steps`.",
+    asks="A source has at most 8192 bytes, 3000 nodes in its syntax tree, 60 levels of nesting and names of 64 characters, and its effects "
+    "can be followed in 50,000 steps.",
     why="Parsers and compilers fail on deep or huge sources (SyntaxError, RecursionError, MemoryError); people do too.",
     accepted="def total(self, rows):\n    return sum(row[0] + row[1] for row in rows)",
     refused="def total(self, rows):\n    return rows" + "[0]" * 100,

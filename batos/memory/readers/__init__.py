@@ -132,7 +132,7 @@ def serve(request: Any, data: bytes) -> Iterator[Any]:
     name, most = request
     draft = read(name, data)
     if (chars := sum(len(part.text) for part in draft.parts)) > most:
-        raise Unreadable(f"it holds {chars} characters of text; at most {most} are read (setting ingest_file_bytes): split it")
+        raise Unreadable(f"it holds {chars} characters of text; at most {most} are read (setting memory.file_bytes): split it")
     held: list[Any] = []
     size = 0
     for piece in _pieces(draft):
