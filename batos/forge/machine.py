@@ -26,7 +26,7 @@ from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.forge import lessons, method_prompts, trials
 from batos.forge.method_prompts import SynthesisLimits
-from batos.forge.session import Candidate, SynthesisSession, open_session, session_of
+from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.living_image import add_missing
@@ -279,7 +279,7 @@ async def try_out(cycle: UvmObject) -> str:
         cycle.open = await search.ambiguity(source, did)
     if not reasons:
         cycle.tries = max(1, cycle.tries) if cycle.written_by in _WITHOUT_MODEL else cycle.tries
-        session.candidates = (*session.candidates, Candidate(source, cycle._slots.get("mended", ()), did, session.prompt))
+        session.candidates = (*session.candidates, MethodCandidate(source, cycle._slots.get("mended", ()), did, session.prompt))
     if session.candidates and (len(session.candidates) >= _wanted(cycle) or _spent(cycle)):
         _settle(cycle)
         return "COMPLETE"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # a daemon whose writer is no expert loads none of the search
     from batos.synthesis.ranking import Passed
 
 
-class Candidate(NamedTuple):
+class MethodCandidate(NamedTuple):
     """A source that passed all trials.
 
     :ivar mended: repairs that were made to the model's text.
@@ -51,7 +51,7 @@ class SynthesisSession:
     taught: tuple[Example, ...] = ()
     prompts: tuple[str, ...] = ()
     prompt: str = ""
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[MethodCandidate, ...] = ()
     passed: Passed = ()
     known: Sequence[tuple[float, HandbookEntry]] | None = None
     adapted: Passed | None = None
