@@ -44,7 +44,7 @@ from batos.missions.execution import Attempts
 from batos.missions.replay import JournalOnlySource
 from batos.objects import Method, UvmObject
 from batos.synthesis.handbook import handbook
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 
 log = structlog.get_logger("batos.autotelic")
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from batos.autotelic import entropy
 from batos.autotelic.entropy import Kinds, Parts, Thought, Window
 from batos.autotelic.triggers import LEAST_SECONDS
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 
 CHEAPER = 0.05
 """Share by which a mission must cost less before that counts as better: what is rounded away is no gain."""

@@ -25,9 +25,8 @@ from batos.sandbox import unsupported
 from batos.synthesis import adaptation, batch_runner, composer, mutations, ranking, translation_model
 from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
-from batos.synthesis.plain_values import is_plain
 from batos.synthesis.repair import answers_edge_case, implied, lacks_edge_case, with_edge_case
-from batos.synthesis.specification import MethodCall, RequestFacts, SearchBudget, SearchContext, Specification
+from batos.synthesis.specification import MethodCall, RequestFacts, SearchBudget, SearchContext, Specification, is_plain
 
 _TITLES = ("name", "comment")  # slots of the object itself: the word "name" in a request means another
 _LARGE = 4000  # characters of a slot's value

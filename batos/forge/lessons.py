@@ -25,7 +25,7 @@ from batos.image import history, ledger, taught_examples
 from batos.image.history import resolve
 from batos.mind.messages import BUILT_IN, called
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, check_slot, find
-from batos.synthesis import plain_values
+from batos.synthesis import specification
 from batos.synthesis.handbook import LONGEST, HandbookEntry, words_in
 
 _KIN = 64  # others whose examples a method has to keep, too
@@ -240,7 +240,7 @@ def _entry(root: Any, call: RecordedCall, method: Method) -> HandbookEntry:
         " ".join(method_prompts.purpose(call.selector, intent).split()),  # it stands behind a mark of one line
         method.source.strip(),
         words_in(told) - words_in(" ".join(map(str, slots)).replace("_", " ")),
-        tuple(plain_values.parameters(call.selector, call.args, call.kwargs)),
+        tuple(specification.parameters(call.selector, call.args, call.kwargs)),
         bool(slots),
         method.source,
     )

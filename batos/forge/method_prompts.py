@@ -18,7 +18,7 @@ from batos.forge.session import SynthesisSession
 from batos.mind.attempt import Attempt
 from batos.mind.psm import by
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
-from batos.synthesis.plain_values import parameters, signature
+from batos.synthesis.specification import parameters, signature
 
 if TYPE_CHECKING:  # a daemon whose writer is no expert has no handbook
     from batos.synthesis.handbook import Handbook, HandbookEntry

@@ -17,7 +17,7 @@ from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt import Attempt
 from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 
 _SHOWN = 120  # characters of a value in a reason
 Draft = tuple[bytes, Method]

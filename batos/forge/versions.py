@@ -14,12 +14,13 @@ from batos.forge import trials
 from batos.forge.lessons import check
 from batos.forge.machine import forge
 from batos.image import taught_examples
-from batos.image.history import oid_of, resolve
+from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
 from batos.mind.attempt import current
 from batos.mind.messages import called
 from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects.json_form import oid_of
 
 
 def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from collections.abc import Collection, Set
 from batos.config import Settings
 from batos.guardian.effects import analyse
 from batos.guardian.policy import DEFAULT, AuditLimits, Policy, policy_named
-from batos.guardian.rules import CHECKS, RULES, parse, shape, size
+from batos.guardian.rules import CHECKS, RULES, shape
+from batos.guardian.rules import source as rules_source
 from batos.guardian.rules.syntax import CHILDREN, refuse_node
 from batos.guardian.subject import AuditSubject
 from batos.guardian.verdict import Contract, Verdict
@@ -46,9 +47,9 @@ def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLim
     subject = AuditSubject(text, selector, policy, limits)
     for check in _ON_TEXT:
         check(subject)
-        if size.ID in {finding.rule for finding in subject.findings.values()}:
+        if rules_source.SIZE_ID in {finding.rule for finding in subject.findings.values()}:
             return subject  # too large to be looked at
-    parse.parse(subject)
+    rules_source.parse(subject)
     if subject.tree is not None:
         shape.find_method(subject)
     if subject.method is not None and _walk(subject, subject.method):
@@ -72,7 +73,7 @@ def _walk(subject: AuditSubject, method: ast.AST) -> bool:
         nodes += 1
         if nodes > limits.nodes or depth > limits.depth:
             what = f"more than {limits.nodes} nodes" if nodes > limits.nodes else f"nesting deeper than {limits.depth}"
-            subject.refuse(size.ID, node, f"the method's syntax tree has {what}", size.HINT)
+            subject.refuse(rules_source.SIZE_ID, node, f"the method's syntax tree has {what}", rules_source.HINT)
             return False
         for check in CHECKS[kind]:
             check(subject, node)

@@ -35,11 +35,12 @@ from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInp
 from batos.image import blobs, checksums, ledger, zodb_patches
 from batos.image.blobs import copy, folder_of
 from batos.image.checksummed_storage import base_of
-from batos.image.history import Moment, oid_of, seconds_of, tid_of, when
+from batos.image.history import Moment, seconds_of, tid_of, when
 from batos.image.scrubber import Walk
 from batos.image.storage import check_format, damaged, open_database, sync_to_disk
 from batos.image.unit_of_work import snapshot
 from batos.objects import Method
+from batos.objects.json_form import oid_of
 
 
 class UpkeepProgress:

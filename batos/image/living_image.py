@@ -31,7 +31,8 @@ from batos.errors import BatosSignal
 from batos.image import ledger, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.committer import Committer, SystemFunction, outlast
-from batos.image.ledger import DEFAULTS, Ledger
+from batos.image.ledger import Ledger
+from batos.image.mission_record import DEFAULTS
 from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, not_writable, open_database, require_checksums, sync_to_disk
 from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
 from batos.objects import Primitive, Root, UvmObject

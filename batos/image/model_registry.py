@@ -22,9 +22,9 @@ from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
 from batos.errors import ExpertRefused, UnknownPersona
-from batos.image.history import oid_of
 from batos.image.living_image import add_missing
 from batos.objects import Root, UvmObject
+from batos.objects.json_form import oid_of
 
 INTENDED, BUILT, REFUSED, MISSING = "intended", "built", "refused", "missing"
 NEWEST, PLAIN = "newest", "plain"

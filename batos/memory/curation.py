@@ -18,7 +18,6 @@ import numpy as np
 
 from batos.errors import UnknownSource
 from batos.image import blobs, journal, ledger
-from batos.image.history import oid_of
 from batos.image.mission_index import descending
 from batos.memory import archive_format, archiver, eviction, records
 from batos.memory.chunking import sentences
@@ -26,6 +25,7 @@ from batos.memory.records import DIGEST, FAILURE, MISSION
 from batos.memory.segments import Array
 from batos.memory.store import library_of
 from batos.memory.tokenizer import content_words
+from batos.objects.json_form import oid_of
 
 _LOOKED = 8
 """Sentences of one text that are compared."""

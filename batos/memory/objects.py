@@ -23,12 +23,12 @@ from ZODB.POSException import POSKeyError
 
 from batos.errors import BatosError, ImageDamaged, InvalidInput
 from batos.image import ledger
-from batos.image.history import oid_of
 from batos.image.living_image import add_missing
 from batos.image.mission_index import descending
 from batos.memory.records import DIGEST, FAILURE, MISSION, NOTE, STATEMENT, SUMMARY
 from batos.memory.store import Library, library_of
 from batos.objects import Primitive, UvmObject
+from batos.objects.json_form import oid_of
 
 FILE, USER, TOOL, SELF = "file", "user", "tool", "self"
 ORIGINS = (FILE, USER, TOOL, SELF)

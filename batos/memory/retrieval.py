@@ -270,8 +270,8 @@ def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
 
 
 def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
-    from batos.image.history import oid_of
     from batos.memory.objects import origin_of
+    from batos.objects.json_form import oid_of
 
     chunk = library.chunks[hit.id]
     document = chunk.document

@@ -22,11 +22,11 @@ from batos.config import Settings
 from batos.errors import BatosSignal, MethodError
 from batos.guardian import PersistenceGuardian, Verdict, policy_named
 from batos.image import taught_examples
-from batos.image.history import oid_of
 from batos.image.living_image import LivingImage
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, find
+from batos.objects.json_form import oid_of
 from batos.sandbox import Activity, Sandbox, Sender
-from batos.synthesis.plain_values import KINDS, kind_of
+from batos.synthesis.specification import KINDS, kind_of
 
 
 class BeingWritten(BatosSignal):

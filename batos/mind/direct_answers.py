@@ -29,8 +29,8 @@ from batos.mind.evidence import RecalledPassage, invented
 from batos.mind.inference import ThinkingLimits
 from batos.mind.messages import send
 from batos.objects import Example, Method, UvmObject
-from batos.synthesis.plain_values import KINDS
-from batos.synthesis.plain_values import kind_of as plain_values_kind_of
+from batos.synthesis.specification import KINDS
+from batos.synthesis.specification import kind_of as plain_values_kind_of
 
 FITS = 0.6
 """Share of what a brief is about that a passage must hold to be quoted."""

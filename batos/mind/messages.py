@@ -20,11 +20,12 @@ from batos import scope
 from batos.config import nearest
 from batos.errors import GrantNeeded, ImageDamaged, InvalidInput, MessageNotUnderstood
 from batos.image import history, taught_examples
-from batos.image.history import oid_of, resolve
+from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_of
 from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
+from batos.objects.json_form import oid_of
 from batos.sandbox import Invocation, senders
 
 _TITLE = 80  # characters of what an object is called, in a question

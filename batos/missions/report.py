@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from batos.image import journal, ledger
-from batos.image.history import plain
 from batos.image.mission_record import MissionRecord, described
 from batos.mind.evidence import Citation, RecalledPassage, passages
 from batos.objects import Root, UvmObject
+from batos.objects.json_form import plain
 
 TEXT_CHARS = 2000  # of each inference's text
 RECALLED_CHARS = 20_000  # of the passages that one question was answered with

@@ -4,7 +4,7 @@ Persistent classes are written into every record under the name `batos.objects.<
 whatever file the class lives in.
 """
 
-from batos.objects.example import Example
+from batos.objects.json_form import Example
 from batos.objects.slot_values import Intent, Method, Primitive, SlotDict, SlotList, SlotSet
 from batos.objects.uvm import Root, SlotsView, UvmObject, check_slot, find, is_new, lookup_order, parents_of, understands
 

@@ -1,4 +1,4 @@
-"""JSON forms of slot values, for the wire, for results, and for comparison.
+"""Plain forms of slot values: JSON for the wire, results and comparison, and examples of a message.
 
 Other objects become `{"oid": …}` and are never followed. `plain` cuts what is long or deep, `uncut` keeps it.
 """
@@ -9,7 +9,7 @@ import base64
 import json
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from persistent import Persistent
 
@@ -88,3 +88,28 @@ def _in_order(items: list[Any]) -> list[Any]:
         return sorted(items)
     except TypeError:
         return sorted(items, key=json.dumps)
+
+
+class Example(NamedTuple):
+    """One example: the arguments, the answer, and the receiver's slots before and after the call.
+
+    :ivar slots: slots that the receiver has before the call. Where the example says none, the receiver's own count.
+    :ivar after: slots that the receiver must have after the call.
+    """
+
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    result: Any = None
+    slots: tuple[tuple[str, Any], ...] = ()
+    after: tuple[tuple[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the example as a JSON object. Empty fields are left out, but never the result."""
+        told = {"args": list(self.args), "kwargs": dict(self.kwargs), "slots": dict(self.slots), "after": dict(self.after)}
+        return {**{name: value for name, value in told.items() if value}, "result": self.result}
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Example:
+        """Return the example that `to_json` described."""
+        pairs = {name: tuple((told.get(name) or {}).items()) for name in ("kwargs", "slots", "after")}
+        return cls(args=tuple(told.get("args") or ()), result=told.get("result"), **pairs)

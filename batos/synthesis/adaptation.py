@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.objects.example import Example
-from batos.synthesis import mutations, plain_values
+from batos.objects.json_form import Example
+from batos.synthesis import mutations, specification
 from batos.synthesis.handbook import HandbookEntry, words_in
 from batos.synthesis.ranking import Passed, as_expected
 from batos.synthesis.repair import other_answers, without_edge_cases
@@ -116,14 +116,14 @@ def asked(what: Specification) -> MethodRequest | None:
     selector = what.selector
     if not mutations.sayable(selector):
         return None
-    ways = {tuple(plain_values.arguments(call.args, call.kwargs)) for call, _ in what.examples}
+    ways = {tuple(specification.arguments(call.args, call.kwargs)) for call, _ in what.examples}
     if len(ways) != 1 or any(len(*ways) != len(call.args) + len(call.kwargs) for call, _ in what.examples):
         return None
     call, known = what.examples[0][0], what.known
-    given = plain_values.arguments(call.args, call.kwargs)
+    given = specification.arguments(call.args, call.kwargs)
     spoken = [slot for slot in known.slots if mutations.sayable(slot) and known.speaks_of(slot)][:_SLOTS]
-    kinds = {name: plain_values.kind_of(value) for name, value in given.items()}
-    kinds |= {f"self.{slot}": plain_values.kind_of(call.slots.get(slot)) for slot in spoken}
+    kinds = {name: specification.kind_of(value) for name, value in given.items()}
+    kinds |= {f"self.{slot}": specification.kind_of(call.slots.get(slot)) for slot in spoken}
     words = frozenset(re.split(r"[\W_]+", known.told.lower()))
     fields = [field for field in known.fields if field.lower() in words]
     letters = sorted({letter.lower() for letter in _LETTER.findall(_ARTICLE.sub("", known.told))} - {selector.strip("_").lower()})

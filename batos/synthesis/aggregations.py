@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from batos.synthesis.enumeration import ITEM, Expression, names_in
 from batos.synthesis.handbook import words_in
 from batos.synthesis.literals import built, joined
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 from batos.synthesis.terms import UNSAID, Computed, Over
 from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, Frame, Row, compiled_frame
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.objects.example import Example
+from batos.objects.json_form import Example
 from batos.synthesis import adaptation, batch_runner, mutations
 from batos.synthesis.adaptation import MethodRequest, asked
 from batos.synthesis.aggregations import FILTERED, FOUND, Aggregation, fitting, lists

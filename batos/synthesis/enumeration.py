@@ -22,7 +22,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.synthesis import plain_values
+from batos.synthesis import specification
 from batos.synthesis.idiom_costs import CHARS, FAILS, MODULES, Idiom, Priced, callables, priced
 from batos.synthesis.translation_model import KINDS, Spoken
 
@@ -280,7 +280,7 @@ def _kind(values: Sequence[Any]) -> str:
 def _kind_of(value: Any) -> str:
     if isinstance(value, datetime.date):
         return "moment" if isinstance(value, datetime.datetime) else "date"
-    kind = plain_values.kind_of(value)
+    kind = specification.kind_of(value)
     return kind if kind in KINDS else ""
 
 

@@ -18,13 +18,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.objects.example import Example
-from batos.objects.json_form import uncut
-from batos.synthesis import batch_runner, mutations, plain_values
+from batos.objects.json_form import Example, uncut
+from batos.synthesis import batch_runner, mutations, specification
 from batos.synthesis.batch_runner import variations
 from batos.synthesis.mutations import SMALLEST
-from batos.synthesis.plain_values import same
-from batos.synthesis.specification import MethodCall, Runner, SearchContext, Specification
+from batos.synthesis.specification import MethodCall, Runner, SearchContext, Specification, same
 
 SURE = 0.8
 """Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
@@ -241,7 +239,7 @@ def _between(call: MethodCall, one: batch_runner.CallOutcome, two: batch_runner.
         Example(tuple(call.args), tuple(call.kwargs.items()), result, before, tuple((name, left.get(name)) for name in changed))
         for result, left in (one, two)
     ]
-    plain = all(plain_values.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
+    plain = all(specification.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
     alike = same(told[0].result, told[1].result) and same(dict(told[0].after), dict(told[1].after))
     return OpenQuestion(*told) if plain and not alike else None
 

@@ -12,12 +12,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.objects.example import Example
-from batos.objects.json_form import uncut
-from batos.synthesis import batch_runner, mutations, plain_values
-from batos.synthesis.plain_values import same
+from batos.objects.json_form import Example, uncut
+from batos.synthesis import batch_runner, mutations, specification
 from batos.synthesis.ranking import as_left
-from batos.synthesis.specification import MethodCall, RequestFacts, Specification
+from batos.synthesis.specification import MethodCall, RequestFacts, Specification, same
 from batos.synthesis.transformations import SLOT_ANSWERS, compiled, templates
 
 _ANSWERS, _OF_NUMBERS = templates("A"), templates("N")
@@ -59,7 +57,7 @@ def answers_from_slot(slot: str, left: Sequence[Any], wanted: Sequence[Example],
     :param left: the slot after each example.
     :param names: of the method's arguments.
     """
-    calls = [plain_values.arguments(one.args, dict(one.kwargs)) for one in wanted]
+    calls = [specification.arguments(one.args, dict(one.kwargs)) for one in wanted]
     for given in names or ("",):
         held = [(value, call.get(given), one.result) for value, call, one in zip(left, calls, wanted, strict=True)]
         for text in SLOT_ANSWERS:
@@ -240,7 +238,7 @@ def _held(what: Specification, call: MethodCall) -> dict[str, Any]:
         for slot in what.known.slots
         if slot in call.slots and mutations.sayable(slot) and what.known.speaks_of(slot)
     }
-    return plain_values.arguments(call.args, call.kwargs) | slots
+    return specification.arguments(call.args, call.kwargs) | slots
 
 
 def _with(call: MethodCall, name: str, value: Any) -> MethodCall:
@@ -249,7 +247,7 @@ def _with(call: MethodCall, name: str, value: Any) -> MethodCall:
         return call._replace(slots={**call.slots, slot: value})
     if name in call.kwargs:
         return call._replace(kwargs={**call.kwargs, name: value})
-    names = plain_values.arguments(call.args, {})
+    names = specification.arguments(call.args, {})
     return call._replace(args=tuple(value if one == name else old for one, old in zip(names, call.args, strict=True)))
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.synthesis import enumeration, mutations, plain_values, repair
+from batos.synthesis import enumeration, mutations, repair, specification
 from batos.synthesis.adaptation import MethodRequest
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import words_in
@@ -49,9 +49,9 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
     :param held: the slot before each example.
     :param given: the values of each argument.
     """
-    kind = plain_values.kind_of(held[0])
+    kind = specification.kind_of(held[0])
     of = {"number"} if kind == "number" else _kinds(held)
-    alike = {name: list(values) for name, values in given.items() if not of or of == {plain_values.kind_of(one) for one in values}}
+    alike = {name: list(values) for name, values in given.items() if not of or of == {specification.kind_of(one) for one in values}}
     ways = [(one, name, values) for one in _WITH.get(kind, ()) for name, values in alike.items()]
     ways += [(one, "", [None] * len(held)) for one in _ALONE.get(kind, ())]
     for (template, fails), name, values in ways:
@@ -64,7 +64,7 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
 
 def _kinds(held: Sequence[Any]) -> set[str]:
     """Return the kinds of the items, or keys, of these values."""
-    return {plain_values.kind_of(one) for values in held if isinstance(values, list | dict) for one in values}
+    return {specification.kind_of(one) for values in held if isinstance(values, list | dict) for one in values}
 
 
 _BOUNDS = {
@@ -290,7 +290,7 @@ def _worded(whole: Goal, told: str) -> Iterator[Goal]:
 def value_read(name: str, call: MethodCall) -> Any:
     """Return the value that a method reads by an expression of `MethodRequest.kinds`."""
     owner, _, slot = name.partition(".")
-    return call.slots.get(slot) if slot else plain_values.arguments(call.args, call.kwargs).get(owner)
+    return call.slots.get(slot) if slot else specification.arguments(call.args, call.kwargs).get(owner)
 
 
 def _part(whole: Goal, around: str, values: Sequence[Any], words: frozenset[str]) -> Goal:

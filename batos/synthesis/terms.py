@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.synthesis import adaptation, batch_runner, enumeration, mutations, plain_values
+from batos.synthesis import adaptation, batch_runner, enumeration, mutations, specification
 from batos.synthesis.adaptation import MethodRequest
 from batos.synthesis.enumeration import ITEM, Expression, Valued, names_in, valued
 from batos.synthesis.handbook import HandbookEntry, words_in
@@ -109,7 +109,7 @@ def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequenc
 
 def _kind(values: Sequence[Any]) -> str:
     """Return the kind of all these values; "" where they are of several."""
-    kinds = {plain_values.kind_of(value) for value in values}
+    kinds = {specification.kind_of(value) for value in values}
     return kinds.pop() if len(kinds) == 1 else ""
 
 
@@ -303,7 +303,7 @@ async def _run(
     sources = [
         "\n    ".join([head, *(f"import {one}" for one in enumeration.modules_in(part.text)), f"return {part.text}"]) for part in parts
     ]
-    calls = [MethodCall((item, *plain_values.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
+    calls = [MethodCall((item, *specification.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
     came = await context.runner.outcomes(sources, calls)
 
     def held() -> Iterator[Valued | None]:

@@ -29,7 +29,7 @@ from batos.objects import Example, Method, UvmObject
 from batos.sandbox import Activity, Sandbox
 from batos.synthesis.families import EVERYDAY, Family, families
 from batos.synthesis.handbook import handbook
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 from batos.training.tasks import Task, make
 
 PARTS = ("train", "validation", "test", "far")

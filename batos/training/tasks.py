@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from batos.forge import method_prompts
 from batos.objects import Example, Method, UvmObject
-from batos.synthesis import plain_values
+from batos.synthesis import specification
 from batos.synthesis.families import NEW_SLOT_NAMES, SLOT_NAMES, Family, draw, fill
 from batos.synthesis.handbook import Handbook
 from batos.training import samplers
@@ -135,7 +135,7 @@ def _canonical(args: Sequence[Any], of: Sequence[str]) -> list[str]:
 
 
 def _parameters(selector: str, args: Sequence[Any]) -> list[str]:
-    inside = plain_values.signature(selector, args, {}).partition("(")[2].removesuffix("):")
+    inside = specification.signature(selector, args, {}).partition("(")[2].removesuffix("):")
     return inside.split(", ")[1:]
 
 

@@ -19,9 +19,9 @@ from batos.console.missions import answer_of
 from batos.console.pages import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.image import blobs
-from batos.image.history import oid_of
 from batos.image.taught_examples import examples_digest
 from batos.objects import Intent, Method, find
+from batos.objects.json_form import oid_of
 from tests.support.autonomy import EVIDENCE, Proposal
 from tests.support.console import HOSTILE, Seat, seated, seen, served
 from tests.support.methods import writing

@@ -19,8 +19,8 @@ from batos.synthesis import adaptation, aggregations, enumeration, terms
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import words_in
 from batos.synthesis.idiom_costs import MODULES
-from batos.synthesis.plain_values import same
 from batos.synthesis.ranking import likely
+from batos.synthesis.specification import same
 from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, compiled_frame
 from batos.synthesis.translation_model import tables
 from tests.support.synthesis import LARGEST, ROWS, SHORT, asked, context, entry, first, made

@@ -20,7 +20,7 @@ from batos.guardian.effects.abstract_state import (
     joined,
 )
 from batos.guardian.effects.assignments import Assignments
-from batos.guardian.rules import covenant, loops, size
+from batos.guardian.rules import covenant, loops, source
 from batos.guardian.subject import AuditSubject, is_covenant
 
 _FLAG = "self._p_changed = True"
@@ -33,7 +33,9 @@ def analyse(subject: AuditSubject) -> None:
     try:
         Statements(subject, subject.method).run_method()
     except (TooManySteps, RecursionError):
-        subject.refuse(size.ID, subject.method, "the method's effects cannot be followed: too many paths, or nested too deeply", size.HINT)
+        subject.refuse(
+            source.SIZE_ID, subject.method, "the method's effects cannot be followed: too many paths, or nested too deeply", source.HINT
+        )
 
 
 class Statements(Assignments):
