@@ -2,9 +2,9 @@
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
-# check    style, types, layers                         crash    only the tests that kill the daemon
+# check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
-# bench    what missions and inferences cost            docs     the generated tables in docs/
+# bench    what missions and inferences cost            docs     what is generated: tables in docs/, the synchronous client
 # answers  how missions answer beside the same model asked directly: 160 tasks
 # month    what the expert for methods learns from a simulated month of use
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
@@ -106,6 +106,7 @@ check: install-dev
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
+	$(bin)/python tools/check_house.py
 
 # On a RAM disk where there is one: the cost of the code, not of the disk.
 bench: install models ollama
@@ -150,9 +151,10 @@ package: install-dev
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
+	@$(bin)/python tools/gen_sync.py
 
 pins: install-dev
-	@$(bin)/python -m tests.public_names
+	@$(bin)/python -m tests.support.public_names
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,9 +1,8 @@
-"""What coroutines share: work that is done once for all who ask for it, turns at what serves one at a time, shares of time.
+"""Concurrency primitives of the house: supervised background tasks, single flight, turns, shares of time, helper threads.
 
-Python code that goes on for long: in a thread of its own, and so that the loop has its turn.
-
-Otherwise each read of the loop waits out the interpreter's switch interval (5 ms), some ten times a mission. Questions that somebody waits
-for have threads of their own, and what goes on in the background gives way to them: else they would wait behind a pack for a thread.
+A helper thread gives way to the event loop quickly: otherwise each read of the loop waits out the interpreter's switch interval (5 ms),
+some ten times a mission. Queries that a client waits for have threads of their own, and background threads give way to them; else they
+would wait behind a pack for a thread.
 """
 
 from __future__ import annotations
@@ -20,17 +19,94 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial, wraps
 from typing import Any, Generic, TypeVar
 
+import structlog
+
 from batos import resources
 from batos.errors import Busy
 
 T = TypeVar("T")
+log = structlog.get_logger("batos")
+
+
+class Background:
+    """Supervisor of tasks that nobody awaits. A task that fails is logged as `background_failed`, and ends nothing else.
+
+    It is no `asyncio.TaskGroup`: a group cancels all its tasks when one fails, and must be left in the task that entered it, while a
+    daemon is started in one task and stopped in another. All methods are called on the loop's thread.
+    """
+
+    def __init__(self, on_failed: Callable[[str, BaseException], object] | None = None) -> None:
+        """
+        :param on_failed: takes the part and the exception of a task that failed, in place of the log.
+        """
+        self._on_failed = on_failed or _log_failure
+        self._tasks: dict[asyncio.Task[Any], str] = {}
+
+    def start(self, work: Coroutine[Any, Any, T], name: str, part: str = "") -> asyncio.Task[T]:
+        """Start a task.
+
+        :param name: the name of the task.
+        :param part: the part of the daemon that the log names if the task fails; by default `name`.
+        """
+        task = asyncio.create_task(work, name=name)
+        self._tasks[task] = part or name
+        task.add_done_callback(self._ended)
+        return task
+
+    async def run(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        """Run `work` to its end, even if the caller is cancelled meanwhile; return its result, or raise its exception."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks[task] = ""  # the caller hears of its failure
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Wait until the tasks that are under way now have ended."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    async def stop(self) -> None:
+        """Cancel the tasks, one after the other; return when all have ended."""
+        for task in list(self._tasks):
+            await cancel_and_wait(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        part = self._tasks.pop(task)
+        if part and not task.cancelled() and (failure := task.exception()) is not None:
+            self._on_failed(part, failure)
+
+
+def _log_failure(part: str, failure: BaseException) -> None:
+    log.error("background_failed", part=part, error=repr(failure))
+
+
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
+    """Cancel a task; return when it has ended. Its failure is not raised."""
+    task.cancel()
+    await asyncio.wait([task])
+
+
+class Lifetime(contextlib.AsyncExitStack):
+    """Lifetime of one stage of the daemon: its resources and background tasks, ended in reverse order when the block is left."""
+
+    def __init__(self, on_failed: Callable[[str, BaseException], object] | None = None) -> None:
+        """
+        :param on_failed: see `Background`.
+        """
+        super().__init__()
+        self._tasks = Background(on_failed)
+
+    def background(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Run `work` until the lifetime ends; see `Background`."""
+        self.push_async_callback(cancel_and_wait, self._tasks.start(work, name))
+
 
 PASSES = 16
-"""How many short ones in a row may go before a long one that waits."""
+"""Short calls in a row that may pass a long one that waits."""
 
 
 class ShortFirst:
-    """Turns at what serves one at a time. Who takes little time goes before those who take long; a long one waits for `PASSES` of them at
+    """Queue for a resource that serves one caller at a time. Short calls go before long ones; a long call lets `PASSES` short ones pass at
     most. All methods are called on the loop's thread."""
 
     def __init__(self) -> None:
@@ -41,7 +117,7 @@ class ShortFirst:
 
     @contextlib.asynccontextmanager
     async def turn(self, *, short: bool) -> AsyncIterator[None]:
-        """Wait for a turn; the block is it."""
+        """Wait for a turn; the block is the turn."""
         if self._taken:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             (self._short if short else self._long).append(place)
@@ -70,22 +146,22 @@ class ShortFirst:
 
 
 class Share:
-    """A share of time for work in the background: it waits for quiet, but under load that does not end it has its turn all the same.
+    """Share of time for background work: it waits for quiet, but under load that does not end it has its turn all the same.
 
-    What took a second waits nine seconds for quiet at most before it goes on, and nothing waits longer than `longest_s`.
+    Work that took one second waits nine seconds for quiet at most before it goes on, and no longer than `longest_s`.
     """
 
     PART = 0.1
 
     def __init__(self, quiet: Callable[[], Awaitable[object]], longest_s: float, now: Callable[[], float] = time.monotonic) -> None:
         """
-        :param quiet: returns when nobody needs the system.
+        :param quiet: returns when no mission needs the system.
         """
         self._quiet, self._longest, self._now = quiet, longest_s, now
         self._begun: float | None = None
 
     async def turn(self) -> None:
-        """Wait for the next turn; what was done since the last one counts as work."""
+        """Wait for the next turn; the time since the last one counts as work."""
         worked = self._longest if self._begun is None else self._now() - self._begun
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(self._longest, worked * (1 / self.PART - 1))):
@@ -94,16 +170,17 @@ class Share:
 
 
 class SingleFlight(Generic[T]):
-    """Does work once for all who ask for the same key while it is under way. All methods are called on the loop's thread.
+    """Deduplication of work: callers that ask for the same key while its work is under way share one task. All methods are called on the
+    loop's thread.
 
-    Nobody who waits can cancel the work. Work that has ended is under way no more, whether or not its callbacks have run: who asks in
-    the very turn of the loop in which it ends begins it anew. So nobody ever waits for a task that is done. An await of such a task (or of
-    a `shield` around it) does not yield, and a loop around it would keep the callbacks from running for ever.
+    A caller that is cancelled does not cancel the work. Work that has ended is no longer under way, even before its callbacks have run: a
+    caller in the very turn of the loop in which it ends begins it anew. So no caller ever waits for a task that is done. An await of such
+    a task (or of a `shield` around it) does not yield, and a loop around it would keep the callbacks from running for ever.
     """
 
     def __init__(self, name: str) -> None:
         """
-        :param name: what the work is called, in the names of its tasks and to those whose work is given up.
+        :param name: the name of the work, in the names of its tasks and in the error of callers whose work is given up.
         """
         self._name = name
         self._under_way: dict[Hashable, asyncio.Task[T]] = {}
@@ -117,7 +194,7 @@ class SingleFlight(Generic[T]):
         return task
 
     async def of(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what comes of the work for `key`, or raise what it raises.
+        """Return the result of the work for `key`, or raise its exception.
 
         :raises Busy: if `stop` gives it up.
         """
@@ -130,11 +207,10 @@ class SingleFlight(Generic[T]):
     async def give_up(self, key: Hashable) -> None:
         """Cancel the work that is under way for `key`, if there is any; return when it has ended."""
         if (task := self._under_way.get(key)) is not None and not task.done():
-            task.cancel()
-            await asyncio.wait([task])
+            await cancel_and_wait(task)
 
     async def stop(self) -> None:
-        """Cancel what is under way; return when it has ended."""
+        """Cancel the work under way. Return when it has ended."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -170,13 +246,13 @@ _threads = ThreadPoolExecutor(_QUESTIONS, thread_name_prefix="question")
 
 
 class LoopTurns:
-    """Asked between two small pieces of work."""
+    """Turns of the event loop between small pieces of work in a helper thread."""
 
     def __init__(self) -> None:
         self._next = time.perf_counter()
 
     def take(self) -> None:
-        """Let others run, if it is time."""
+        """Let other threads run, if it is time."""
         if time.perf_counter() >= self._next:
             time.sleep(_GIVE_WAY_S if _answering else 0)
             self._next = time.perf_counter() + _TURN_S
@@ -189,7 +265,7 @@ async def in_helper(function: Callable[..., T], *args: Any) -> T:
 
 
 async def answering(function: Callable[..., T], *args: Any) -> T:
-    """As `in_helper`, for what somebody waits for: it waits for no other work's thread, and background work gives way to it."""
+    """Run `function` as `in_helper` does, for a client that waits: threads of their own, to which background work gives way."""
     global _answering  # asked by other threads
     context = contextvars.copy_context()
     _answering += 1

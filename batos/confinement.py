@@ -1,12 +1,13 @@
-"""The child's side of `batos.isolation`: does what it is asked, behind walls. Run by path.
+"""The child's side of `batos.isolation`: answers requests, behind walls. Run by path.
 
     python -I -S confinement.py PARENT_PID MODULE MEMORY_BYTES IDLE_S PATH ...
 
 It imports MODULE from the PATHs, locks itself up (`batos/sandbox/jail.py`), and answers requests on its standard input until that ends,
 until none came for IDLE_S seconds, or until it has grown. Linux kills it when its parent dies, however that dies.
 
-A request is a head (JSON: `request`, `bytes`, `seconds`) and so many bytes. It is answered by what `MODULE.serve(request, data)` yields,
-each as JSON, then by a mark that says how it ended. Each frame is its length (four bytes, big-endian), a tag of one byte, and its content.
+A request is a head (JSON: `request`, `bytes`, `seconds`) and that many bytes. The answer is the values that `MODULE.serve(request,
+data)` yields, each as JSON, then a mark that says how it ended. Each frame is its length (four bytes, big-endian), a tag of one byte,
+and its content.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def main(parent: int, name: str, memory: int, idle_s: float, paths: list[str]) -
 
 
 def _peak() -> int:
-    """The most bytes of memory that this process has had at a time."""
+    """Return the most bytes of memory that this process has had at a time."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -74,7 +75,7 @@ def _lock_up(paths: list[str], memory: int) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """Let the kernel end this process after so many seconds of processor time from now on."""
+    """Make the kernel end this process after a number of seconds of processor time from now on."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     end = math.ceil(time.process_time() + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (end if hard == resource.RLIM_INFINITY else min(end, hard), hard))
@@ -96,7 +97,7 @@ def _answer(out: int, serve: Callable[[Any, bytes], Iterable[Any]], request: Any
 
 
 def _asked(idle_s: float) -> bool:
-    """Whether there is a request within so many seconds."""
+    """Return True if a request comes within some seconds."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     ready = poll.poll(idle_s * 1000)
@@ -113,7 +114,7 @@ def _peek() -> bool:
 
 
 def _taken(size: int) -> bytes:
-    """So many bytes of the standard input."""
+    """Return a number of bytes of the standard input."""
     global _HELD
     parts, left = [_HELD], size - len(_HELD)
     _HELD = b""

@@ -1,8 +1,8 @@
-"""The daemon as a process: it starts, hears signals, tells the service manager how it stands, and ends in good order or at once.
+"""The daemon as a process: start, signals, status for the service manager, and an end in good order or at once.
 
-SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
-was started from a terminal, SIGHUP says that this is gone, and ends it too. Where its loop stands, none of them is heard any more, and
-the watchdog ends it.
+SIGTERM and SIGINT end it: missions under way get `daemon.shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
+again; if it was started from a terminal, SIGHUP means that the terminal is gone, and ends it too. If its loop stalls, no signal is
+handled any more, and the watchdog ends it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from typing import Any
 import structlog
 
 from batos import logs
-from batos.app.kernel import REPORT_WAIT_S, Kernel
+from batos.api.administration import REPORT_WAIT_S
+from batos.app.kernel import Kernel
+from batos.concurrency import cancel_and_wait
 from batos.config import Settings, supervision
 from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
 from batos.resources import one_arena
-from batos.supervision import Supervisor, Watchdog
+from batos.supervision import StallLimits, Supervisor, Watchdog
 
 log = structlog.get_logger("batos")
 
@@ -34,8 +36,9 @@ _COLLECTED_AFTER = 2000  # new objects; a hundred requests under way are more th
 
 
 def calm_collector() -> None:
-    """Have the garbage collector leave alone what is loaded now, since it stays: to look through all of it stops the loop for 30 to
-    60 ms. And have it look at what is new less often."""
+    """Freeze the objects loaded now for the garbage collector, since they stay: scanning them stops the loop for 30 to 60 ms. And make it
+    collect new ones less often.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECTED_AFTER)
@@ -44,15 +47,16 @@ def calm_collector() -> None:
 async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = None, reload: Callable[[], Settings] | None = None) -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT.
 
-    :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
-    :param reload: reads the settings anew; without it SIGHUP ends the daemon.
-    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stood for
-    `loop_stall_s`, once the image is recovered: before that it may take what time it needs.
+    :param on_started: called once missions are accepted and the state of the models is known, or a little later.
+    :param reload: reads the settings again; without it SIGHUP ends the daemon.
 
+    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stalled for
+    `StallLimits.stall_s`, once the image is recovered: before that it may take the time it needs.
     :raises BatosError: if it cannot start.
     """
     surroundings = supervision()
-    logs.configure(settings.log_level, settings.log_format, journal=surroundings.journal)
+    logs.configure(settings.daemon.log_level, settings.daemon.log_format, journal=surroundings.journal)
+    _warn(settings)
     supervisor = Supervisor(surroundings)
     one_arena()
     stopping = asyncio.Event()
@@ -81,7 +85,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
         loop.add_signal_handler(number, hear)
     stop_asked = asyncio.create_task(stopping.wait())
     with contextlib.ExitStack() as stack:
-        watch = Watchdog(settings.loop_stall_s).over(loop)
+        watch = Watchdog(StallLimits.of(settings).stall_s).over(loop)
         # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
         kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
         if kernel is not None:
@@ -92,7 +96,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
 
 
 async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
-    """What a daemon does that has started, and its end."""
+    """Run a daemon that has started, up to its end."""
     supervisor.ready(_status(kernel))
     beating = asyncio.create_task(_beat(kernel, supervisor), name="beats to the service manager")
     try:
@@ -105,8 +109,7 @@ async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[
         stop_asked.cancel()
         supervisor.stopping()
         await kernel.stop()
-        beating.cancel()
-        await asyncio.wait([beating])
+        await cancel_and_wait(beating)
 
 
 async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
@@ -128,15 +131,14 @@ async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_starte
 
 
 async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
-    """A kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
+    """Start a kernel that lets missions in; return None if it was stopped before. The service manager is asked for time meanwhile."""
     starting = asyncio.create_task(start)
     while not (starting.done() or stop_asked.done()):
         supervisor.starting_for(_EXTENDED_S)
         await asyncio.wait([starting, stop_asked], timeout=_EXTENDED_S / _BEATS, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         supervisor.stopping()
-        starting.cancel()
-        await asyncio.wait([starting])
+        await cancel_and_wait(starting)
         return None
     return starting.result()
 
@@ -149,15 +151,23 @@ async def _beat(kernel: Kernel, supervisor: Supervisor) -> None:
         await asyncio.sleep(pause_s)
 
 
+def _warn(settings: Settings) -> None:
+    """Log each name of a setting that the next version does not accept."""
+    for note in settings.notes:
+        log.warning("setting_renamed", note=note)
+
+
 def _reload(kernel: Kernel, read: Callable[[], Settings], supervisor: Supervisor) -> None:
     """Read the settings anew; with any that are not fit the daemon goes on as it was, and says so."""
     supervisor.reloading()
     try:
-        done = kernel.reload(read())
+        settings = read()
+        done = kernel.reload(settings)
     except BatosError as e:
         log.error("reload_failed", code=e.code, error=e.message)
         supervisor.ready(f"settings not reloaded: {e.message}")
         return
+    _warn(settings)
     waiting = f"; a restart is needed for {', '.join(done['restart'])}" if done["restart"] else ""
     supervisor.ready(f"{_status(kernel)}{waiting}")
 

@@ -94,7 +94,7 @@ class BatosError(Exception):
         self.context = context
 
     def to_wire(self) -> dict[str, Any]:
-        """The error as the wire shows it: `{"code", "message"}`, with context where there is one."""
+        """Return the error as the wire shows it: `{"code", "message"}`, with context where there is one."""
         wire: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.context:
             wire["context"] = self.context
@@ -253,7 +253,7 @@ class AttemptsExhausted(MissionFailed):
 
 
 class Conflicted(MissionFailed):
-    """A cycle's commit met more conflicts than the limit `conflict_retries` allows."""
+    """A cycle's commit met more conflicts than the limit `AttemptLimits.conflict_retries` allows."""
 
     code = "conflict"
     retryable = True
@@ -401,7 +401,7 @@ class EmbedderFailed(BatosError):
 
 
 class ProvisioningFailed(InferenceFailed):
-    """The model that an inference needs cannot be had. It is tried again every `provision_retry_s`, so the attempt is not.
+    """The model that an inference needs cannot be had. It is tried again every `ProvisionLimits.retry_s`, so the attempt is not.
 
     `cause` is one of: disk_full, registry (it cannot be reached, or will not give the model), model_missing (no registry has it),
     recipe (a Modelfile or a file that it names), truncated, server_error, refused, malformed (what Ollama did instead), stopping, internal.
@@ -487,7 +487,7 @@ class ImageFailed(BatosSignal):
 
 
 def by_code() -> dict[str, type[BatosError]]:
-    """Every class of the tree under its code."""
+    """Return every class of the tree under its code."""
     found: dict[str, type[BatosError]] = {}
     classes: list[type[BatosError]] = [BatosError]
     for cls in classes:
@@ -497,7 +497,7 @@ def by_code() -> dict[str, type[BatosError]]:
 
 
 def from_wire(wire: Mapping[str, Any]) -> BatosError:
-    """The error that `to_wire` described; an unknown code, of a newer daemon, becomes a plain BatosError."""
+    """Return the error that `to_wire` described; an unknown code, of a newer daemon, becomes a plain BatosError."""
     cls = by_code().get(str(wire.get("code")), BatosError)
     error = cls.__new__(cls)  # some classes are made from other arguments than those that the wire shows
     BatosError.__init__(error, str(wire.get("message", "")))

@@ -1,7 +1,7 @@
-"""Work on what others wrote, in a child process that may freeze, grow or die without harm: see `batos/confinement.py` for its side.
+"""Isolation: work on untrusted data in a child process that may freeze, grow or die without harm. `batos/confinement.py` is its other side.
 
-What keeps the interpreter's lock (a regular expression, a parser in C) would freeze the daemon from any thread. The child has limits on
-processor time and memory, no files, no network, and the walls of the sandbox. It is started when it is asked, kept for a while, and
+Code that keeps the interpreter's lock (a regular expression, a parser in C) would freeze the daemon from any thread. The child has
+limits on processor time and memory, no files, no network, and the walls of the sandbox. It is started on demand, kept for a while, and
 never outlives the daemon.
 """
 
@@ -31,9 +31,7 @@ class ChildStopped(Exception):
     """The child did not end its work. `reason` is "time", "memory", "died", or "fault" (in the module, with its `trace`)."""
 
     def __init__(self, reason: str, detail: str = "", trace: str = "") -> None:
-        """
-        :param detail: what is known beyond the reason.
-        """
+        """:param detail: details beyond the reason."""
         super().__init__(f"{reason} {detail}".strip())
         self.reason, self.detail, self.trace = reason, detail, trace
 
@@ -50,12 +48,17 @@ class IsolatedChild:
         self._process: Process | None = None
         self._alone = asyncio.Lock()
 
-    async def ask(self, request: Any, data: bytes = b"", *, seconds: float) -> list[Any]:
-        """What the module yields for a request, each piece through JSON.
+    @property
+    def pid(self) -> int | None:
+        """The id of the child process; None while there is none."""
+        return None if self._process is None else self._process.pid
 
-        :param seconds: processor time that it may take.
+    async def ask(self, request: Any, data: bytes = b"", *, seconds: float) -> list[Any]:
+        """Return the values that the module yields for a request, each passed as JSON.
+
+        :param seconds: limit of processor time.
         :raises Stopped: if it takes longer, or more memory, or the child dies, or for a fault in the module.
-        :raises BatosError: what the module raises of these.
+        :raises BatosError: an error of this kind that the module raises.
         """
         async with self._alone:
             try:
@@ -123,7 +126,7 @@ class IsolatedChild:
                 raise ChildStopped("fault", what, trace)
 
     async def _ended(self) -> int:
-        """The exit status of the child, which ends; from now on there is none."""
+        """Return the exit status of the child, which ends; from now on there is none."""
         process, self._process = self._process, None
         assert process is not None
         if process.stdin is not None:

@@ -32,12 +32,12 @@ class _Tolerant:
 
 
 def _untold(record: logging.LogRecord) -> bool:
-    """Whether a line of ZODB's says what nobody else says: damage is told by whoever met it, without a traceback."""
+    """Return True if a line of ZODB's log reports something new: damage is reported by the code that meets it, without a traceback."""
     return not (record.exc_info and isinstance(record.exc_info[1], BatosError))
 
 
 def _in_our_words(record: logging.LogRecord) -> bool:
-    """Whether a line of ZODB's is to stay as it is; that an index is ignored, as it is after a kill, is told anew."""
+    """Return True if a line of ZODB's log stays as it is; the line about an ignored index, as after a kill, is rewritten."""
     begin, image = "Ignoring index for ", record.getMessage()
     if not image.startswith(begin):
         return True
@@ -59,7 +59,7 @@ _least = logging.INFO  # severity that is written
 
 
 def set_level(level: str) -> None:
-    """From now on write lines of that level and more severe ones: of loggers too that were used before."""
+    """Write lines of that level and more severe ones from now on, also of existing loggers."""
     global _least
     _least = getattr(logging, level.upper())
 
@@ -78,7 +78,7 @@ class _Levelled(structlog.make_filtering_bound_logger(logging.DEBUG)):  # type: 
 
 
 def _prioritised(logger: Any, method: str, line: Any) -> str:
-    """The line as the journal takes it: one line, with its priority before it."""
+    """Return the line as the journal takes it: one line, with its priority before it."""
     return f"<{_PRIORITIES.get(method, 3)}>{line}"
 
 

@@ -1,10 +1,10 @@
-"""Metrics in the format of Prometheus, on a loopback port when the setting `metrics` names one.
+"""Metrics in the format of Prometheus, on a loopback port that the setting `wire.metrics` names.
 
-What happens is counted as it happens, from the events of missions and from the inferences; what is a state (the image's
-size, the models in memory) is asked for when somebody reads. Names and units follow Prometheus' own practice
-(prometheus.io/docs/practices/naming): seconds, bytes, `_total` for what only grows.
+Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
+somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
+counters.
 
-Metrics over HTTP, for Prometheus on this machine: where they are served, who may read them, how many at a time, and for how long.
+`Exporter` serves them over HTTP to readers on this machine: a few at a time, each for a few seconds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 
 from batos.bridge.inference import ChatReply, ChatRequest, Inference
+from batos.bus import EventBus, MemoryQueried, MethodRan, MissionEnded, SourceAudited
 from batos.errors import EndpointError, InferenceFailed
 from batos.loopback import bracketed, is_foreign, names_of
-from batos.mind.events import Durations, Event, Events
+from batos.mind.events import Durations
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -47,9 +48,8 @@ class Exporter:
     """Serves a registry from a thread of its own until `stop`."""
 
     def __init__(self, registry: CollectorRegistry, address: str) -> None:
-        """
-        :param address: host:port, on loopback; port 0 picks one.
-        :raises EndpointError: where that is no loopback address, or it is taken.
+        """:param address: host:port, on loopback; port 0 picks one.
+        :raises EndpointError: if that is not a loopback address, or it is taken.
         """
         from prometheus_client import make_wsgi_app
 
@@ -57,7 +57,9 @@ class Exporter:
         try:
             self._server = _Server(host, port)
         except OSError as e:
-            raise EndpointError(f"metrics cannot be served at {address}: {e.strerror}; name another port in the setting metrics") from None
+            raise EndpointError(
+                f"metrics cannot be served at {address}: {e.strerror}; name another port in the setting wire.metrics"
+            ) from None
         self.address = f"{bracketed(host)}:{self._server.server_port}"
         self._server.set_app(_guarded(make_wsgi_app(registry), host, self._server.server_port))
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
@@ -71,7 +73,7 @@ class Exporter:
 
 
 def _guarded(app: App, host: str, port: int) -> App:
-    """An application that answers only to its own name, and to no page of another site."""
+    """Return an application that answers only to its own name, and to no page of another site."""
     names = names_of(host, port)
 
     def answer(environ: Environ, start: Callable[..., Any]) -> Iterable[bytes]:
@@ -137,14 +139,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut off who is slow; called twice a second."""
+        """Close slow connections; called twice a second."""
         with self._lock:
             for request, since in list(self._readers.items()):
                 if time.monotonic() - since > READ_S:
                     self._cut_off(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell the log of what failed; a reader that went away, or was cut off, is no failure."""
+        """Log a failure; a reader that left, or was cut off, is no failure."""
         if not isinstance(sys.exception(), OSError):
             log.exception("metrics_not_served")
 
@@ -156,9 +158,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 def loopback_address(address: str) -> tuple[str, int]:
-    """Host and port of the setting metrics.
+    """Return host and port of the setting `wire.metrics`.
 
-    :raises EndpointError: where they are none, or other machines could reach them.
+    :raises EndpointError: if they are none, or other machines could reach them.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")
@@ -166,10 +168,10 @@ def loopback_address(address: str) -> tuple[str, int]:
         if not 0 <= int(port) <= 65535:
             raise ValueError(port)
         if not ipaddress.ip_address(host).is_loopback:
-            raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting metrics")
+            raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting wire.metrics")
         return host, int(port)
     except ValueError:
-        raise EndpointError(f"setting metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None
+        raise EndpointError(f"setting wire.metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None
 
 
 FACTS_S = 2.0  # a reader waits no longer for the loop
@@ -177,11 +179,11 @@ _LONG = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)  # seconds: from a 
 
 
 class Metrics:
-    """Counts and serves. Everything but the serving happens on the loop's thread."""
+    """Counters and histograms of the daemon. All methods but `told` are called on the loop's thread."""
 
-    def __init__(self, events: Events, facts: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, bus: EventBus) -> None:
         """
-        :param facts: what `info` says; read when metrics are.
+        :param bus: tells of what is counted.
         """
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -207,25 +209,22 @@ class Metrics:
         )
         self._of = functools.cache(self._counters)  # as many as the registry keeps: to find them anew takes longer than to count
         in_state = functools.cache(self._states.labels)
-        self.durations = Durations(events, lambda state, seconds: in_state(state).observe(seconds))
-        registry.register(_Facts(facts, asyncio.get_running_loop()))
-        events.listen("result", self._ended)
+        self.durations = Durations(bus, lambda state, seconds: in_state(state).observe(seconds))
+        bus.subscribe(SourceAudited, lambda audited: self._verdicts.labels("accepted" if audited.accepted else "refused").inc())
+        bus.subscribe(MethodRan, lambda ran: self._methods.labels("ok" if ran.succeeded else "failed").inc())
+        bus.subscribe(MemoryQueried, lambda asked: self._retrievals.labels("yes" if asked.hits else "no").inc())
+        bus.subscribe(MissionEnded, self._ended)
+
+    def show(self, facts: Callable[[], dict[str, Any]]) -> None:
+        """Add the gauges of the daemon's state.
+
+        :param facts: the reply to `info`; called on the loop's thread whenever somebody reads the metrics.
+        """
+        self._registry.register(_Facts(facts, asyncio.get_running_loop()))
 
     def counted(self, inference: Inference) -> Inference:
-        """The same inference, counted."""
+        """Return `inference` with each chat counted."""
         return _Counted(inference, self)
-
-    def verdict(self, accepted: bool) -> None:
-        """Count a verdict of the guardian."""
-        self._verdicts.labels("accepted" if accepted else "refused").inc()
-
-    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
-        """Count a run of a generated method."""
-        self._methods.labels("ok" if ok else "failed").inc()
-
-    def retrieved(self, hits: int) -> None:
-        """Count a question to memory, and whether it had an answer."""
-        self._retrievals.labels("yes" if hits else "no").inc()
 
     def paid(self, reply: ChatReply) -> None:
         """Count an inference that came to its end."""
@@ -249,15 +248,15 @@ class Metrics:
         """Count an inference that failed."""
         self._inferences.labels(model, cause).inc()
 
-    def _ended(self, event: Event) -> None:
-        self._missions.labels(event["state"], event["persona"] or "none").inc()
-        if event["state"] == "FAILED":
-            self._failures.labels(event["error"]["code"]).inc()
+    def _ended(self, ended: MissionEnded) -> None:
+        self._missions.labels(ended.state, ended.persona or "none").inc()
+        if ended.state == "FAILED":
+            self._failures.labels(ended.error_code).inc()
 
     def told(self) -> list[dict[str, Any]]:
-        """Every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
+        """Return every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
 
-        In another thread than the loop's, which is asked for what is a state.
+        Call it outside of the loop's thread, which is asked for states.
         """
         return [
             {
@@ -270,9 +269,9 @@ class Metrics:
         ]
 
     def serve(self, address: str) -> Callable[[], None]:
-        """Let metrics be read at `address` (host:port, loopback only; port 0 picks one); what ends it.
+        """Serve metrics at `address` (host:port, loopback only; port 0 picks one). Return the function that ends it.
 
-        :raises EndpointError: where that is no loopback address, or it is taken.
+        :raises EndpointError: if that is not a loopback address, or it is taken.
         """
         exporter = Exporter(self._registry, address)
         self.address = exporter.address
@@ -280,7 +279,7 @@ class Metrics:
 
 
 def _lasting(metric: Metric) -> list[Any]:
-    """Its samples, without the moments at which its counters were made."""
+    """Return its samples, without the moments at which its counters were made."""
     return [sample for sample in metric.samples if not sample.name.endswith("_created")]
 
 
@@ -310,7 +309,7 @@ class _Counted:
 
 
 class _Facts:
-    """What is a state and not a count, asked for on the loop's thread when somebody reads."""
+    """Gauges of the daemon's state, asked for on the loop's thread when somebody reads."""
 
     def __init__(self, facts: Callable[[], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
         self._facts, self._loop = facts, loop

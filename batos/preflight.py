@@ -1,7 +1,7 @@
-"""What `batos run` refuses, or does without, of settings each of which may be as it is: found before anything is made, and without a
-start for `config` and `doctor`.
+"""Preflight: validate settings in combination before start-up. `run` refuses faulty ones; `config` and `doctor` report them without a
+start.
 
-The table of settings stands below what knows of profiles, endpoints and keys; this stands above, and asks those.
+The table of settings is in a layer below profiles, endpoints and keys; this module is above them, and asks them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from batos.errors import ConfigError, EndpointError
 
 
 def check(settings: Settings) -> None:
-    """See that nothing in the settings keeps a daemon from starting.
+    """Refuse settings that keep a daemon from starting.
 
-    :raises BatosError: with the first thing that does.
+    :raises BatosError: for the first setting that does.
     """
     for _, look in _checks(settings):
         look()
 
 
 def refusals(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Settings with which no daemon starts, each with why and what to do."""
+    """Yield each setting that keeps a daemon from starting, with the reason and the remedy."""
     for name, look in _checks(settings):
         try:
             look()
@@ -35,22 +35,23 @@ def refusals(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Settings with which one starts, but does less than is wanted; each with why and what to do."""
+    """Yield each setting with which a daemon starts but does less than is wanted, with the reason and the remedy."""
+    from batos.autotelic.rollback_monitor import EffectLimits  # late: not every verb asks
     from batos.image.backup_schedule import hindrance
 
-    if (settings.backup_folder or settings.backups.exists()) and (why := hindrance(settings.backups)):
-        yield "backup_folder", f"there are no backups: {why}"
-    if settings.crash_limit >= settings.mission_attempts > 1:
+    if (settings.backup.folder or settings.backups.exists()) and (why := hindrance(settings.backups)):
+        yield "backup.folder", f"there are no backups: {why}"
+    attempts, deaths = settings.missions.attempts, EffectLimits.of(settings).deaths
+    if deaths >= attempts > 1:
         yield (
-            "crash_limit",
-            f"a mission that dies with a change of the system is FAILED after {settings.mission_attempts} deaths (mission_attempts), "
-            f"and the change taken back after {settings.crash_limit}: it has no attempt without that; lower crash_limit, or raise "
-            "mission_attempts",
+            "missions.attempts",
+            f"a mission that dies with a change of the system is FAILED after {attempts} deaths, and the change is taken back after "
+            f"{deaths}: no attempt is left to the mission without the change; raise missions.attempts above {deaths}",
         )
 
 
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """What a start would come upon, in its order; what a setting that is empty leaves out is not looked at."""
+    """Yield the checks in the order of a start, each with its setting; a setting that is empty and optional is skipped."""
     from batos.bridge import selection
     from batos.bridge.client import connect  # late: not every verb asks
     from batos.bridge.profiles import AUTO, modelfiles_folder
@@ -58,28 +59,29 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     from batos.wire.endpoints import normalised
     from batos.wire.keys import load_pair
 
+    inference, wire, codex = settings.inference, settings.wire, settings.missions.codex or None
     for endpoint in settings.endpoints:
-        yield "listen", partial(normalised, endpoint, guarded=bool(settings.curve_secret))
-    if settings.console == "on":
-        yield "console_listen", partial(_console, settings)
+        yield "wire.listen", partial(normalised, endpoint, guarded=bool(wire.secret_key))
+    if settings.console.enabled == "on":
+        yield "console.listen", partial(_console, settings)
     yield "data", partial(_data, settings)
     if (settings.data / "catalogue.toml").is_file():
         yield "data", partial(_catalogue, settings)
-    yield "codex", partial(load_codex, settings.codex or None)
-    if settings.profile != AUTO:
-        yield "profile", partial(selection.configured_profile, settings)
-    if settings.model:
-        yield "model", lambda: selection.check_personas(settings, load_codex(settings.codex or None).personas)
-    if settings.image:
-        yield "image", partial(_image, settings)
-    yield "modelfiles", partial(modelfiles_folder, settings.modelfiles)
-    for name, host in (("ollama_host", settings.ollama_host), *(("ollama_hosts", host) for host in settings.ollama_hosts)):
+    yield "missions.codex", partial(load_codex, codex)
+    if inference.profile != AUTO:
+        yield "inference.profile", partial(selection.configured_profile, settings)
+    if inference.model:
+        yield "inference.model", lambda: selection.check_personas(settings, load_codex(codex).personas)
+    if settings.image.uri:
+        yield "image.uri", partial(_image, settings)
+    yield "inference.modelfiles", partial(modelfiles_folder, inference.modelfiles)
+    for name, host in (("inference.host", inference.host), *(("inference.hosts", host) for host in inference.hosts)):
         if host:
             yield name, partial(connect, host)
-    if settings.curve_secret:
-        yield "curve_secret", partial(load_pair, Path(settings.curve_secret))
-    if settings.metrics:
-        yield "metrics", partial(_metrics, settings)
+    if wire.secret_key:
+        yield "wire.secret_key", partial(load_pair, Path(wire.secret_key))
+    if wire.metrics:
+        yield "wire.metrics", partial(_metrics, settings)
 
 
 def _data(settings: Settings) -> None:
@@ -97,7 +99,7 @@ def _catalogue(settings: Settings) -> None:
 def _console(settings: Settings) -> None:
     from batos.console.server import loopback
 
-    loopback(settings.console_listen)
+    loopback(settings.console.listen)
 
 
 def _image(settings: Settings) -> None:
@@ -109,4 +111,4 @@ def _image(settings: Settings) -> None:
 def _metrics(settings: Settings) -> None:
     from batos.metrics import loopback_address
 
-    loopback_address(settings.metrics)
+    loopback_address(settings.wire.metrics)

@@ -1,14 +1,14 @@
-"""Private files: what this process keeps on the disk, so that no other user reads it, or has it written somewhere else.
+"""Private files: files of this process that no other user can read, or redirect to another place.
 
-A file is made under a name that was free (O_EXCL), through no link (O_NOFOLLOW), for its owner alone (0600). A folder is fit to be
-written into if nobody but this user, and root, may change what is in it, or put another in its place:
+A file is created under a free name (O_EXCL), through no link (O_NOFOLLOW), for its owner alone (0600). A folder is fit to write into if
+only this user and root can change its content or replace it:
 
-* it is this user's, or root's, and neither group nor others may write into it;
-* so are the folders above it. One of root's with the sticky bit (/tmp) is fit to be above: there nobody moves what is another's;
-* a link on the way is this user's, or root's.
+* it belongs to this user, or to root, and neither group nor others may write into it;
+* so do the folders above it. A folder of root's with the sticky bit (/tmp) may be above: there no user can move another's files;
+* a link on the path belongs to this user, or to root.
 
-Once that was seen of a folder, it stays so: whoever could change it is this user or root. So its path is looked at from the root
-downwards, each part when those above it are known to be fit, and what is done by the path after that is done in that very folder.
+A folder that passed once stays fit: only this user or root could change that. So its path is checked from the root downwards, each part
+after those above it have passed, and later operations by that path reach that very folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Path = str | os.PathLike[str]
 
 
 class Exposed(PermissionError):
-    """Others could have a say in what is written there. `why` says what it is, whose, of which mode, and what to do."""
+    """Error: other users could affect a written file. `why` gives the path, its owner and mode, and the remedy."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(errno.EPERM, why, os.fspath(path))
@@ -49,11 +49,11 @@ class Exposed(PermissionError):
 
 
 def fit(folder: Path) -> pathlib.Path:
-    """See that a folder is fit to be written into, or, where it is not there yet, to be made.
+    """Check that a folder is fit to write into, or to be created if it is missing.
 
     :returns: its path without links.
-    :raises Exposed: if it is not.
-    :raises OSError: if it cannot be looked at, or something on the way is no folder.
+    :raises Exposed: if it is not fit.
+    :raises OSError: if it cannot be examined, or something on the path is not a folder.
     """
     place, missing = _followed(folder, _check_part)
     about = place.lstat()
@@ -63,11 +63,11 @@ def fit(folder: Path) -> pathlib.Path:
 
 
 def folder(path: Path) -> pathlib.Path:
-    """The folder of that path, fit to be written into; made with those on the way that are missing, for this user alone.
+    """Return the folder of that path, fit to write into. Missing folders are created for this user alone.
 
     :returns: its path without links.
-    :raises Exposed: if it is not fit: somebody else may have been faster.
-    :raises OSError: if it cannot be made, or is none.
+    :raises Exposed: if it is not fit: another user may have been faster.
+    :raises OSError: if it cannot be created, or is not a folder.
     """
     make(fit(path))
     found = fit(path)
@@ -77,9 +77,9 @@ def folder(path: Path) -> pathlib.Path:
 
 
 def make(path: Path) -> None:
-    """Make a folder, and those on the way that are missing, for this user alone; what is there stays as it is.
+    """Create a folder, and missing ones on its path, for this user alone; existing ones stay as they are.
 
-    :raises OSError: if one cannot be made, or is none.
+    :raises OSError: if one cannot be created, or is not a folder.
     """
     place = pathlib.Path(path)
     missing = []
@@ -94,9 +94,9 @@ def make(path: Path) -> None:
 
 
 def check_within(folder: Path) -> None:
-    """See that nothing in a folder was put there by others: before it was closed to them, say.
+    """Check that other users put nothing into a folder, for instance before it was closed to them.
 
-    :raises Exposed: naming what is another's, or a folder into which others may write.
+    :raises Exposed: naming another user's file, or a folder into which others may write.
     """
     for held, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -112,16 +112,16 @@ def check_within(folder: Path) -> None:
 
 
 def check_links(path: Path) -> None:
-    """See that no link on the way to a file or folder, nor one of that name, is another user's.
+    """Check that no link on the path to a file or folder, nor one of that name, belongs to another user.
 
-    :raises Exposed: if one is. What cannot be looked at is let through: whoever opens it will say so.
+    :raises Exposed: if one does. A path that cannot be examined passes: opening it will report the error.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         _followed(path, _check_link)
 
 
 def taken(path: Path) -> bool:
-    """Whether there is anything of that name, be it a link to nothing."""
+    """Return True if there is anything with that name, even a dangling link."""
     return os.path.lexists(path)
 
 
@@ -129,9 +129,9 @@ def taken(path: Path) -> bool:
 
 
 def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
-    """A new file, open to be written. Its name must be free.
+    """Return a new file, open for writing. Its name must be free.
 
-    :param mode: another than for its owner alone is had whatever the umask is.
+    :param mode: a mode that is not for the owner alone is set whatever the umask is.
     :raises FileExistsError: if there is anything of that name, a link included.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -142,13 +142,13 @@ def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
 
 
 def renew(path: Path) -> IO[bytes]:
-    """A new file in place of one of that name, if there is one; what a link of that name leads to is left alone."""
+    """Return a new file in place of one of that name, if there is one; what a link of that name leads to is left alone."""
     pathlib.Path(path).unlink(missing_ok=True)
     return create(path)
 
 
 def extend(path: Path) -> IO[bytes]:
-    """A file to be written on at its end; made if there is none.
+    """Return a file to be written on at its end; made if there is none.
 
     :raises OSError: if that is a link (ELOOP), or no plain file.
     """
@@ -183,7 +183,7 @@ def write(path: Path, data: str | bytes, mode: int = FILE_MODE) -> None:
 
 
 def is_open(path: Path) -> str:
-    """What others may do to a file or folder of that name, or whose it is, in words; "" if it is closed, a link, or not there."""
+    """Return in words what others may do to a file or folder, or whose it is; "" if it is closed, a link, or missing."""
     try:
         about = os.lstat(path)
     except OSError:
@@ -273,7 +273,10 @@ def _ours(uid: int) -> bool:
 
 
 def _others_write(about: os.stat_result) -> bool:
-    """Whether anybody else may write there. The group of a user who is alone in it is that user: where each has one, a umask is 002."""
+    """Return True if another user may write there.
+
+    A group whose only member is this user is ignored: where each user has such a group, a umask is 002.
+    """
     return bool(about.st_mode & stat.S_IWOTH) or bool(about.st_mode & stat.S_IWGRP and not _alone_in(about.st_gid, os.geteuid()))
 
 

@@ -1,12 +1,11 @@
-"""Processor time, by on whose behalf it is spent.
+"""Resources of this process: processor time by account, and the C library's allocator.
 
-A thread computes for one account at a time, or for none. Whoever waits costs nothing: while a piece of work gives the loop away, the
-loop's thread computes for others, and what is worked on in another thread is measured there.
+A thread computes for one account at a time, or for none. Waiting costs nothing: while a piece of work yields the loop, the loop's thread
+computes for others, and work in another thread is measured there.
 
-The C library's allocator, told how this process lives: many threads that take turns.
-
-glibc gives each thread that allocates while another does an arena of its own, and what one has let go of serves no other: helper threads
-that each once held much would keep all of it for good. Python's threads hardly ever allocate at the same moment.
+glibc gives each thread that allocates while another does an arena of its own, and memory freed in one arena serves no other: helper
+threads that each once held much would keep all of it for good. Python's threads hardly ever allocate at the same moment, so one arena is
+enough.
 """
 
 from __future__ import annotations
@@ -29,8 +28,11 @@ def one_arena() -> bool:
 
 
 def give_memory_back() -> bool:
-    """Give the system back what lies free between what is held; whether there was anything. After work that held much for a while: what it
-    let go of would be the process's for good, as long as anything above it is held."""
+    """Return free memory between used blocks to the system. Return True if there was any.
+
+    Call it after work that used much memory for a while: without this, the process would keep its freed memory as long as anything
+    above it is used.
+    """
     trim = getattr(_libc, "malloc_trim", None)
     return trim is not None and bool(trim(0))
 
@@ -39,7 +41,7 @@ T = TypeVar("T")
 
 
 class ProcessorAccount:
-    """Processor time that was spent for somebody: `seconds`, as of the last change of who is computed for."""
+    """Account of processor time: `seconds`, as of the last switch between accounts."""
 
     __slots__ = ("_elsewhere", "_here", "_lock")
 
@@ -79,15 +81,15 @@ def charge(account: ProcessorAccount | None) -> ProcessorAccount | None:
 
 
 def computes_for(account: ProcessorAccount) -> bool:
-    """Whether this thread computes for `account` now."""
+    """Return True if this thread computes for `account` now."""
     return _thread.account is account
 
 
 @types.coroutine
 def charged(work: Awaitable[T], account: ProcessorAccount | None) -> Generator[Any, Any, T]:
-    """Await `work`, and let what this thread computes for it be charged to `account`, or to nobody.
+    """Await `work`, and charge this thread's computing for it to `account`, or to none.
 
-    What it awaits in the same task is part of it, unless that is charged to another account itself.
+    Anything that it awaits in the same task is part of it, unless charged to another account itself.
     """
     steps = work.__await__()
     sent, thrown = None, None

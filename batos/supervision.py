@@ -1,14 +1,13 @@
-"""A loop that stands ends the daemon, so that whatever supervises it starts it again.
+"""Supervision: end the daemon if its loop stalls, so that its supervisor restarts it; and report to the service manager.
 
-A thread notices it, writes the stacks of all threads to the log, and exits with `EXIT_STALLED`. Code in C that keeps the interpreter's lock
-(a regular expression that backtracks for hours, say) lets no thread run, and no signal handler of Python's. So a small process beside the
-daemon (`batos.watcher`) hears each beat of the loop, too. Where none comes it sends a signal whose handler is set in C: `faulthandler`
-writes the stacks to standard error, then `_exit` is called with the signal's number. That is why the exit code is the number of a
-real-time signal.
+A thread notices the stall, writes the stacks of all threads to the log, and exits with `EXIT_STALLED`. Code in C that keeps the
+interpreter's lock (a regular expression that backtracks for hours) lets no thread run, and no signal handler of Python's. So a small
+process beside the daemon (`batos.watcher`) receives each beat of the loop, too. If none comes it sends a signal whose handler is set in
+C: `faulthandler` writes the stacks to standard error, then `_exit` is called with the signal's number. That is why the exit code is the
+number of a real-time signal.
 
-The service manager that started this process, told how it stands: systemd's protocol, a datagram of `NAME=value` lines.
-
-Source: sd_notify(3). Nothing is told where nobody asked (`NOTIFY_SOCKET` is not set), and a manager that does not listen hurts nobody.
+Reports to the service manager use systemd's protocol, a datagram of `NAME=value` lines (sd_notify(3)). Without `NOTIFY_SOCKET` nothing
+is sent, and a manager that does not listen does no harm.
 """
 
 from __future__ import annotations
@@ -25,15 +24,25 @@ import time
 import traceback
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from batos.config import Supervision
+from batos.config.limits import Limits, limit
 from batos.errors import EXIT_STALLED
 from batos.watcher import StallDetector
 
 log = structlog.get_logger("batos")
+
+
+@dataclass(frozen=True, slots=True)
+class StallLimits(Limits):
+    """Limits of a stalled event loop."""
+
+    stall_s: float = limit(30.0, ge=1, le=86_400)
+    """Seconds without a turn of the event loop after which the daemon ends, to be started again (exit code 62)."""
 
 
 class Supervisor:
@@ -49,11 +58,11 @@ class Supervisor:
         self._tell("READY=1", f"STATUS={_line(status)}")
 
     def starting_for(self, seconds: float) -> None:
-        """The start goes on: so much more time is asked for."""
+        """Ask for more time to start."""
         self._tell(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 
     def alive(self, status: str) -> None:
-        """The watchdog need not bite; `status` is what `systemctl status` shows."""
+        """Reset the service manager's watchdog; `status` is what `systemctl status` shows."""
         self._tell("WATCHDOG=1", f"STATUS={_line(status)}")
 
     def reloading(self) -> None:
@@ -61,7 +70,7 @@ class Supervisor:
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The end has begun."""
+        """Report that the end has begun."""
         self._tell("STOPPING=1")
 
     def _tell(self, *lines: str) -> None:
@@ -151,7 +160,7 @@ def _tell(stood_s: float, found: str) -> None:
 
 
 def stacks() -> str:
-    """The stacks of all threads but the one that asks, each below its name."""
+    """Return the stacks of all threads but the one that asks, each below its name."""
     names, own = {thread.ident: thread.name for thread in threading.enumerate()}, threading.get_ident()
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != own}
     return "\n".join(f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames.items())
@@ -167,7 +176,7 @@ def _exit_on_signal() -> None:
 
 
 def _beside(limit_s: float) -> subprocess.Popen[bytes] | None:
-    """The process beside this one; None where none can be started. In a session of its own: Ctrl-C at a terminal is not for it."""
+    """Return the process beside this one; None if none can be started. In a session of its own: Ctrl-C at a terminal is not for it."""
     words = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watcher.py")), str(os.getpid()), str(limit_s), str(EXIT_STALLED)]
     try:
         made = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, bufsize=0)

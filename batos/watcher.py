@@ -1,9 +1,9 @@
-"""The process beside a daemon that ends it where its loop stands and its own watchdog (`batos.supervision`) cannot run.
+"""The watcher process beside a daemon: ends it if its loop stalls and its own watchdog (`batos.supervision`) cannot run.
 
     python -I -S watcher.py PID SECONDS SIGNAL
 
-It hears the beats of the loop on its standard input, one byte each, and ends with the daemon. It is run by path and needs nothing of
-BAT OS. Looks are counted, and not seconds: a machine that was suspended, or a daemon that was stopped (SIGSTOP), is no loop that stands.
+It receives the beats of the loop on its standard input, one byte each, and ends with the daemon. It is run by path and needs no other
+module of BAT OS. It counts looks, not seconds: a machine that was suspended, or a daemon that was stopped (SIGSTOP), has not stalled.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(pid: int, limit_s: float, number: int) -> None:
 
 
 def _heard(wait_s: float) -> int | None:
-    """How many beats come in so many seconds; None at the end of them."""
+    """Return the number of beats within some seconds; None at the end of the input."""
     count, end = 0, time.monotonic() + wait_s
     while (left := end - time.monotonic()) > 0:
         if select.select([0], [], [], left)[0]:
@@ -78,7 +78,7 @@ def _ends_within(wait_s: float) -> bool:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a process was stopped, by a signal or a debugger."""
+    """Return True if a process was stopped, by a signal or a debugger."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] in "tT"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import json
 import os
@@ -33,10 +32,11 @@ import numpy as np
 
 from batos import logs
 from batos.app.memory import Recollection
+from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.image import LivingImage
 from batos.image.blobs import folder_of
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects
 from batos.memory.store import library_of
@@ -126,8 +126,8 @@ class Life:
     def __init__(self, folder: pathlib.Path, image: LivingImage, memory: Recollection, chunks: int, curates: bool) -> None:
         self.folder, self.image, self.memory, self.chunks, self.curates = folder, image, memory, chunks, curates
         self.now = 1.7e9
-        memory.curator._now = lambda: self.now
-        self.upkeep = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=folder, interval_s=1e6, first_s=1e6)
+        memory.curator.now = lambda: self.now
+        self.upkeep = Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=1e6, first_s=1e6), backups=folder)
         self.writer, self.chance = Writer(7), random.Random(8)
 
     async def lived(self) -> dict[str, Any]:
@@ -203,21 +203,11 @@ async def life(folder: pathlib.Path, chunks: int, curates: bool) -> dict[str, An
         data=folder, embed_sections=64, embed_texts=32, dropped_rows=1000, curate="off", curate_age_days=1000, curate_fresh_days=0.5,
         curate_chunks=max(100, round(chunks * LIVE)), curate_half_life_days=4, curate_tokens=0, chunk_largest=400,
     )  # fmt: skip
-    async with contextlib.AsyncExitStack() as stack:
+    async with Lifetime() as lifetime:
         image = await LivingImage.open(f"file://{folder / 'live_image.fs'}", steps=(objects.install,))
-        stack.push_async_callback(image.close)
+        lifetime.push_async_callback(image.close)
         memory = Recollection(image, settings)
-
-        def background(work: Any, name: str) -> None:
-            task = asyncio.create_task(work, name=name)
-
-            async def stop() -> None:
-                task.cancel()
-                await asyncio.wait([task])
-
-            stack.push_async_callback(stop)
-
-        await memory.open(Hashed(), "hashed", stack=stack, background=background)  # type: ignore[arg-type]
+        await memory.open(Hashed(), "hashed", life=lifetime)  # type: ignore[arg-type]
         return await Life(folder, image, memory, chunks, curates).lived()
 
 

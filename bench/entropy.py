@@ -22,6 +22,7 @@ from batos import logs
 from batos.app.kernel import Kernel
 from batos.autotelic import entropy, entropy_records
 from batos.autotelic.entropy import EMBEDDING, WORDS, Kinds, Text, Thought, Window
+from batos.autotelic.entropy_worker import EntropyLimits
 from batos.config import Settings
 from batos.image import ledger
 
@@ -49,7 +50,7 @@ def taken(window: Window, texts: list[str], vectors: list[list[float]]) -> str:
 
 def cost(dimensions: int) -> dict[str, float]:
     """Milliseconds a mission, with embeddings of so many dimensions; 0: by words."""
-    chance, window, times = random.Random(7), Window(Settings.model_fields["cem_window"].default), []
+    chance, window, times = random.Random(7), Window(EntropyLimits().window), []
     for _ in range(MEASURED + 64):
         texts, vectors = thought(chance, dimensions)
         begun = time.perf_counter()
@@ -120,7 +121,7 @@ def watch(runs: int) -> dict[str, Any]:
 def alarm(seed: int, fall: float, count: int, calm: int = 0) -> int | None:
     """How many missions after the fall it was found; None if never."""
     chance, state = random.Random(seed), entropy.CusumState()
-    baseline = Settings.model_fields["cem_baseline"].default
+    baseline = EntropyLimits().baseline
     for n in range(count + calm):
         state = entropy.cusum_after(state, chance.gauss(0.6 - (0.05 * fall if n >= calm else 0), 0.05), WORDS, baseline)
         if state.fallen:

@@ -21,7 +21,7 @@ import structlog
 from persistent.list import PersistentList
 
 from batos.image import LivingImage
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.objects import UvmObject
 
@@ -48,7 +48,7 @@ def begin(root: Any) -> None:
 async def growth(folder: pathlib.Path, write: Any) -> dict[str, float]:
     """Growth of the file by `write`, one commit a turn, as a multiple of the payload; before and after a pack."""
     image = await LivingImage.open(f"file://{folder / 'i.fs'}")
-    upkeep = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=folder, interval_s=1e6, first_s=1e6)
+    upkeep = Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=1e6, first_s=1e6), backups=folder)
     rng = random.Random(1)
     await image.system(begin)
     await upkeep.pack()

@@ -23,6 +23,7 @@ from batos.bridge.inference import Inference
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.config import load
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.codex import Codex, load_codex
 from batos.mind.router import Likeness, Router
 
@@ -81,7 +82,7 @@ async def measure(router: Router, among: Sequence[Brief], *, compare: bool = Tru
     wrong, times = [], []
     for brief in among:
         begun = time.perf_counter()
-        route = await router.decide({"brief": brief.brief, "persona": None, "origin": "client"}, compare=compare)
+        route = await router.decide(MissionRecord(id="m", brief=brief.brief, accepted=0.0, number=1), compare=compare)
         times.append((time.perf_counter() - begun) * 1e3)
         if route.persona != brief.persona:
             wrong.append((brief, route.persona))
@@ -114,7 +115,7 @@ async def evaluate(inference: Inference, image: LivingImage, codex: Codex) -> di
                 found[f"wrong_{half}"] = dict(Counter(f"{brief.persona} -> {chosen}" for brief, chosen in score.wrong))
     real = likeness_of(image, inference, model)
     for name, router in {"decision": ways["both"], "rules": ways["rules_only"], "with_embedding": Router(codex, likeness=real)}.items():
-        await router.decide({"brief": "Are you there?", "persona": None, "origin": "client"})
+        await router.decide(MissionRecord(id="m", brief="Are you there?", accepted=0.0, number=1))
         _, times = await measure(router, briefs())
         found[f"{name}_ms"] = {"p50": quantile(times, 0.5), "p95": quantile(times, 0.95), "max": round(max(times), 2)}
     await likeness.stop()

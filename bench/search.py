@@ -35,9 +35,11 @@ from batos.forge import candidate_search, method_prompts
 from batos.guardian import PersistenceGuardian
 from batos.image import taught_examples
 from batos.objects import Method, UvmObject
-from batos.sandbox import Activity, Sandbox
+from batos.sandbox import Activity, Sandbox, unsupported
 from batos.synthesis import adaptation, batch_runner, composer, handbook, ranking, translation_model
+from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import entries
+from batos.synthesis.specification import SearchBudget, SearchContext
 from batos.training.dataset import Prover, generate
 from batos.training.tasks import Task
 
@@ -85,28 +87,30 @@ class Searcher:
         """What is found; None where nothing may be searched for."""
         if taught_examples.all_constant([task.shown]):
             return None
-        target, told, limit = task.target(), {"intent": task.intent, "examples": [task.shown]}, self._settings.method_bytes
-        what = candidate_search.specification_of(target, task.selector, task.args, dict(task.kwargs), **told)
+        target, told, settings = task.target(), {"intent": task.intent, "examples": [task.shown]}, self._settings
+        spec = candidate_search.specification_of(target, task.selector, task.args, dict(task.kwargs), **told)
         named = [one for one in method_prompts.sends_spoken_of(target, task.selector, task.intent) if one != "think_"]
-        if set(named) - {*what.helpers}:
+        if set(named) - {*spec.helpers}:
             return None
-        run, begun = batch_runner.Aside(self._run, what.helpers), time.monotonic()
-        known = [] if named else tuple(handbook.handbook().alike(what.known.told, without=what.known.slots))
-        given = task.selector, known, lambda text: self._guardian.audit(text, task.selector).accepted, run
-        near = await adaptation.adapted_passing(
-            what, *given, most=self._settings.synthesis_reuse, limit=limit, within=candidate_search.KNOWN
+        runner, begun = (
+            BatchRunner(self._run, source_bytes=settings.method_bytes, helpers=spec.helpers, supports=_supports),
+            time.monotonic(),
         )
-        made = await composer.composed(what, *given, most=self._settings.synthesis_parts, limit=limit)
+        known = [] if named else tuple(handbook.handbook().alike(spec.known.told, without=spec.known.slots))
+        budget = SearchBudget(adaptations=settings.synthesis_reuse, parts=settings.synthesis_parts)
+        context = SearchContext(spec, runner, lambda text: self._guardian.audit(text, task.selector).accepted, budget)
+        near = await adaptation.adapted_passing(context, known, within=candidate_search.KNOWN)
+        made = await composer.composed(context, known)
         passed = (*((cost + candidate_search.ELSEWHERE, text) for cost, text in near), *made)
-        passed = translation_model.priced(passed, what.known.told, without=what.known.slots)
-        groups = await ranking.able(passed, what, run, limit=limit, about=ranking.ABOUT)
+        passed = translation_model.priced(passed, spec.known.told, without=spec.known.slots)
+        groups = await ranking.able(context, passed, about=ranking.ABOUT)
         seconds = time.monotonic() - begun
         pool = []
         for share, group in ranking.by_best(groups)[:JUDGED]:
             source = group.sources[0]
             right = (await self._prover.judge(task, source)).right
             pool.append((share, group.cost, source, right))
-        chance = candidate_search.chance(pool[0][0], pool[0][1], what) if pool else 0.0
+        chance = candidate_search.chance(pool[0][0], pool[0][1], spec) if pool else 0.0
         return Searched(task, chance, seconds, pool)
 
     async def _run(self, text: str, given: list[Any]) -> Any:
@@ -115,6 +119,10 @@ class Searcher:
 
     async def _sends(self, *message: Any, **more: Any) -> Any:
         raise AssertionError("methods that run side by side send nothing")
+
+
+def _supports(source: str) -> bool:
+    return not unsupported(source)
 
 
 def tasks_of(args: argparse.Namespace) -> list[Task]:

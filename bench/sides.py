@@ -199,7 +199,7 @@ async def sides(host: str, folder: Path, args: argparse.Namespace, depth: str = 
     """
     if depth and "depth" not in ledger.DEFAULTS:
         raise SystemExit("--depth: missions of this version have no depth; leave it out")
-    if args.model and "model" not in Settings.model_fields:
+    if args.model and "model" not in Settings.model_fields and "inference" not in Settings.model_fields:
         raise SystemExit("--model: this version has no setting 'model'; give a --profile")
     (experts := folder / "lora_staging").mkdir(parents=True)
     wanted: dict[str, Any] = {

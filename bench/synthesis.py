@@ -40,8 +40,7 @@ from batos.bridge.service import OllamaService
 from batos.config import Settings, load
 from batos.image import taught_examples
 from batos.image.model_registry import report_experts, speaks_methods
-from batos.image.taught_examples import Example
-from batos.objects import Method
+from batos.objects import Example, Method
 from batos.synthesis.families import BLIND
 from batos.training.dataset import Prover, generate
 from batos.training.tasks import Task

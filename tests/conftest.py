@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import ollama_fixture
 import pytest
 
 from batos.testing import ScriptedOllama
+
+pytest.register_assert_rewrite("tests.support")  # before the first import: what fails in a helper is told as in a test
+
+from tests.support import ollama_fixture  # noqa: E402
 
 # The many daemons that tests start would each compile all of batos/ anew: a second and a half of a core every time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

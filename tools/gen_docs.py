@@ -14,17 +14,22 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def settings() -> str:
-    """One row a setting."""
-    from batos.config import ENV_PREFIX, table
+    """Write one table a section, with one row a setting."""
+    from batos.config import table
+    from batos.config.settings import SECTIONS
 
-    rows = ["| setting | environment | default | limits | meaning |", "|---|---|---|---|---|"]
+    parts = ["| setting | default | allowed | meaning |\n|---|---|---|---|"]
+    section = ""
     for row in table():
+        own, _, _ = row.name.rpartition(".")
+        if own != section:
+            section = own
+            head = (SECTIONS[own].__doc__ or "").partition(": ")[2]
+            parts.append(f"\n### [{own}]\n\n{head[0].upper()}{head[1:]}\n\n| setting | default | allowed | meaning |\n|---|---|---|---|")
         default = " ".join(row.default) if isinstance(row.default, tuple) else str(row.default)
-        limits = row.limits.replace("|", "or")
-        rows.append(
-            f"| `{row.name}` | `{ENV_PREFIX}{row.name.upper()}` | {f'`{default}`' if default else 'empty'} | {limits} | {row.help} |"
-        )
-    return "\n".join(rows)
+        allowed = row.limits.replace(" | ", ", ")
+        parts.append(f"| `{row.name}` | {f'`{default}`' if default else 'empty'} | {allowed} | {row.help} |")
+    return "\n".join(parts)
 
 
 def errors() -> str:

@@ -52,7 +52,7 @@ def main() -> None:
     assert "site-packages" in batos.__file__, f"this is the source tree: {batos.__file__}"
     with tempfile.TemporaryDirectory(prefix="batos-smoke-") as folder, ScriptedOllama() as ollama:
         words = [sys.executable, "-I", "-m", "batos", "run", "--json", "--console", "--data", folder, "--listen", "tcp://127.0.0.1:*"]
-        settings = {"ollama_host": ollama.host, "autotelic": "off", "console_listen": "127.0.0.1:0", "log_level": "error"}
+        settings = {"inference.host": ollama.host, "autonomy.mode": "off", "console.listen": "127.0.0.1:0", "daemon.log_level": "error"}
         words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         daemon = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)
         try:

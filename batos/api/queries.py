@@ -1,24 +1,31 @@
-"""Looks into an image that change nothing: what the desk of a daemon answers, and the command line on a file when no daemon runs."""
+"""Read-only queries of an image: a daemon answers its clients with them, and the command line uses them on a file when no daemon runs."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ZODB
 from persistent import Persistent
 
+from batos.api.dispatcher import handles
 from batos.autotelic import changes, telemetry
+from batos.concurrency import answering
 from batos.config import MIB
 from batos.errors import UnknownTarget
 from batos.forge import versions
 from batos.image import history, ledger
 from batos.image.history import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
+from batos.image.mission_record import described
 from batos.methods import inventory
 from batos.missions import report
 from batos.objects import UvmObject
+from batos.wire import schemas
+
+if TYPE_CHECKING:
+    from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _OF_ONE = ("content", "comparison", "effect", "digest", "missions")
@@ -28,7 +35,7 @@ _LIST_BYTES = 4 * MIB  # of failures, which have sources of methods in them; a t
 
 
 class Queries:
-    """One method an op; any thread. Replies are those of the wire."""
+    """Queries, one method for each operation of the wire, with its replies. Any thread may call them."""
 
     def __init__(
         self,
@@ -44,7 +51,7 @@ class Queries:
         self._db, self._snapshot, self._state, self._assessed = db, snapshot, state, assessed
 
     def show(self, target: str, at: Moment | None = None) -> Reply:
-        """An object; for a mission, its record too, with the state that it is in: in its slots is what is on record."""
+        """Return an object; for a mission, its record too, with the state that it is in: in its slots is the state on record."""
         with looking_at(self._db, self._snapshot, at) as root:
             if (left := report.folded_report(root, target)) is not None:
                 return {"type": "show", "oid": None, "slots": {}, "tid": None, "record": left}
@@ -58,19 +65,19 @@ class Queries:
             return {"type": "show", **history.show(found), "record": told}
 
     def ls(self, target: str | None, at: Moment | None = None) -> Reply:
-        """What an object holds."""
+        """Return the entries of an object."""
         with looking_at(self._db, self._snapshot, at) as root:
             found = history.resolve(root, target or "lobby")
             return {"type": "ls", "target": target or "lobby", "oid": history.oid_of(found), "entries": history.entries(found)}
 
     def history(self, target: str, limit: int) -> Reply:
-        """The revisions of an object, the newest first."""
+        """Return the revisions of an object, the newest first."""
         with self._snapshot() as root:
             oid = history.resolve(root, target)._p_oid
         return {"type": "history", "target": target, "revisions": history.revisions(self._db, oid, limit)}
 
     def diff(self, target: str, a: Moment, b: Moment | None) -> Reply:
-        """What is another in an object at one moment than at another; one that was not there then had no slots.
+        """Return the differences of an object between two moments; one that was not there then had no slots.
 
         :raises UnknownTarget: where there is no such object now, nor at either moment.
         """
@@ -85,11 +92,11 @@ class Queries:
     def missions(
         self, state: str | None, limit: int, at: Moment | None = None, before: str | None = None, words: str = "", system: bool = True
     ) -> Reply:
-        """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then.
+        """Return the missions, the newest first, all or those in a state; of a moment that is past, in the states on record then.
 
         :param before: only those that were accepted before the mission of that id.
         :param words: only those whose brief has all of these, or whose id begins so.
-        :param system: whether the system's own are listed, too.
+        :param system: list the system's own, too.
         :raises UnknownMission: for a `before` that there is not.
         """
         with looking_at(self._db, self._snapshot, at) as root:
@@ -107,7 +114,7 @@ class Queries:
         return {"type": "missions", "missions": listed}
 
     def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
-        """The failed attempts that fit, the newest first, as far as they have room; see `batos.image.ledger.failures`."""
+        """Return the failed attempts that fit, the newest first, as far as they have room; see `batos.image.ledger.failures`."""
         with looking_at(self._db, self._snapshot, at) as root:
             found = ledger.failures(root, id=id, code=code, selector=selector, limit=limit)
         sizes = itertools.accumulate(len(json.dumps(one)) for one in found)
@@ -115,7 +122,7 @@ class Queries:
         return {"type": "failures", "failures": told, **({"more": True} if len(told) < len(found) else {})}
 
     def changes(self, number: int | None, state: str | None, limit: int) -> Reply:
-        """The changes that the loop proposed and made, the newest first, all or those in a state; or the one of a number, whole.
+        """Return the changes that the loop proposed and made, the newest first, all or those in a state; or the one of a number, whole.
 
         :raises UnknownChange: if there is none of that number.
         """
@@ -125,12 +132,12 @@ class Queries:
         return {"type": "changes", "changes": [{name: value for name, value in one.items() if name not in left_out} for one in told]}
 
     def method(self, target: str, selector: str, at: Moment | None = None) -> Reply:
-        """What an object holds under a selector; see `batos.forge.versions.describe`."""
+        """Return the value that an object holds under a selector; see `batos.forge.versions.describe`."""
         with looking_at(self._db, self._snapshot, at) as root:
             return {"type": "method", "target": target, **versions.describe(root, history.resolve(root, target), selector)}
 
     def methods(self, target: str | None = None, at: Moment | None = None) -> Reply:
-        """The generated methods of the image, or those that one object holds itself; see `batos.methods.inventory.methods_held`."""
+        """Return the generated methods of the image, or those that one object holds itself; see `batos.methods.inventory.methods_held`."""
         with looking_at(self._db, self._snapshot, at) as root:
             if target is not None:
                 return {"type": "methods", "methods": inventory.methods_held([(target, history.resolve(root, target))], {})}
@@ -138,7 +145,7 @@ class Queries:
             return {"type": "methods", "methods": inventory.methods_held(inventory.holders(root, uses), uses)}
 
     def _oid(self, target: str, moments: list[Moment | None]) -> str:
-        """The id of an object, by a path that leads to it at one of the moments."""
+        """Return the id of an object, by a path that leads to it at one of the moments."""
         refusal: UnknownTarget | None = None
         for moment in moments:
             with looking_at(self._db, self._snapshot, moment) as root:
@@ -153,10 +160,70 @@ class Queries:
         return {"tid": None} if one is None else history.revision(self._db, one)
 
 
+class QueryRequests:
+    """Handlers of the read-only requests. A query that may take long runs in a thread of its own."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    @handles(schemas.ShowRequest)
+    async def show(self, request: schemas.ShowRequest, client: Recipient) -> Reply:
+        """Return an object."""
+        return await self._now_or_then(request.at, self._queries.show, request.target)
+
+    @handles(schemas.LsRequest)
+    async def ls(self, request: schemas.LsRequest, client: Recipient) -> Reply:
+        """Return the entries of an object."""
+        return await self._now_or_then(request.at, self._queries.ls, request.target)
+
+    async def _now_or_then(self, at: Moment | None, query: Callable[..., Reply], target: str | None) -> Reply:
+        """Query the past in a thread: nothing of it is loaded yet."""
+        return query(target) if at is None else await answering(query, target, at)
+
+    @handles(schemas.DiffRequest)
+    async def diff(self, request: schemas.DiffRequest, client: Recipient) -> Reply:
+        """Return the differences of an object between two moments."""
+        return await answering(self._queries.diff, request.target, request.a, request.b)
+
+    @handles(schemas.HistoryRequest)
+    async def history(self, request: schemas.HistoryRequest, client: Recipient) -> Reply:
+        """Return the revisions of an object."""
+        return await answering(self._queries.history, request.target, request.limit)
+
+    @handles(schemas.MissionsRequest)
+    async def missions(self, request: schemas.MissionsRequest, client: Recipient) -> Reply:
+        """Return the missions that fit; in a thread where a filter may look through them all."""
+        if request.state is request.at is request.before is None and not request.words and request.system:
+            return self._queries.missions(None, request.limit)
+        fits = (request.state, request.limit, request.at, request.before, request.words or "", request.system)
+        return await answering(self._queries.missions, *fits)
+
+    @handles(schemas.FailuresRequest)
+    async def failures(self, request: schemas.FailuresRequest, client: Recipient) -> Reply:
+        """Return the failed attempts that fit."""
+        sought = (request.id, request.code, request.selector, request.limit, request.at)
+        return await answering(self._queries.failures, *sought)
+
+    @handles(schemas.ChangesRequest)
+    async def changes(self, request: schemas.ChangesRequest, client: Recipient) -> Reply:
+        """Return the changes of the loop."""
+        return self._queries.changes(request.number, request.state, request.limit)
+
+    @handles(schemas.MethodRequest)
+    async def method(self, request: schemas.MethodRequest, client: Recipient) -> Reply:
+        """Return a method of an object."""
+        return await answering(self._queries.method, request.target, request.selector, request.at)
+
+    @handles(schemas.MethodsRequest)
+    async def methods(self, request: schemas.MethodsRequest, client: Recipient) -> Reply:
+        """Return the generated methods."""
+        return await answering(self._queries.methods, request.target, request.at)
+
+
 def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
-    """A row of the list of missions."""
+    """Return a row of the list of missions."""
     folded = isinstance(mission, ledger.Line)
-    facts = ledger.described(mission) if isinstance(mission, ledger.Line) else {n: getattr(mission, n) for n in _IN_LIST}
+    facts = described(mission).to_wire(_IN_LIST) if isinstance(mission, ledger.Line) else {n: getattr(mission, n) for n in _IN_LIST}
     return {
         "id": mission.id,
         "state": state,
@@ -169,7 +236,7 @@ def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
 
 
 def _uses(root: Any) -> dict[str, telemetry.MethodUse]:
-    """What was noted of methods; nothing in an image from before anything noted it."""
+    """Return the use of methods; empty in an image from before it was counted."""
     home = root["lobby"]._slots.get("autotelic")
     return {use.method: use for use in telemetry.used_methods(root)} if home is not None and "usage" in home._slots else {}
 
@@ -182,6 +249,6 @@ def _there(root: Any, oid: str) -> Any:
 
 
 def _has(mission: UvmObject | ledger.Line, wanted: list[str]) -> bool:
-    """Whether a mission is the one that somebody looks for by these words."""
+    """Return whether a mission fits the words of a search."""
     brief = str(mission.brief).casefold()
     return all(word in brief for word in wanted) or (len(wanted) == 1 and str(mission.id).casefold().startswith(wanted[0]))

@@ -1,4 +1,4 @@
-"""Who watches which mission: how its events come to the clients that asked for them."""
+"""Subscriptions of clients to the events of missions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SEEN_AT_A_TIME = 8
 
 
 class Subscriptions:
-    """The open watches. On the loop's thread."""
+    """The open watches. All methods are called on the loop's thread."""
 
     def __init__(self, events: Events, per_client: int, status: Callable[[str], dict[str, Any]]) -> None:
         """
-        :param per_client: most watches that one client may have.
-        :param status: where the mission of an id stands, as a reply.
+        :param per_client: the most watches of one client.
+        :param status: returns the status of a mission, as a reply of the wire.
         """
         self._events, self._limit, self._status = events, per_client, status
         self._open: dict[tuple[str, Recipient], Subscription] = {}
@@ -32,26 +32,31 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def clients(self) -> int:
+        """The number of clients that watch something."""
+        return len(self._count)
+
     def __contains__(self, watched: tuple[str, Recipient]) -> bool:
         return watched in self._open
 
     def open(self, id: str, client: Recipient) -> Subscription:
-        """The client's watch of a mission; asked for twice, it stays one.
+        """Open the client's watch of a mission; asked for twice, it stays one.
 
-        :raises Busy: past `watches_per_client`.
+        :raises Busy: past `WireLimits.watches`.
         """
         found = self._open.get((id, client))
         if found is not None:
             return found
         self._look_after()
         if self._count[client.key] >= self._limit:
-            raise Busy(f"this client watches {self._limit} missions already (setting watches_per_client); let one end first")
+            raise Busy(f"this client watches {self._limit} missions already; let one end first")
         self._count[client.key] += 1
         watch = self._open[id, client] = Subscription(client, self._events, id, closed=lambda: self._closed(id, client))
         return watch
 
     def forget(self, client: Recipient) -> None:
-        """The client is gone: its watches end, also those of missions in which nothing happens."""
+        """End the watches of a client that is gone, also those of missions in which nothing happens."""
         for watch in [watch for (_, watcher), watch in self._open.items() if watcher is client]:
             watch.stop()
 
@@ -62,10 +67,10 @@ class Subscriptions:
                 del self._count[client.key]
 
     def _look_after(self) -> None:
-        """See whether some of the clients are there still, each in its turn.
+        """End the watches of some clients that are gone, each in its turn.
 
-        That one is gone is found out only by sending to it, and of a mission that is paused or asks its user there is nothing to send:
-        those who watched it and left would be kept, and counted as clients, for as long as it waits.
+        The daemon finds out that a client is gone only by sending to it, and a paused mission, or one that asks its user, sends nothing:
+        clients that watched it and left would be kept, and counted, for as long as it waits.
         """
         now = asyncio.get_running_loop().time()
         for (id, client), watch in list(itertools.islice(self._open.items(), _SEEN_AT_A_TIME)):
@@ -79,7 +84,7 @@ class Subscriptions:
 
 
 class Subscription:
-    """One client hearing the events of one mission. Holds them back until `release`; ends with the result."""
+    """One client's watch of one mission. It holds events back until `release`, and ends with the result."""
 
     def __init__(self, client: Recipient, events: Events, id: str, closed: Callable[[], object]) -> None:
         self._client, self._closed = client, closed
@@ -89,18 +94,18 @@ class Subscription:
         self.told = self._loop.time()
 
     def release(self) -> None:
-        """Pass on what came so far, and from now on at once."""
+        """Send the events that came so far, and from now on each at once."""
         held, self._held = self._held or [], None
         for event in held:
             self._hear(event)
 
     def tell(self, event: Event) -> None:
-        """Send what need not arrive."""
+        """Send an event that may be lost."""
         self.told = self._loop.time()
         self._client.send(event, event=True)
 
     def stop(self) -> None:
-        """Hear no more."""
+        """End the watch."""
         self._unwatch()
         self._closed()
 

@@ -1,4 +1,4 @@
-"""Uploads: images of briefs come in, part by part, and are in the living image when they are whole."""
+"""Uploads of pictures for briefs: they come in part by part, and are in the living image when they are whole."""
 
 from __future__ import annotations
 
@@ -8,24 +8,46 @@ import binascii
 import hashlib
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
+from batos.api.dispatcher import handles
 from batos.bridge.inference import picture_look as look_at_picture
 from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import Busy, InvalidInput, MessageTooLarge
 from batos.image import blobs
 from batos.image.living_image import LivingImage
+from batos.mind.inference import ThinkingLimits
 from batos.wire import schemas
+from batos.wire.endpoints import WireLimits
+from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _BESIDE_DATA = 512  # bytes of a message beside its data, of which base64 makes four bytes of three
 AT_ONCE = 256
-"""Images that come in at a time: one of few bytes takes memory for its record, too."""
+"""Pictures that come in at a time: one of few bytes takes memory for its record, too."""
 _IDLE_S = 60.0  # after which an upload that goes on no more makes room for others
 
 
+@dataclass(frozen=True, slots=True)
+class UploadLimits(Limits):
+    """Limits of images that clients upload."""
+
+    image_bytes: int = limit(16 * MIB, ge=1024, le=128 * MIB)
+    """Greatest size of an image of a brief, in bytes."""
+    image_pixels: int = limit(64_000_000, ge=1, le=1_000_000_000)
+    """Greatest number of pixels of an image of a brief; a decoder takes four bytes for each."""
+    memory_bytes: int = limit(64 * MIB, ge=1024, le=4096 * MIB)
+    """Memory in bytes for images that are partly uploaded."""
+    disk_bytes: int = limit(1024 * MIB, ge=1024, le=2**50)
+    """Disk in bytes for images that no mission has; above it, the oldest go."""
+    hours: float = limit(24.0, ge=0, le=8760)
+    """Hours for which an image that no mission has is kept."""
+
+
 class _Part:
-    """What has come of an image."""
+    """Bytes of a picture that have come so far."""
 
     def __init__(self, size: int) -> None:
         self.size, self.data, self.at = size, bytearray(), time.monotonic()
@@ -33,17 +55,23 @@ class _Part:
 
 
 class Uploads:
-    """Takes parts in order, in memory, and keeps what is whole. A part that is lost is asked for: `have` says how much has come.
+    """Uploads under way. Parts are taken in order, in memory, and a whole picture is kept; `have` says how much has come, so that a client
+    sends again what was lost.
 
-    Whoever stops in the middle, or dies, costs memory within `uploads_bytes` and nothing else; the same image from two clients is one.
+    A client that stops in the middle, or dies, takes `UploadLimits.memory_bytes`. Two clients may send one picture.
     """
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
         self._parts: dict[str, _Part] = {}
 
+    @handles(schemas.UploadRequest)
+    async def upload(self, request: schemas.UploadRequest, client: Recipient) -> None:
+        """Take a part of an image, and tell the client at once: the reply speaks of nothing that is not durable."""
+        client.send(await self.take(request))
+
     async def take(self, request: schemas.UploadRequest) -> Reply:
-        """Take a part of an image; how much of it is there, and what it is once it is whole and durable.
+        """Take a part of an image; return how much of it is there, and facts about it once it is whole and durable.
 
         :raises MessageTooLarge: for an image of more bytes or pixels than the settings allow.
         :raises InvalidInput: for what is no image that models take, or not of its digest.
@@ -71,7 +99,7 @@ class Uploads:
         have = 0 if part is None else len(part.data)
         if part is None or have < part.size:
             told = {"type": "upload", "digest": request.digest, "bytes": request.bytes, "have": have, "whole": False}
-            return {**told, "part": max(3, (self._settings.message_bytes - _BESIDE_DATA) * 3 // 4)}
+            return {**told, "part": max(3, (WireLimits.of(self._settings).message_bytes - _BESIDE_DATA) * 3 // 4)}
         if part.keeping is None:
             part.keeping = asyncio.create_task(self._keep(request.digest, part))
             part.keeping.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be left to hear of it
@@ -81,19 +109,19 @@ class Uploads:
         return found
 
     def named(self, images: list[schemas.Image]) -> str | None:
-        """The images of a brief as the ledger has them; None where there are none.
+        """Return the pictures of a brief in the ledger's form; None where there are none.
 
         :raises InvalidInput: for more than the settings allow, or one that is named twice.
         """
-        if len(images) > (limit := self._settings.brief_images):
-            raise InvalidInput(f"submit: {len(images)} images; at most {limit} are taken (setting brief_images)")
+        if len(images) > (limit := ThinkingLimits.of(self._settings).images):
+            raise InvalidInput(f"submit: {len(images)} images; at most {limit} are taken")
         if len({one.digest for one in images}) < len(images):
             raise InvalidInput("submit: an image is named twice; name each once")
         rows = [{"digest": one.digest, "name": one.name} for one in images]
         return json.dumps(rows, ensure_ascii=False, separators=(",", ":")) if rows else None
 
     async def _known(self, digest: str) -> Reply | None:
-        """What is said of an image that is whole, and durable; None where it is not there."""
+        """Return the reply about a picture that is whole and durable; None where it is not there."""
         if self._image.read(blobs.about_picture, digest) is None:
             return None
         about = await self._image.system(blobs.bring_picture_again, digest)
@@ -102,14 +130,12 @@ class Uploads:
         return {"type": "upload", "digest": digest, "bytes": about["bytes"], "have": about["bytes"], "whole": True, "image": about}
 
     def _check_size(self, size: int) -> None:
-        if size > (limit := self._settings.brief_image_bytes):
-            raise MessageTooLarge(
-                f"an image of {size / MIB:.1f} MiB; at most {limit / MIB:g} are taken (setting brief_image_bytes): save it smaller"
-            )
+        if size > (limit := UploadLimits.of(self._settings).image_bytes):
+            raise MessageTooLarge(f"an image of {size / MIB:.1f} MiB; at most {limit / MIB:g} are taken: save it smaller")
 
     def _begin(self, size: int) -> _Part:
-        """Make room for an image."""
-        room, now = self._settings.uploads_bytes, time.monotonic()
+        """Make room for a picture."""
+        room, now = UploadLimits.of(self._settings).memory_bytes, time.monotonic()
         taken = sum(part.size for part in self._parts.values())
         for digest, part in sorted(self._parts.items(), key=lambda one: one[1].at):
             full = taken + size > room or len(self._parts) >= AT_ONCE
@@ -117,8 +143,8 @@ class Uploads:
                 taken -= self._parts.pop(digest).size
         if taken + size > room:
             if not self._parts:
-                raise MessageTooLarge(f"an image of {size} bytes; {room} are there for all that come in (setting uploads_bytes)")
-            raise Busy(f"other images come in, of {taken} bytes; {room} are there for all (setting uploads_bytes); try again later")
+                raise MessageTooLarge(f"an image of {size} bytes; {room} are there for all that come in")
+            raise Busy(f"other images come in, of {taken} bytes; {room} are there for all; try again later")
         if len(self._parts) >= AT_ONCE:
             raise Busy(f"{len(self._parts)} images come in, and no more do at a time; try again later")
         return _Part(size)
@@ -129,13 +155,10 @@ class Uploads:
             if (found := await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())) != digest:
                 raise InvalidInput(f"upload: what came is {found[:16]}…, and {digest[:16]}… was announced; begin it again")
             look = look_at_picture(data)
-            if look.width * look.height > (limit := self._settings.brief_image_pixels):
-                raise MessageTooLarge(
-                    f"an image of {look.width} × {look.height} pixels; at most {limit} in all are taken (setting brief_image_pixels): "
-                    "save it smaller"
-                )
+            if look.width * look.height > (limit := UploadLimits.of(self._settings).image_pixels):
+                raise MessageTooLarge(f"an image of {look.width} × {look.height} pixels; at most {limit} in all are taken: save it smaller")
             about = {**look._asdict(), "bytes": len(data)}
-            await self._image.system(blobs.add_picture, digest, data, about, self._settings.uploads_disk_bytes)
+            await self._image.system(blobs.add_picture, digest, data, about, UploadLimits.of(self._settings).disk_bytes)
         finally:
             self._parts.pop(digest, None)
 

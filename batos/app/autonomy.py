@@ -1,34 +1,40 @@
-"""The part of the composition root that puts the autotelic loop together: what the system does of its own accord.
+"""Part of the composition root for the autotelic loop: what the system does of its own accord.
 
-The part of the composition root by which the loop changes what it is: proposals, their rehearsal on stages of their own, promotion.
+`Autonomy` measures and asks: senses, heartbeat, entropy, triggers, and the leash that takes back a change which did harm. `Improving`
+changes the system: proposals, their rehearsal on stages of their own, their promotion.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
 
 from batos.app.inference import Substrate
-from batos.autotelic import entropy_records, prerequisites, rollback_monitor, telemetry, triggers, writer_evaluation
-from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
+from batos.autotelic import entropy_records, prerequisites, telemetry, triggers, writer_evaluation
+from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
 from batos.autotelic.change_types import Ground
-from batos.autotelic.entropy_worker import Assessor, AssessorLimits
-from batos.autotelic.heartbeat import Heartbeat
-from batos.autotelic.improver import Improver
+from batos.autotelic.entropy_records import WeightBounds
+from batos.autotelic.entropy_worker import Assessor, AssessorLimits, EntropyLimits
+from batos.autotelic.heartbeat import Heartbeat, HeartbeatLimits, Rhythm
+from batos.autotelic.improver import Improver, ImproverParts
 from batos.autotelic.prerequisites import ModelPreparation, Preparation
-from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
-from batos.autotelic.rollback_monitor import ChangeReversal, Leash
-from batos.autotelic.telemetry import Levels, Senses, tallies_in_words
+from batos.autotelic.rehearsal import Rehearsals, Stage
+from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
+from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
 from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.autotelic.triggers import TriggerLimits
 from batos.bridge.inference import Inference
 from batos.bridge.lora.staging import staging_folder
-from batos.concurrency import Share, in_helper
+from batos.bus import EventBus, MissionEnded
+from batos.concurrency import Lifetime, Share, in_helper
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.forge import machine
@@ -40,11 +46,14 @@ from batos.memory import objects
 from batos.memory.embedders import normalised
 from batos.methods.runtime import MethodRuntime
 from batos.mind import incarnation
+from batos.mind.attempt_services import AttemptServices
 from batos.mind.codex import Codex
-from batos.mind.events import Event, Events, Propose, Ruled, nothing_proposed, nothing_ruled
+from batos.mind.events import Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.messages import deliver
-from batos.mind.router import Likeness, Router
+from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.missions import execution
+from batos.missions.mission_queue import AttemptLimits
+from batos.missions.replay import replay_services
 from batos.missions.scheduler import Scheduler
 from batos.synthesis.handbook import handbook
 
@@ -54,31 +63,29 @@ Measure = Callable[[], Awaitable[Record]]
 
 
 class Autonomy:
-    """The heartbeat, and all that it goes by. With `autotelic = "off"` it does nothing."""
+    """Senses, heartbeat, entropy metric, triggers and leash. With `autotelic = "off"` it does nothing."""
 
-    def __init__(
-        self, settings: Settings, image: LivingImage, events: Events, residency: Callable[[], Record], *, stack: contextlib.AsyncExitStack
-    ) -> None:
+    def __init__(self, settings: Settings, image: LivingImage, bus: EventBus, residency: Callable[[], Record], *, life: Lifetime) -> None:
         """
-        :param residency: what there is to say of the models in memory; empty where that is not known.
-        :param stack: what was begun here ends with it.
+        :param residency: returns the facts about the models in memory; empty where something else infers.
+        :param life: ends what is begun here.
         """
-        self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
-        self.budget = Budget(image, DaySpending(*(getattr(settings, f"loop_{name}") for name in DaySpending._fields)))
+        self._settings, self._image, self._bus, self._residency = settings, image, bus, residency
+        may = settings.autonomy
+        spending = DaySpending(may.tokens, may.minutes, may.bytes, may.changes, may.pull_bytes, may.training_minutes)
+        self.budget = Budget(image, spending)
         self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
         self.alarms: Alarms | None = None
         self._ticked = asyncio.Event()
         self.senses: Senses | None = None
-        if settings.autotelic == "off":
+        if settings.autonomy.mode == "off":
             return
-        self.senses = Senses(image, events, length=settings.senses_intervals, keys=settings.senses_keys, levels=self._levels)
-        stack.push_async_callback(self.senses.flush)
-
-    def hearers(self, what: str) -> list[Callable[..., None]]:
-        """Who of the loop is to be told of `paid`, `verdict`, `ran` or `retrieved` (see `Senses`); nobody where it is off."""
-        return [getattr(self.senses, what)] if self.senses is not None else []
+        self.senses = Senses(
+            image, bus, length=SensesLimits.of(settings).intervals, keys=SensesLimits.of(settings).keys, levels=self._levels
+        )
+        life.push_async_callback(self.senses.flush)
 
     def _levels(self) -> Levels:
         image, models = self._image.facts(), self._residency()
@@ -89,24 +96,22 @@ class Autonomy:
             levels["models_bytes"] = models["bytes"]
         return Levels(counters, levels)
 
-    async def hold(self, undo: ChangeReversal) -> None:
+    async def hold(self, undo: ChangeReversal, life: Lifetime) -> None:
         """Put it on its leash. To be called before any mission goes on: what a daemon dies of is taken back first."""
         if self.senses is None:
             return
         settings = self._settings
-        limits = rollback_monitor.EffectLimits(*(getattr(settings, f"leash_{name}") for name in rollback_monitor.EffectLimits._fields))
-        self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
+        limits = EffectLimits.of(settings)
+        self.leash = Leash(self._image, limits, period_s=limits.period_s, deaths=limits.deaths, undo=undo)
         await self.leash.begin()
-        self._stack.push_async_callback(self.leash.end)
+        life.push_async_callback(self.leash.end)
 
-    def begin(
-        self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, background: Callable[[Any, str], None]
-    ) -> None:
+    def begin(self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, life: Lifetime) -> None:
         """Let it beat.
 
         :param embedder: the model that embeds what missions ask and answer.
         :param measure: the facts that an audit's brief names.
-        :param background: runs something until the daemon ends.
+        :param life: ends what is begun here.
         """
         if self.senses is None:
             return
@@ -114,13 +119,13 @@ class Autonomy:
 
         async def embed(texts: Sequence[str]) -> list[list[float]]:
             plain = [normalised(text) for text in texts]
-            return await inference.embed(embedder, plain, deadline_s=settings.inference_deadline_s)
+            return await inference.embed(embedder, plain, deadline_s=settings.inference.deadline_s)
 
         async def submit(id: str, brief: str) -> None:
             await scheduler.submit(id, brief, {"origin": "system"})
 
         def ready() -> Callable[[], Awaitable[None]]:
-            share = Share(scheduler.quiet, settings.background_wait_s)
+            share = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
 
             async def wait() -> None:
                 await self.budget.ready()
@@ -131,29 +136,27 @@ class Autonomy:
         async def sensed() -> Record:
             return {**await measure(), "sensed": await self._sensed()}
 
-        assessor = self.assessor = Assessor(self._image, self._events, embed, _limits(settings))
-        self._stack.callback(assessor.flush)
-        background(assessor.run(), "assessor")
+        assessor = self.assessor = Assessor(self._image, self._bus, embed, _limits(settings))
+        life.callback(assessor.flush)
+        life.background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
             self._image,
-            interval_s=settings.heartbeat_s,
-            jitter=settings.heartbeat_jitter,
-            first_s=settings.heartbeat_first_s,
+            Rhythm(settings.autonomy.heartbeat_s, HeartbeatLimits.of(settings).jitter, HeartbeatLimits.of(settings).first_s),
             submit=submit,
             measure=sensed,
             quiet=ready(),
         )
-        background(heartbeat.run(), "heartbeat")
+        life.background(heartbeat.run(), "heartbeat")
         self.alarms = Alarms(
             self._image,
             _trigger_limits(settings),
-            Spans(settings.trigger_recent_s, settings.trigger_window_s, settings.senses_keys),
+            Spans(TriggerLimits.of(settings).recent_s, TriggerLimits.of(settings).window_s, SensesLimits.of(settings).keys),
             submit=submit,
             since=self.senses.since,
             entropy=lambda: _standing(assessor),
         )
-        background(self._watching(self.alarms, ready()), "triggers")
-        background(self._ticking(), "senses")
+        life.background(self._watching(self.alarms, ready()), "triggers")
+        life.background(self._ticking(), "senses")
 
     async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
         """Look at the triggers after each interval, when nobody else needs the system and the loop may spend something."""
@@ -168,7 +171,7 @@ class Autonomy:
 
     async def _ticking(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.senses_s)
+            await asyncio.sleep(SensesLimits.of(self._settings).every_s)
             try:
                 await self.tick()
             except (BatosError, OSError) as e:
@@ -186,18 +189,20 @@ class Autonomy:
             await self.leash.look()
 
     async def _sensed(self) -> str:
-        """What the senses noted lately, and how it stands with entropy, in words."""
+        """Return the recent tallies of the senses, and the state of the entropy metric, in words."""
         assert self.senses is not None
         assert self.assessor is not None
-        buckets = await self.senses.since(time.time() - self._settings.audit_window_s)
+        buckets = await self.senses.since(time.time() - SelfAuditLimits.of(self._settings).window_s)
         words = [
-            tallies_in_words(telemetry.summed_buckets(buckets, self._settings.senses_keys), self._settings.audit_keys),
+            tallies_in_words(
+                telemetry.summed_buckets(buckets, SensesLimits.of(self._settings).keys), SelfAuditLimits.of(self._settings).keys
+            ),
             self.assessor.told(),
         ]
         return " ".join(filter(None, words))
 
     def assessed(self, root: Any, number: int) -> Record | None:
-        """What the entropy metric said of the mission of that number, for its record."""
+        """Return the assessment of the mission of that number, for its record; None where it was not measured."""
         found = entropy_records.assessment_of(root, number) if self.assessor is None else self.assessor.of(root, number)
         return None if found is None else found.to_wire()
 
@@ -230,8 +235,8 @@ class Autonomy:
             entropy_records.learn_weights(root, found, entropy_records.UNDONE, _bounds(self._settings))
 
     def facts(self) -> Record:
-        """What `info` says of it."""
-        facts: Record = {"state": self._settings.autotelic}
+        """Return the facts for `info`."""
+        facts: Record = {"state": self._settings.autonomy.mode}
         if self.leash is not None:
             facts |= {"budget": self.budget.facts(), "leash": self.leash.facts()}
         if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
@@ -252,20 +257,21 @@ def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.Wei
 
 
 def _limits(settings: Settings) -> AssessorLimits:
+    limits = EntropyLimits.of(settings)
     return AssessorLimits(
-        window=settings.cem_window,
-        baseline=settings.cem_baseline,
-        queue=settings.cem_queue,
-        kept=settings.cem_missions,
-        chars=settings.routing_chars,
-        pause_s=settings.routing_pause_s,
+        window=limits.window,
+        baseline=limits.baseline,
+        queue=limits.queue,
+        kept=limits.missions,
+        chars=RoutingLimits.of(settings).chars,
+        pause_s=RoutingLimits.of(settings).pause_s,
         bounds=_bounds(settings),
     )
 
 
 def _trigger_limits(settings: Settings) -> triggers.TriggerLimits:
-    limits = triggers.TriggerLimits(*(getattr(settings, f"trigger_{name}") for name in triggers.TriggerLimits._fields))
-    return limits._replace(syntheses=0) if prerequisites.why_no_training(settings) else limits
+    limits = TriggerLimits.of(settings)
+    return dataclasses.replace(limits, syntheses=0) if prerequisites.why_no_training(settings) else limits
 
 
 def _standing(assessor: Assessor) -> triggers.Entropy:
@@ -274,26 +280,16 @@ def _standing(assessor: Assessor) -> triggers.Entropy:
 
 
 def _bounds(settings: Settings) -> entropy_records.WeightBounds:
-    return entropy_records.WeightBounds(settings.weights_step, settings.weights_least, settings.weights_most)
-
-
-def each(*hearers: Callable[..., None]) -> Callable[..., None]:
-    """What tells all of them."""
-
-    def tell(*args: Any) -> None:
-        for hear in hearers:
-            hear(*args)
-
-    return tell
+    return WeightBounds.of(settings)
 
 
 def measured(
     settings: Settings, image: LivingImage, scheduler: Scheduler, costs: CostMeter, walk: Walk, uptime_s: Callable[[], float]
 ) -> Measure:
-    """What an audit measures: a stretch of the image is checked for damage, the rest was counted before."""
+    """Make the measurement of an audit: it checks a stretch of the image for damage, and takes the counts of the rest."""
 
     async def measure() -> Record:
-        for damage in await in_helper(walk.step, settings.audit_records, settings.audit_bytes):
+        for damage in await in_helper(walk.step, SelfAuditLimits.of(settings).records, SelfAuditLimits.of(settings).bytes):
             log.error("image_damaged", record=damage.record, what=damage.what)
         missions = scheduler.facts()
         counted = {"complete": missions["COMPLETE"], "failed": missions["FAILED"], "checked": walk.checked, "damaged": len(walk.damaged)}
@@ -303,35 +299,30 @@ def measured(
 
 
 TASKS_SEED = 1
-Host = Callable[[LivingImage, MethodRuntime, Router], dict[str, Any]]
-"""What every attempt is given (see `Thinking`), for one that is thought in that image."""
 Curate = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class Improving:
-    """Proposals and what they come to. With `autotelic = "off"` there are none."""
+    """Proposals and what they come to. With `autonomy.mode = "off"` there are none."""
 
     def __init__(
         self,
         settings: Settings,
         image: LivingImage,
         inference: Inference,
-        embedder: str,
         codex: Codex,
         *,
-        host: Host,
         audit: Callable[[str, str], Any],
         substrate: Substrate,
         curate: Curate | None = None,
     ) -> None:
         """
-        :param embedder: the model by which briefs are routed.
         :param audit: the guardian's verdict of a source and its selector.
         :param substrate: knows the models.
         :param curate: runs the memory's curator.
         """
-        self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
-        self._host, self._curate, self._substrate = host, curate, substrate
+        self._settings, self._image, self._inference, self._codex = settings, image, inference, codex
+        self._curate, self._substrate = curate, substrate
         self._ground = Ground(
             settings,
             audit,
@@ -339,36 +330,35 @@ class Improving:
             curates=curate is not None,
             trains=lambda: prerequisites.why_no_training(settings, substrate.profile),
         )
-        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autotelic == "off"
+        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autonomy.mode == "off"
         self.propose: Propose = nothing_proposed if off else self._audits.propose
         self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
         self.improver: Improver | None = None
 
-    def begin(self, scheduler: Scheduler, events: Events, leash: Budget, background: Callable[[Any, str], None]) -> None:
+    def begin(self, scheduler: Scheduler, services: AttemptServices, bus: EventBus, leash: Budget, life: Lifetime) -> None:
         """Look after proposals until the daemon ends.
 
-        :param background: runs something until then.
+        :param services: those of live attempts.
+        :param life: ends what is begun here.
         """
-        if self._settings.autotelic == "off":
+        if self._settings.autonomy.mode == "off":
             return
         settings, image = self._settings, self._image
-        rehearsals = Rehearsals(image, self._inference, settings, self._stage, self._ground, self._tasks)
-        staging = staging_folder(settings.lora_staging, settings.data)
+        rehearsals = Rehearsals(image, self._inference, settings, partial(self._stage, services), self._ground, self._tasks)
+        staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
             writer_evaluation.KIND: prerequisites.TrainingPreparation(image, settings, leash, lambda: self._substrate.factory, staging),
         }
-        improver = self.improver = Improver(
-            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate,
-            preparations=preparations,
-        )  # fmt: skip
+        parts = ImproverParts(self._ground, self._audits, rehearsals, preparations, self._curate)
+        improver = self.improver = Improver(image, self._inference, leash, parts, quiet=scheduler.quiet)
 
-        def hear(event: Event) -> None:
-            if event["id"].startswith((AUDIT, IMPROVEMENT)):
+        def hear(ended: MissionEnded) -> None:
+            if ended.mission.startswith((AUDIT, IMPROVEMENT)):
                 improver.look()
 
-        events.listen("result", hear)
-        background(improver.run(), "improver")
+        bus.subscribe(MissionEnded, hear)
+        life.background(improver.run(), "improver")
 
     @contextlib.asynccontextmanager
     async def _tasks(self, count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
@@ -392,25 +382,23 @@ class Improving:
             yield [writer_evaluation.WritingTask(task.selector, task.prompt(example=True, book=book), right(task)) for task in chosen]
 
     @contextlib.asynccontextmanager
-    async def _stage(self, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
-        """What it takes to think in a mirror: methods, a router and a sandbox of its own.
+    async def _stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
+        """Make what it takes to think in a mirror: methods, a router and a sandbox of its own.
 
+        :param services: those of live attempts.
         :param names: knows the digests of models.
         """
-        settings, limit_s = self._settings, self._settings.inference_deadline_s
-        likeness = Likeness(image, self._inference, self._embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
+        settings, limit_s = self._settings, self._settings.inference.deadline_s
+        likeness = Likeness(image, self._inference, self._substrate.profile.embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
         methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
 
         def examples(root: Any) -> dict[str, incarnation.Exemplars]:
             return {name: incarnation.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
 
-        router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
-
-        def thinking(mission: dict[str, Any]) -> Rehearsing:
-            return Rehearsing(mission, inference=names, events=Events(), **self._host(image, methods, router))
+        router = Router(self._codex, lambda: image.read(examples), likeness, chars=RoutingLimits.of(settings).chars)
 
         try:
-            yield Stage(image, methods, thinking)
+            yield Stage(image, replay_services(services, names, image=image, methods=methods, router=router))
         finally:
             await likeness.stop()
             await methods.close()

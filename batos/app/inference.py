@@ -1,4 +1,4 @@
-"""The part of the composition root that puts the inference together: Ollama, its models and experts, their place in memory.
+"""Part of the composition root for the inference: Ollama, its models and experts, their place in memory.
 
 service (an Ollama) ─ factory (experts)
 place (an Ollama: its breaker, provisioner, residency) ─ hosts (least busy) ─ ready (waits, heals) ─ `inference`
@@ -18,15 +18,20 @@ from batos import config
 from batos.bridge import selection
 from batos.bridge.admission import Fairness
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, KnownCapabilities
+from batos.bridge.downloads import ProvisionLimits
+from batos.bridge.failures import RetryPolicy
 from batos.bridge.inference import Inference, ReadyInference
 from batos.bridge.model_management import ModelManager
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, persona_model_name, persona_modelfile, profile_names
+from batos.bridge.residency import ResidencyLimits
 from batos.bridge.selection import Space
+from batos.concurrency import Lifetime
 from batos.config import Settings, nearest
 from batos.errors import InferenceFailed, InvalidInput
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
@@ -49,7 +54,7 @@ Record = dict[str, Any]
 
 
 class Substrate:
-    """What infers, and all that is known of it. With an `inference` given, that one, and nothing around it."""
+    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama: something else infers."""
 
     def __init__(
         self,
@@ -57,17 +62,13 @@ class Substrate:
         image: LivingImage,
         codex: Codex,
         *,
-        stack: contextlib.AsyncExitStack,
-        background: Callable[[Any, str], None],
         on_choice: Callable[[Record], None] = lambda chosen: None,
     ) -> None:
         """
         :param on_choice: told of settings that were chosen while the daemon runs.
-        :param stack: what was begun here ends with it.
-        :param background: runs something until the stack ends.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
-        self._stack, self._background, self._on_choice = stack, background, on_choice
+        self._on_choice = on_choice
         self._one_choice = asyncio.Lock()
         self.chosen = selection.choose_profile(settings, self._voices_of, None)
         """The profile in force, and why. Before `connect`, and where something else infers, what the settings say without an Ollama."""
@@ -79,22 +80,22 @@ class Substrate:
         self.places: list[ManagedHost] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
-        """What `info` says of the Ollamas; empty where there is none."""
+        """Returns the facts for `info` about the Ollamas; empty where there is none."""
         self.outage: Callable[[], str] = str
-        """Says that no Ollama answers; empty where one does."""
+        """Returns the words for an outage of all Ollamas; empty where one answers."""
         self.asked_only: Inference | None = None
         """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
         self._settled = asyncio.Event()
         self._bases: dict[str, str] = {}  # by role, under the profile in force
+        self._foresight = Foresight()
         self._of_user = ""  # address of the user's own Ollama
 
     # --- putting together
 
-    async def connect(self, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> tuple[Inference, Grouping]:
+    async def connect(self, life: Lifetime) -> Inference:
         """Find or start an Ollama and put everything around it.
 
-        :param guess: whom a mission will probably go to.
-        :param waiting: the models of the next so many missions that wait.
+        :param life: ends what is begun here.
         :raises OllamaUnavailable: if none answers and none can be started.
         """
         from batos.bridge.client import connect  # late: the client's imports cost more than all the rest
@@ -104,28 +105,28 @@ class Substrate:
         settings = self._settings
         service = OllamaService(settings)
         host = await service.start()
-        self._stack.push_async_callback(service.stop)
+        life.push_async_callback(service.stop)
         client = connect(host)
-        self._stack.push_async_callback(client.close)
+        life.push_async_callback(client.close)
         self._client, self._of_user = client, host if service.state == "external" and service.version else ""
         found = await self._found() if self._of_user else None
         self.chosen = selection.choose_profile(settings, self._voices_of, found, self._of_user)
         log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
-        fairness = Fairness(settings.group_missions, settings.group_wait_s)
+        fairness = self._fairness = Fairness(ResidencyLimits.of(settings).group_missions, ResidencyLimits.of(settings).group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]
-        for further in dict.fromkeys(settings.ollama_hosts):
+        for further in dict.fromkeys(settings.inference.hosts):
             if further != host:
                 its_client = connect(further)
-                self._stack.push_async_callback(its_client.close)
+                life.push_async_callback(its_client.close)
                 places.append(self._place(its_client, further, fairness))
         hosts = Hosts(
             places,
-            wait_s=settings.outage_wait_s,
-            switch_s=settings.switch_wait_s,
-            look_s=settings.breaker_probe_s,
+            wait_s=RetryPolicy.of(settings).outage_wait_s,
+            switch_s=RetryPolicy.of(settings).switch_wait_s,
+            look_s=RetryPolicy.of(settings).breaker_probe_s,
             crowded=lambda place, model: place.crowded(model),
         )
-        self._stack.push_async_callback(hosts.close)
+        life.push_async_callback(hosts.close)
         self.outage = lambda: hosts.outage
         self.facts = lambda: {
             "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts,
@@ -134,9 +135,9 @@ class Substrate:
         self.models = ModelManager(lambda: self.profile.name, places, use=self._use, fit=self._fit)
         for place in places:
             settled = self._settled if place is places[0] else asyncio.Event()
-            self._background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
-        factory = self.factory = await self._found_factory(client, places[0])
-        everywhere = ManagedHosts(places, settings.outage_wait_s)
+            life.background(place.look_after(ProvisionLimits.of(settings).retry_s, self._voices, settled), f"provisioning of {place.host}")
+        factory = self.factory = await self._found_factory(client, places[0], life)
+        everywhere = ManagedHosts(places, RetryPolicy.of(settings).outage_wait_s)
 
         async def ready(model: str) -> None:
             await (factory if factory.owns(model) else everywhere).ready(model)
@@ -146,7 +147,7 @@ class Substrate:
 
         self.asked_only = hosts
         self._inference = ReadyInference(hosts, ready=ready, heal=heal)
-        return self._inference, self._grouping(fairness, guess, waiting)
+        return self._inference
 
     def _place(self, client: AsyncClient, host: str, fairness: Fairness, service: OllamaService | None = None) -> ManagedHost:
         """
@@ -167,54 +168,65 @@ class Substrate:
         provisioner = Provisioner(
             client,
             self.profile,
-            modelfiles_folder(settings.modelfiles),
-            settings.provision_concurrency,
+            modelfiles_folder(settings.inference.modelfiles),
+            ProvisionLimits.of(settings).concurrency,
             built=BuiltModels(kept / "built.json" if service is not None else built_models_file(kept, host)),
-            room=DiskSpace(folder, settings.disk_reserve_bytes),
-            note_s=settings.pull_note_s,
+            room=DiskSpace(folder, ProvisionLimits.of(settings).reserve_bytes),
+            note_s=ProvisionLimits.of(settings).note_s,
         )
-        inference = OllamaInference(host, settings.inference_concurrency, self.profile.options, RetryPolicy.of(settings))
-        residency = Residency(client, settings.memory_budget_bytes, self.options, fairness)
+        inference = OllamaInference(host, settings.inference.concurrency, self.profile.options, RetryPolicy.of(settings))
+        residency = Residency(client, settings.inference.memory_bytes, self.options, fairness)
         return ManagedHost(inference, residency, provisioner, self.known, self.profile.options.get("stop", ()))
 
-    async def _found_factory(self, client: AsyncClient, place: ManagedHost) -> LoraFactory:
+    async def _found_factory(self, client: AsyncClient, place: ManagedHost, life: Lifetime) -> LoraFactory:
         from batos.bridge.lora.factory import open_lora_factory
 
         factory = open_lora_factory(self._image, client, self._settings, self.profile, place)
         await factory.begin()
-        self._background(factory.run(), "lora factory")
-        self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
+        life.background(factory.run(), "lora factory")
+        life.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
         return factory
 
-    def _grouping(self, fairness: Fairness, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> Grouping:
-        """How missions are grouped by model, and what is preloaded in a pause."""
-        from batos.bridge.residency import Expected, Preloader
+    def grouping(self, guess: Callable[[MissionRecord], str]) -> Grouping | None:
+        """Return how missions are grouped by model; None where something else than an Ollama infers: they are not.
 
-        foresight = Foresight()
+        :param guess: names the persona that a mission will probably go to.
+        """
+        if not self.places:
+            return None
+        residencies = [place.residency for place in self.places]
         for persona in self._image.read(recent_personas):
             if persona in self._personas:
-                foresight.note(persona)
-
-        def expected() -> Expected:
-            return Expected(waiting(self._settings.group_missions), [self.model_of(p) for p in foresight.likely()])
-
-        residencies = [place.residency for place in self.places]
-        if self._settings.preload_idle_s:
-            for residency in residencies:
-                residency.preloader = Preloader(residency, self._settings.preload_idle_s, expected)
+                self._foresight.note(persona)
 
         def load_of(model: str) -> Load | None:
             return next((load for residency in residencies if (load := residency.load_of(model)) is not None), None)
 
         return Grouping(
-            fairness,
-            persona_of=lambda record: None if record["message"] else guess(record),
+            self._fairness,
+            persona_of=lambda record: None if record.message else guess(record),
             model_of=self.model_of,
             load_of=load_of,
             conflict=lambda a, b: all(residency.gate.conflict(a, b) for residency in residencies),
-            began=foresight.note,
+            began=self._foresight.note,
             memories=lambda: max(1, sum(not place.breaker.open for place in self.places)),
         )
+
+    def preload(self, waiting: Callable[[int], list[str]]) -> None:
+        """From now on load models in pauses: those that missions wait for, then those that are likely to be needed.
+
+        :param waiting: returns the models of the next so many missions that wait.
+        """
+        from batos.bridge.residency import Expected, Preloader
+
+        def expected() -> Expected:
+            return Expected(
+                waiting(ResidencyLimits.of(self._settings).group_missions), [self.model_of(p) for p in self._foresight.likely()]
+            )
+
+        if ResidencyLimits.of(self._settings).preload_idle_s:
+            for place in self.places:
+                place.residency.preload_with(Preloader(place.residency, ResidencyLimits.of(self._settings).preload_idle_s, expected))
 
     def _voices(self) -> list[str]:
         return [self.model_of(persona) for persona in self._personas]
@@ -227,17 +239,17 @@ class Substrate:
         return self.chosen.profile
 
     def capabilities(self, model: str) -> Capabilities | None:
-        """What a model can do, from memory; None as long as that is not known. A role of the profile counts as its model."""
+        """Return the known capabilities of a model; None as long as they are not known. A role of the profile counts as its model."""
         name = self.profile.model_of(model)
         digests = (place.models_seen.get(tagged(name)) or place.residency.digest_of(name) for place in self.places)
         return next((can for digest in digests if digest and (can := self.known.of(digest)) is not None), None)
 
     def base_of(self, role: str) -> str:
-        """The model that the one of a persona's role is made of; one that is made of none is its own."""
+        """Return the model that the one of a persona's role is made of; a model that is made of none is its own."""
         if role not in self._bases:
             from batos.bridge.lora.expert_model import bases_of  # late, as the rest of what looks at models
 
-            self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.modelfiles))[role][1]
+            self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.inference.modelfiles))[role][1]
         return self._bases[role]
 
     @property
@@ -252,24 +264,28 @@ class Substrate:
         return None if can is None else can.vision
 
     async def _sees(self, model: str) -> bool | None:
-        """Whether a model sees, as its Ollama says, or was found out when it was tried (`batos models --fit NAME`). It is not tried for
-        it: to look at a picture takes a model as long as most of an answer."""
+        """Return whether a model sees, as its Ollama says, or was found out when it was tried (`batos models --fit NAME`). It is not tried
+        for it: to look at a picture takes a model as long as most of an answer."""
         await self._inference.digest(self.profile.model_of(model))  # one that is on its way is waited for; and what it claims is learned
         return self._seen(model)
 
     async def _seeing(self) -> list[str]:
-        """The models of the first Ollama that see and could think, the largest first."""
+        """Return the models of the first Ollama that see and could think, the largest first."""
         found = [one for one in await self._found() or () if one.can.vision and one.can.chats and not (one.ours or one.can.remote)]
         return [one.name for one in sorted(found, key=lambda one: -(one.can.parameters or 0))]
 
+    def residency(self) -> Record:
+        """Return facts about the models in the memory of the first Ollama; empty where something else infers."""
+        return self.places[0].residency.facts() if self.places else {}
+
     def parameters(self, model: str) -> int | None:
-        """How many parameters a model has; None as long as that is not known."""
+        """Return the number of parameters of a model; None as long as that is not known."""
         can = self.capabilities(model)
         return None if can is None else can.parameters
 
     async def why_unfit(self, model: str) -> str:
-        """Why a model is not fit to judge the system itself, in words; empty where it is. It is to be large enough to think by facets, and
-        to keep to a form, which is probed once. Where no Ollama infers, nothing is known against it."""
+        """Say why a model is not fit to judge the system itself, in words; empty where it is. It is to be large enough to think by facets,
+        and to keep to a form, which is probed once. Where no Ollama infers, nothing is known against it."""
         if not self.places:
             return ""
         name, place = self.profile.model_of(model), self.places[0]
@@ -286,7 +302,7 @@ class Substrate:
         return "" if can is not None and can.format else f"{name} does not keep to a form"
 
     async def _found(self) -> list[Candidate] | None:
-        """The models of the first Ollama; None where it does not say."""
+        """Return the models of the first Ollama; None where it does not say."""
         from batos.bridge.installed_models import list_models
         from batos.bridge.model_status import ModelUnavailable
 
@@ -300,14 +316,14 @@ class Substrate:
     # --- what missions need
 
     async def met(self, needs: Needs) -> bool:
-        """Whether all models with which personas speak meet needs, as they are loaded here.
+        """Return whether all models with which personas speak meet needs, as they are loaded here.
 
         :raises InferenceFailed: where that cannot be found out.
         """
         return needs.context <= int(self.options.get("num_ctx") or 0) and await self.able(needs)
 
     async def able(self, needs: Needs) -> bool:
-        """Whether all models with which personas speak could meet needs, however they are loaded.
+        """Return whether all models with which personas speak could meet needs, however they are loaded.
 
         :raises InferenceFailed: where that cannot be found out.
         """
@@ -319,7 +335,7 @@ class Substrate:
         return True
 
     async def here(self) -> list[Candidate]:
-        """The models of the first Ollama.
+        """Return the models of the first Ollama.
 
         :raises InferenceFailed: where it does not say.
         """
@@ -331,22 +347,22 @@ class Substrate:
     @property
     def room(self) -> Space:
         """The room that there is for another model."""
-        return Space(self._settings.memory_budget_bytes, self.places[0].provisioner.room)
+        return Space(self._settings.inference.memory_bytes, self.places[0].provisioner.room)
 
     def in_force(self, model: str) -> bool:
-        """Whether the profile in force rests on a model, or a persona's model has that name."""
+        """Return whether the profile in force rests on a model, or a persona's model has that name."""
         profile, named = self.profile, selection.named_models(self._settings).personas
         names = {*(one.name for one in profile.models), *profile.personas.values(), *named.values()}
         return tagged(model) in map(tagged, names)
 
     def voices_on(self, model: str) -> dict[str, tuple[str, Modelfile]]:
-        """By persona's role, the name and the Modelfile of its model on `model`."""
+        """Return, by persona's role, the name and the Modelfile of its model on `model`."""
         return {one.role: (persona_model_name(persona, model), persona_modelfile(one, model)) for persona, one in self._voices_of.items()}
 
     def options_on(self, context: int, answer: int) -> Record:
-        """Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
+        """Return Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
         settings = self._settings
-        own = {"num_predict": settings.num_predict, "num_thread": settings.num_thread}
+        own = {"num_predict": settings.inference.answer_tokens, "num_thread": settings.inference.threads}
         return {"num_ctx": context, "num_predict": answer, **{name: value for name, value in own.items() if value}}
 
     # --- another model
@@ -373,18 +389,20 @@ class Substrate:
             log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=after.why)
             if self.factory is not None:
                 roles = self._image.read(model_registry.plain_models)
-                await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.modelfiles)), self.profile)
+                await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.inference.modelfiles)), self.profile)
             told = await self.models.ensure()
         return {**told, "model": self.profile.base, "why": after.why, "before": _in_a_word(before.profile)}
 
     def _chosen(self, name: str) -> Record:
-        """The settings that say what was asked for."""
+        """Return the settings for the model that was asked for."""
         persona, _, model = name.rpartition("=")
         if persona:
-            kept = (one for one in self._settings.model if not one.startswith(f"{persona}="))
-            return {"model": (*kept, name)}
+            kept = (one for one in self._settings.inference.model if not one.startswith(f"{persona}="))
+            return {"inference.model": (*kept, name)}
         own = own_profiles(self._settings.data)
-        return {"model": (), "profile": model} if model in profile_names(own) else {"model": (name,)}
+        if model in profile_names(own):
+            return {"inference.model": (), "inference.profile": model}
+        return {"inference.model": (name,)}
 
     def _check(self, profile: Profile, named: selection.NamedModels, there: set[str]) -> None:
         """
@@ -403,7 +421,7 @@ class Substrate:
         """See `Models.fit`."""
         for name in names:
             await self.places[0].probe(name)
-        found, budget = await self._found(), self._settings.memory_budget_bytes
+        found, budget = await self._found(), self._settings.inference.memory_bytes
         if found is None:
             raise InferenceFailed("Ollama does not say what it has", cause="unreachable")
         thinks = {tagged(self.model_of(persona)) for persona in self._personas} | {tagged(self.profile.base)}
@@ -416,27 +434,31 @@ class Substrate:
         }
 
     def model_of(self, persona: str) -> str:
-        """The model that speaks for a persona, as the image has it now."""
+        """Return the model that speaks for a persona, as the image has it now."""
 
         def model(root: Any) -> str:
             found = root["lobby"]._slots[persona]
             return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
 
-        return self._image.read(model)  # type: ignore[no-any-return]
+        return self._image.read(model)
 
     @property
     def options(self) -> dict[str, Any]:
         """Ollama's options that a model is loaded with, and the longest answer."""
         settings = self._settings
-        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict, "num_thread": settings.num_thread}
+        own = {
+            "num_ctx": settings.inference.window,
+            "num_predict": settings.inference.answer_tokens,
+            "num_thread": settings.inference.threads,
+        }
         return {**self.profile.options, **{name: value for name, value in own.items() if value}}
 
     @property
     def chat_options(self) -> dict[str, Any]:
         """Ollama's options of every chat."""
         settings = self._settings
-        think = {"on": {"think": True}, "off": {"think": False}}.get(settings.think, {})
-        return {**self.options, **({"stop": list(settings.stop)} if settings.stop else {}), **think}
+        think = {"on": {"think": True}, "off": {"think": False}}.get(settings.inference.think, {})
+        return {**self.options, **({"stop": list(settings.inference.stop)} if settings.inference.stop else {}), **think}
 
     async def settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""
@@ -451,7 +473,7 @@ class Substrate:
             await self.factory.scan_settled()
 
     async def experts(self, scan: bool, patience_s: float) -> Record:
-        """What there is to say of the experts, after a scan if one is asked for; without an Ollama what the image knows."""
+        """Return the facts about experts, after a scan if one is asked for; without an Ollama those that the image has."""
         if self.factory is None:
             return {"staging": None, **self._image.read(model_registry.report_experts), "refused": []}
         if scan:
@@ -463,12 +485,12 @@ class Substrate:
 
 
 def _in_a_word(profile: Profile) -> str:
-    """What `use` is told to have it back."""
+    """Return the name by which `use` would have the profile back."""
     return profile.base if profile.name == selection.OWN else profile.name
 
 
 def _fact(one: Candidate, budget: int) -> Record:
-    """What `models` with `fit` says of one; sizes in bytes."""
+    """Return the facts of `models` with `fit` about one model; sizes in bytes."""
     context = one.context_within(budget)
     unfit = one.unfit(budget)
     told = {"name": one.name, "bytes": one.bytes, "memory": one.memory(context), "fits": one.memory(context) <= budget}

@@ -1,16 +1,15 @@
-"""The part of the composition root that puts the memory together: the library in the image, and what searches see of it in RAM.
+"""Part of the composition root for the memory: the library in the image, and the search index in RAM.
 
 files ─ ingest (queue, readers, sections) ─┐                       ┌─ collection ─ search
 watcher (folders) ─────────────────────────┴─ library ─ vectors ───┘
                                      (system transactions)  (the embedding worker)
 
-What a transaction committed is put into the collection by the loop, in order; a search never waits for a transaction.
+The event loop puts what a transaction committed into the search index, in order; a search never waits for a transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from batos.bridge.inference import Inference
-from batos.concurrency import answering, in_helper
+from batos.bus import EventBus, MemoryQueried
+from batos.concurrency import Lifetime, answering, in_helper
 from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living_image import LivingImage
-from batos.mind.events import Events
+from batos.mind.evidence import EvidenceLimits
 from batos.wire.admin_schemas import SearchRequest
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ class Recollection:
     vectors: EmbeddingWorker
     curator: Curator
 
-    def __init__(self, image: LivingImage, settings: Settings, on_recalled: Callable[[int], object] = lambda hits: None) -> None:
+    def __init__(self, image: LivingImage, settings: Settings, bus: EventBus | None = None) -> None:
         """
-        :param on_recalled: hears of each time that a mission asked, with how many passages it was answered.
+        :param bus: hears of `MemoryQueried`, and tells of missions that ended; None: nobody does.
         """
-        self._image, self._settings, self._on_recalled = image, settings, on_recalled
+        self._image, self._settings, self._bus = image, settings, bus or EventBus()
         self._look_back: Callable[[], object] = lambda: None
         self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
 
@@ -70,95 +70,102 @@ class Recollection:
         inference: Inference,
         model: str,
         *,
+        life: Lifetime,
         asked_only: Inference | None = None,
-        stack: contextlib.AsyncExitStack,
-        background: Callable[[Any, str], None],
     ) -> None:
         """Load what searches see, and begin with what was left to do.
 
         :param model: the profile's embedder.
         :param asked_only: the same inference, which fetches no model that is not there; that one if left out.
-        :param stack: what was begun here ends with it.
-        :param background: runs something until the stack ends.
+        :param life: ends what is begun here.
         """
         await in_helper(importlib.import_module, "batos.memory.embedding_worker")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import ChunkLimits
         from batos.memory.curator import Curator
-        from batos.memory.embedders.selection import Readers
-        from batos.memory.embedding_worker import EmbeddingWorker, load_collection
+        from batos.memory.embedders.selection import EmbedderLimits, Readers
+        from batos.memory.embedding_worker import EmbeddingLimits, EmbeddingWorker, load_collection
         from batos.memory.folder_watcher import FolderWatcher
         from batos.memory.ingest import Ingest
         from batos.memory.records import Numbers
-        from batos.memory.retrieval import Retrieval
+        from batos.memory.retrieval import Retrieval, RetrievalTerms
         from batos.memory.section_builder import KnownNames, Shelver, known_names
         from batos.memory.store import epoch_of
 
         settings, image = self._settings, self._image
         self.numbers, self._load = Numbers(image.read(epoch_of)), load_collection
         self.collection = await in_helper(image.read, load_collection)
-        limits = ChunkLimits(settings.chunk_smallest, settings.chunk_largest)
+        limits = ChunkLimits.of(settings)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: KnownNames(image.read(known_names), self._holds)))
         self.readers = readers = Readers(settings, inference, asked_only or inference, model)
-        stack.push_async_callback(readers.close)
+        life.push_async_callback(readers.close)
         self.vectors = EmbeddingWorker(image, readers, shelver, limits, settings, self)
         self.curator = Curator(image, settings, shelver, lambda: readers.present, self)
         self.retrieval = Retrieval(
             image,
             lambda: self.collection,
             readers.of,
-            limit_s=settings.search_s,
-            pause_s=settings.embed_retry_s,
-            alike=settings.evidence_alike,
+            RetrievalTerms(EmbedderLimits.of(settings).search_s, EmbeddingLimits.of(settings).retry_s, EvidenceLimits.of(settings).alike),
             on_read=self.curator.reads.add,
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = FolderWatcher(image, self.ingest, settings)
-        background(self.ingest.run(), "ingest")
-        background(self.watcher.run(), "watched folders")
-        stack.callback(self.ingest.stop)
-        background(self.vectors.run(), "vectors")
-        stack.push_async_callback(self.curator.stop)
-        self._background = background
+        life.background(self.ingest.run(), "ingest")
+        life.background(self.watcher.run(), "watched folders")
+        life.callback(self.ingest.stop)
+        life.background(self.vectors.run(), "vectors")
+        life.push_async_callback(self.curator.stop)
 
-    def remember(self, events: Events) -> None:
-        """From now on, missions that have ended become memory, and those that have ended before."""
-        from batos.missions.memory_writer import Remembering  # late, as all that brings numpy
+    def remember(self, life: Lifetime) -> None:
+        """From now on, missions that have ended become memory, and those that have ended before.
+
+        :param life: ends that.
+        """
+        from batos.memory.chunking import ChunkLimits
+        from batos.missions.memory_writer import Remembering, RememberLimits  # late, as all that brings numpy
 
         settings = self._settings
-        if settings.remember == "on":
+        if settings.memory.remember == "on":
             work = Remembering(
                 self._image,
                 shelver=self.shelver,
                 stored=self.stored,
-                section_chars=settings.ingest_section_chars,
-                pause_s=settings.remember_pause_s,
+                section_chars=ChunkLimits.of(settings).section_chars,
+                pause_s=RememberLimits.of(settings).pause_s,
             )
             self._look_back = work.wake
-            self._background(work.run(events), "remembering")
+            life.background(work.run(self._bus), "remembering")
 
     def curate(
-        self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
+        self,
+        life: Lifetime,
+        quiet: Callable[[], Awaitable[object]],
+        gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None,
     ) -> None:
-        """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`."""
+        """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`.
+
+        :param life: ends that.
+        """
         self.curator.use(quiet, gist)
-        self._background(self.curator.run(), "curator")
+        life.background(self.curator.run(), "curator")
 
     # --- for missions
 
     async def recall(self, question: str) -> list[int]:
-        """The chunks that speak to a question, the best first."""
+        """Return the chunks that speak to a question, the best first."""
         from batos.memory.retrieval import recall_passages
 
         settings = self._settings
-        found = await recall_passages(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
-        self._on_recalled(len(found))
+        found = await recall_passages(
+            question, self._image, self.retrieval, most=settings.memory.passages, alike=EvidenceLimits.of(settings).alike
+        )
+        self._bus.publish(MemoryQueried(len(found)))
         self.curator.reads.add(found)
         return found
 
     # --- what the collection hears of
 
     def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None:
-        """New chunks, and such as are gone, of a transaction that is durable."""
+        """Take in new chunks, and drop those that are gone, of a durable transaction."""
         if segment is not None:
             self._apply(lambda collection: collection.append(segment))
         if gone := list(dropped):
@@ -166,22 +173,22 @@ class Recollection:
         self.vectors.wake()
 
     def relinked(self, segment: Segment) -> None:
-        """Other entries of chunks that are what they were, of a transaction that is durable."""
+        """Take in other entries of chunks that did not change, of a durable transaction."""
         self._apply(lambda collection: collection.replace(segment))
 
     def moved(self, moved: Iterable[UndoneMemory]) -> None:
-        """Documents that an undo, which is durable, took out or brought back."""
+        """Take in the documents that a durable undo took out or brought back."""
         for one in moved:
             self.stored(None, one.dropped)  # first: a chunk that an earlier one took out can come back
             self.stored(one.segment, ())
         self._look_back()  # a mission that is done again is remembered again
 
     def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
-        """Vectors of chunks by that embedder, of a transaction that is durable; searches have those of one only."""
+        """Take in vectors of chunks by that embedder, of a durable transaction; searches have those of one embedder only."""
         self._apply(lambda collection: collection.vectors(_array(ids), rows) if collection.maker.identity == identity else None)
 
     def brought_back(self, change: MemoryChange) -> None:
-        """What an archive held, of a transaction that is durable."""
+        """Take in the content of an archive that a durable transaction brought back."""
         self.stored(change.segment, change.dropped)
         if change.vectors is not None:
             self.embedded(change.embedder, list(change.ids), change.vectors)
@@ -206,21 +213,21 @@ class Recollection:
         return bool(self._image.read(_has_document, document))
 
     def count(self) -> int:
-        """Chunks that have a vector."""
+        """Return the number of chunks that have a vector."""
         view = self.collection.view()
         return int((view.has & ~view.gone).sum())
 
     # --- what clients ask for
 
     async def search(self, request: SearchRequest) -> Reply:
-        """The passages that answer a question.
+        """Return the passages that answer a question.
 
         :raises InvalidInput: for one without words, or a kind that no document can have.
         """
-        from batos.memory.retrieval import SearchRequest
+        from batos.memory.retrieval import PassageQuery
 
         since, until = (date.fromisoformat(day) if day else None for day in (request.since, request.until))
-        wanted = SearchRequest(request.question, request.k, request.kind, request.source, request.speaker, since, until)
+        wanted = PassageQuery(request.question, request.k, request.kind, request.source, request.speaker, since, until)
         return await self.retrieval.search(wanted, explain=request.explain)
 
     async def ask(self, paths: list[str], follow: list[str], exclude: Sequence[str] = ()) -> RequestedFiles:
@@ -258,7 +265,7 @@ class Recollection:
         pin: str | None = None,
         unpin: str | None = None,
     ) -> Reply:
-        """What the memory holds, after something was forgotten, brought back or pinned, or a folder left alone.
+        """Forget, bring back, pin or leave alone what was asked for; return the contents of the memory.
 
         :param documents: how many of them to list, the newest first; `archives` likewise.
         :raises UnknownSource: if there is nothing to forget, to bring back or to pin.
@@ -280,7 +287,7 @@ class Recollection:
         return {**held, **self._live(), **told}
 
     def facts(self) -> Reply:
-        """What `info` says of the memory."""
+        """Return the facts for `info`."""
         return {"chunks": self.collection.size - self.collection.dropped, **self._live(), "curator": self.curator.facts()}
 
     def _live(self) -> Reply:

@@ -1,4 +1,4 @@
-"""The part of the composition root that provides a mission with a model where none here can do what it needs.
+"""Provision of a mission with a model, where none here can do what it needs.
 
 chosen ─ asked, or allowed ─ begun (a change) ─ pulled ─ probed ─ its personas made ─ kept (one transaction) ─ ready
 
@@ -18,22 +18,26 @@ import structlog
 from transaction.interfaces import TransientError
 
 from batos.autotelic import changes, provided_models
+from batos.autotelic.changes import ChangeLimits
 from batos.bridge import selection
 from batos.bridge.capabilities import Needs
 from batos.bridge.catalogue import offers, registry_models
+from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.model_status import ModelStatus
 from batos.bridge.modelfile import tagged
+from batos.bus import EventBus, MissionEnded
 from batos.config import MIB, Settings
 from batos.errors import BatosError, Conflicted, InferenceFailed, InvalidInput, ModelNeeded, ProvisioningFailed
 from batos.image import journal
 from batos.image.living_image import LivingImage
-from batos.mind.events import Event, Events
+from batos.mind.events import Event
 from batos.mind.model_needs import BEGUN, CHOSEN, DECLINED, READY, Provision
+from batos.missions.mission_queue import AttemptLimits
 
 if TYPE_CHECKING:
     from batos.app.inference import Substrate
     from batos.bridge.selection import ModelChoice
-    from batos.mind.attempt_context import Thinking
+    from batos.mind.attempt import Attempt
 
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
@@ -86,7 +90,7 @@ class Providing:
         async with self._locks[provision.model]:
             return await self._speaks(provision.model)
 
-    async def provide(self, attempt: Thinking, needs: Needs, *, may_do_without: bool) -> Provision:
+    async def provide(self, attempt: Attempt, needs: Needs, *, may_do_without: bool) -> Provision:
         """See `Provider`."""
         before = self._image.read(journal.provided_of, attempt.id)
         try:
@@ -101,7 +105,7 @@ class Providing:
             await self._image.system(journal.set_provided, attempt.id, record, mission=attempt.id)
             return Provision.of(record)
 
-    async def _provide(self, attempt: Thinking, needs: Needs) -> Provision:
+    async def _provide(self, attempt: Attempt, needs: Needs) -> Provision:
         id = attempt.id
         for _ in range(TRIES):
             held = self._image.read(journal.provided_of, id)
@@ -125,7 +129,7 @@ class Providing:
         )
 
     def _is_wanted(self, number: int | None) -> bool:
-        """Whether a change stands, and was not taken back by its user."""
+        """Return whether a change stands, and was not taken back by its user."""
         return number is None or self._image.read(provided_models.state_of, number) in changes.STANDING
 
     # --- which one
@@ -150,24 +154,24 @@ class Providing:
 
     async def _had(self, id: str, needs: Needs, left_out: set[str], least: int) -> ModelChoice:
         settings, room = self._settings, self._substrate.room
-        registry = await registry_models(settings.model_registry) if settings.model_registry else None
+        registry = await registry_models(settings.inference.registry) if settings.inference.registry else None
         shipped = await asyncio.to_thread(offers, settings.data)
         offered = [list(registry.offers if registry else ()), shipped]
-        first = {tagged(name) for name in settings.autotelic_models} if settings.autotelic == "on" else set()
+        first = {tagged(name) for name in settings.autonomy.models} if settings.autonomy.mode == "on" else set()
         choice = selection.best_available(offered, needs, room, least=least, first=first, left_out=left_out)
         if choice is None:
             trouble = f" ({registry.trouble})" if registry and registry.trouble else ""
             raise ModelNeeded(
                 f"mission {id!r} needs a model that {needs.told()}, and none here does; "
                 f"{selection.why_none_available(offered, needs, room, left_out)}{trouble}. Pull one that does (`ollama pull NAME`), raise "
-                "memory_budget_bytes, or name a registry that has one (setting model_registry), and give the mission again",
+                "inference.memory_bytes, or name a registry that has one (setting inference.registry), and give the mission again",
                 needs=needs.words(),
             )
         return choice
 
     # --- bringing it about
 
-    async def _brought(self, attempt: Thinking, needs: Needs, held: Record) -> Provision:
+    async def _brought(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
         """Bring about what was chosen, from where that stands.
 
         :raises _Unfit: where the model cannot; nothing of it is left then.
@@ -175,14 +179,14 @@ class Providing:
         model, id = held["model"], attempt.id
         if not model:
             return await self._ready(id, needs, held, {})
-        number = held.get("change")
+        number: int | None = held.get("change")
         if number is None:
             there = await self._substrate.models.has(model)
             number = self._image.read(provided_models.standing, model) if there else None
             if number is None:
                 by = provided_models.HERE if there else await self._permitted(attempt, needs, held)
-                recorded = (provided_models.begin, id, held, by, self._settings.changes_kept, time.time())
-                number = await self._image.system(*recorded, mission=id)
+                terms = (id, held, by, ChangeLimits.of(self._settings).kept, time.time())
+                number = await self._image.system(provided_models.begin, *terms, mission=id)
         state = self._image.read(provided_models.state_of, number)
         if state == changes.PROPOSED:
             self._open.add(id)
@@ -192,7 +196,7 @@ class Providing:
             raise _taken_back(id, needs, held, number)
         return await self._ready(id, needs, {**held, "change": number}, self._substrate.voices_on(model))
 
-    async def _made(self, attempt: Thinking, needs: Needs, held: Record, number: int) -> None:
+    async def _made(self, attempt: Attempt, needs: Needs, held: Record, number: int) -> None:
         """Pull, probe, make personas, and keep all that as a change.
 
         :raises _Unfit: see `_brought`.
@@ -215,8 +219,8 @@ class Providing:
             await self._refused(number, e.message)
             raise
 
-    async def _permitted(self, attempt: Thinking, needs: Needs, held: Record) -> str:
-        """Who lets a model be pulled.
+    async def _permitted(self, attempt: Attempt, needs: Needs, held: Record) -> str:
+        """Return who lets a model be pulled.
 
         :raises NeedAnswer: where the mission asks its user.
         :raises ModelNeeded: where nobody does.
@@ -244,17 +248,17 @@ class Providing:
     async def _why_not_by_itself(self, held: Record) -> str:
         """Why a model is not pulled without asking, in words; empty where it may be."""
         settings, model = self._settings, held["model"]
-        if settings.autotelic != "on":
-            return f"autotelic is {settings.autotelic}"
-        if model not in map(tagged, settings.autotelic_models):
-            return "autotelic_models does not name it"
+        if settings.autonomy.mode != "on":
+            return f"autotelic is {settings.autonomy.mode}"
+        if model not in map(tagged, settings.autonomy.models):
+            return "autonomy.models does not name it"
         if self._image.read(provided_models.was_undone, model):
             return "its user has taken it back before"
         if (left := await self._budget.may_pull()) < held["bytes"]:
-            return f"{_gb(left)} are left of what it may pull in 24 hours (loop_pull_bytes)"
+            return f"{_gb(left)} are left of what it may pull in 24 hours (autonomy.pull_bytes)"
         return await self._budget.why_no_change()
 
-    async def _pulled(self, attempt: Thinking, held: Record, number: int) -> None:
+    async def _pulled(self, attempt: Attempt, held: Record, number: int) -> None:
         """Pull the model; returns at once where it is there.
 
         :raises ProvisioningFailed: where it cannot be had.
@@ -320,7 +324,7 @@ class Providing:
 
     async def _kept(self, held: Record, number: int) -> None:
         """Make the change, in one transaction: from here on the model is what missions that need it are provided with."""
-        for _ in range(self._settings.conflict_retries + 1):
+        for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
             try:
                 async with self._image.unit() as unit:
                     try:
@@ -350,21 +354,21 @@ class Providing:
 
     # --- what goes again
 
-    async def run(self, events: Events) -> None:
+    async def run(self, bus: EventBus) -> None:
         """Clear away what is left of models that were given up, at the start and whenever a mission ends that had one; until cancelled."""
 
-        def hear(event: Event) -> None:
-            if event["id"] in self._open:
-                self._open.discard(event["id"])
+        def hear(ended: MissionEnded) -> None:
+            if ended.mission in self._open:
+                self._open.discard(ended.mission)
                 self._look.set()
 
-        events.listen("result", hear)
+        bus.subscribe(MissionEnded, hear)
         self._open |= self._image.read(provided_models.under_way)
         while True:
             await self._look.wait()
             self._look.clear()
             if not await self.tidied():
-                await asyncio.sleep(self._settings.provision_retry_s)
+                await asyncio.sleep(ProvisionLimits.of(self._settings).retry_s)
                 self._look.set()
 
     async def tidied(self) -> bool:
@@ -383,7 +387,7 @@ class Providing:
         return done
 
     async def withdrawn(self, number: int) -> list[str]:
-        """A user has taken a change back: end its pull, and delete what was pulled and made for it; the names of what was deleted.
+        """End the pull of a change that its user took back, and delete its models; return their names.
 
         :raises InferenceFailed: where Ollama does not do it now; it is done later.
         """
@@ -432,7 +436,7 @@ class Providing:
 
 
 def _declined(held: Mapping[str, Any]) -> Record:
-    """What a record says of what its mission does without: that stays, whatever else it is provided with."""
+    """Return the part of a record that says what its mission does without: that stays, whatever else it is provided with."""
     return {name: held[name] for name in ("declined", "why_not") if name in held}
 
 
@@ -444,8 +448,8 @@ def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> 
     )  # fmt: skip
 
 
-def _teller(attempt: Thinking, model: str) -> Callable[[Event], None]:
-    """What tells those who watch a mission how far the pull of its model is."""
+def _teller(attempt: Attempt, model: str) -> Callable[[Event], None]:
+    """Return a listener that tells the watchers of a mission how far the pull of its model is."""
     told = float("-inf")
 
     def hear(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The part of the composition root that undoes missions: objects, trees in slots, memory, examples and records, in one transaction.
+"""Undo of missions: objects, trees in slots, memory, examples and records, in one transaction.
 
 image.reversal (objects, by parts) ──┐
 trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
@@ -16,6 +16,7 @@ import json
 import time
 import types
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
@@ -24,14 +25,17 @@ from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
 
 from batos.autotelic import changes, provided_models
-from batos.concurrency import in_helper
+from batos.concurrency import Background, in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import Busy, Conflicted, HistoryGone, InferenceFailed, UndoConflict
 from batos.forge import lessons
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, ledger, transaction_undo
 from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.missions import execution
+from batos.missions.mission_queue import AttemptLimits
 from batos.objects import UvmObject
 from batos.wire.admin_schemas import UndoRequest
 
@@ -43,6 +47,14 @@ log = structlog.get_logger("batos")
 Reply = dict[str, Any]
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _NAMED = 3  # conflicts that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class UndoLimits(Limits):
+    """Limits of an undo."""
+
+    missions: int = limit(100, ge=1, le=100_000)
+    """Missions that one undo with all that depends on it takes back."""
 
 
 class Learning(Protocol):
@@ -58,15 +70,21 @@ class Learning(Protocol):
 class Undoing:
     """Undoes missions, one after the other. All methods are called on the loop's thread."""
 
-    def __init__(self, image: LivingImage, memory: Recollection, settings: Settings, learning: Learning | None = None) -> None:
+    def __init__(
+        self,
+        image: LivingImage,
+        memory: Recollection,
+        settings: Settings,
+        learning: Learning | None = None,
+        withdraw: Callable[[int], Awaitable[list[str]]] | None = None,
+    ) -> None:
         """
         :param learning: learns from what is undone; None: nobody does.
+        :param withdraw: deletes the models that a change of the kind `provide` brought, once that is undone in the image; their names.
         """
-        self._image, self._memory, self._settings, self._learning = image, memory, settings, learning
-        self.withdrawn: Callable[[int], Awaitable[list[str]]] | None = None
-        """Takes away what a change of the kind `provide` brought about outside the image, once it is undone there: the names of models."""
+        self._image, self._memory, self._settings, self._learning, self._withdraw = image, memory, settings, learning, withdraw
         self._lock = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Reply]] = set()
+        self._background = Background()
         self._stopping = False
 
     async def undo(self, asked: UndoRequest) -> Reply:
@@ -104,11 +122,11 @@ class Undoing:
         done = await self._begun(job)
         if (
             not dry
-            and self.withdrawn is not None
+            and self._withdraw is not None
             and self._image.read(lambda root: changes.record_of(root, number).kind) == provided_models.KIND
         ):
             try:
-                done["models"] = await self.withdrawn(number)
+                done["models"] = await self._withdraw(number)
             except InferenceFailed as e:
                 log.warning("not_cleared", change=number, error=e.message)
                 done["waits"] = f"what was pulled and made for it goes when its Ollama answers: {e.message}"
@@ -117,20 +135,16 @@ class Undoing:
     async def _begun(self, job: _Job) -> Reply:
         if self._stopping:
             raise Busy("the daemon is stopping")
-        task = asyncio.create_task(self._retried(job), name=f"undo {job.name}")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
+        return await self._background.run(self._retried(job), f"undo {job.name}")
 
     async def stop(self) -> None:
         """Let what is under way end; returns when the image is no longer used."""
         self._stopping = True
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._background.drain()
 
     async def _retried(self, job: _Job) -> Reply:
         async with self._lock, self._image.reach:
-            for _ in range(self._settings.conflict_retries + 1):
+            for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
                 try:
                     return await self._once(job)
                 except TransientError as e:
@@ -206,7 +220,7 @@ class Undoing:
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
     def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
-        """What the lot did, the newest first, and what is to be written."""
+        """Return what the lot did, the newest first, and what is to be written."""
         from batos.memory.archiver import managed_slots
 
         def change_of(id: str) -> transaction_undo.TransactionChange:
@@ -225,8 +239,8 @@ class Undoing:
                 again = "what it found then is not there any more; do again first what it was based on"
                 remedy = again if asked.redo else _remedy(plan.conflicts, "undo that first, or all of it with --cascade")
                 raise _refusal(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}", plan.conflicts, sorted(more - {""}), remedy)
-            if len(changes) + len(more) > (limit := self._settings.undo_missions):
-                raise _impossible(f"more than {limit} missions depend on {asked.id!r} (setting undo_missions)")
+            if len(changes) + len(more) > (limit := UndoLimits.of(self._settings).missions):
+                raise _impossible(f"more than {limit} missions depend on {asked.id!r}")
             for id in more:
                 changes[id] = change_of(id)
 
@@ -253,9 +267,9 @@ class Undoing:
             return trees, undo_documents(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
 
     def _examples(self, root: Any, id: str, redo: bool) -> list[Reply]:
-        """What a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
+        """Return what a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
         mission = ledger.mission_of(root, id)
-        return lessons.teach_again(root, mission, self._settings.examples_limit) if redo else lessons.take_back(root, mission)
+        return lessons.teach_again(root, mission, SynthesisLimits.of(self._settings).examples) if redo else lessons.take_back(root, mission)
 
     def _mark(self, root: Any, id: str, asked: UndoRequest, lot: list[str]) -> None:
         mission = ledger.mission_of(root, id)
@@ -271,7 +285,7 @@ class Undoing:
     def _told(self, root: Any, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]) -> Reply:
         missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
         return {
-            "missions": [{"id": one["id"], "brief": history.in_list(one["brief"]), "finished": one["finished"]} for one in missions],
+            "missions": [{"id": one.id, "brief": history.in_list(one.brief), "finished": one.finished} for one in missions],
             "objects": _objects(plan) + trees,
             "documents": {side: [title for one in moved for title in getattr(one, side)] for side in ("gone", "back")},
         }
@@ -316,7 +330,7 @@ def _refusal(what: str, conflicts: Sequence[transaction_undo.Conflict], missions
 
 
 def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) -> str:
-    """What can be done about it."""
+    """Return what can be done about it."""
     others = [one.writer for one in conflicts if one.mission == ""]
     if not others:
         return by_missions
@@ -327,8 +341,8 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
-    """The documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done again, by
-    whoever makes them."""
+    """Return the documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done
+    again, by whoever makes them."""
     if redo:
         return []
     memory = root["lobby"].memory
@@ -378,5 +392,5 @@ def _get(root: Any, oid: bytes) -> Any:
 
 
 def _mapped(root: Any, tree: Any) -> dict[Any, Any]:
-    """A tree of the past with the objects of the present."""
+    """Return a tree of the past with the objects of the present."""
     return {key: root._p_jar.get(value._p_oid) if getattr(value, "_p_oid", None) else value for key, value in tree.items()}

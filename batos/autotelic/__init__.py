@@ -1,1 +1,1 @@
-"""What the system does of its own accord."""
+"""The autotelic loop: missions, audits and changes that the system starts itself."""

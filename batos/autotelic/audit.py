@@ -1,15 +1,16 @@
-"""The Cognitive Efficiency Audit: how a mission of the loop's own ends with one proposal.
+"""The Cognitive Efficiency Audit: a mission of the loop ends with one proposal.
 
-A model is asked only where a trigger has fired, its model is fit to judge, and it was not asked lately; else the mission is told by rule,
-and costs no inference (`Audits.ruled`). The persona that thought the mission through is asked for one, as JSON of a schema; its inferences
-are the mission's, and so in its journal. Where it gives none that makes sense, or its last one for the same trouble did no good, one
-follows from the measurements.
+A model is asked only if a trigger has fired, its model is fit to judge, and it was not asked lately. Otherwise a rule answers the mission,
+which then costs no inference (`Audits.ruled`). The persona that thought the mission through is asked for a proposal, as JSON of a schema;
+its inferences belong to the mission, and so to its journal. If its proposal makes no sense, or its last one for the same trouble did no
+good, a proposal follows from the measurements.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
@@ -20,10 +21,13 @@ from batos.autotelic.changes import Proposal, Proposed
 from batos.autotelic.rule_proposals import may_be_trained, remedies
 from batos.autotelic.trigger_missions import Fired
 from batos.autotelic.writer_evaluation import KIND
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
+from batos.image.mission_record import MissionRecord
 from batos.mind import plans
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.incarnation import facets, system_message
 from batos.mind.psm import by
 from batos.objects import Method, UvmObject
@@ -45,6 +49,22 @@ UNRECORDED = 64  # missions, the newest first, whose proposals no change may rec
 _LOOKED_AT = 256  # missions
 
 
+@dataclass(frozen=True, slots=True)
+class SelfAuditLimits(Limits):
+    """Limits of a self-audit."""
+
+    window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
+    """Seconds of telemetry that a self-audit is told about."""
+    keys: int = limit(3, ge=1, le=100)
+    """Rows of each table of telemetry that a self-audit is told, the most frequent."""
+    missions: int = limit(8, ge=1, le=1_000_000)
+    """Missions of users after which an audit asks a model again what to do about an open finding."""
+    records: int = limit(500, ge=1, le=100_000)
+    """Records of the image that one self-audit checks for damage."""
+    bytes: int = limit(8 * MIB, ge=1024, le=1024 * MIB)
+    """Bytes of the image's file that one self-audit checks for damage."""
+
+
 class Cause(NamedTuple):
     """Why a proposal is asked for."""
 
@@ -62,14 +82,13 @@ class Audits:
     """Asks for proposals. `await ruled(...)` before a mission is thought through, `await propose(...)` at its end, inside its attempt."""
 
     def __init__(self, ground: Ground, why_unfit: Callable[[str], Awaitable[str]] = _fit) -> None:
-        """
-        :param why_unfit: why a model, by its name, is not fit to judge the system; empty where it is.
-        """
-        self._ground, self._why_unfit = ground, why_unfit
+        """:param why_unfit: why a model, by its name, is not fit to judge the system; empty if it is."""
+        self._ground, self.why_unfit = ground, why_unfit
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-        """The result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows from the
-        measurements. None for other missions, and where a model is to think it through."""
+        """Return the result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows
+        from the measurements. None for other missions, and where a model is to think it through.
+        """
         if not mission.id.startswith((AUDIT, IMPROVEMENT)):
             return None
         causes, attempt, unfit = _causes(root, str(mission.id)), current(), ""
@@ -79,20 +98,21 @@ class Audits:
                 words = f"{_measured(causes)} What follows by rule: {found.kind} {found.target}, since {found.why}"
                 return {"text": f"{words}{unfit}", "proposal": self._told(found, source, cause)}
             if source == changes.MODEL and not unfit and self._may_ask(root, mission):
-                if not (why := await self._why_unfit(attempt.model_of(attempt.voice_of(persona)))):
+                if not (why := await self.why_unfit(attempt.model_of(attempt.voice_of(persona)))):
                     return None
                 unfit = f" No model was asked: {why}."
         return {"text": f"{_measured(causes)}{' Nothing follows from that by rule.' if causes else ''}{unfit}"}
 
     def _may_ask(self, root: Any, mission: UvmObject) -> bool:
-        every = self._ground.settings.audit_missions
+        every = SelfAuditLimits.of(self._ground.settings).missions
         return mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
 
     async def propose(self, root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
-        """What a mission of the loop's own proposes, for its result: `proposal`, with its `source` and `evidence`; None where a model
-        was asked in vain. Nothing where nothing is to be done.
+        """Return the proposal of a mission of the loop, for its result: `proposal`, with its `source` and `evidence`.
 
-        :raises InferenceFailed: where the service failed; the mission is tried again.
+        It is None if a model was asked in vain, and missing if nothing is to be done.
+
+        :raises InferenceFailed: if the service failed; the mission is tried again.
         """
         if not mission.id.startswith((AUDIT, IMPROVEMENT)):
             return {}
@@ -109,8 +129,10 @@ class Audits:
         return {"proposal": None} if asked else {}
 
     def by_rule(self, root: Any, mission: str) -> dict[str, Any] | None:
-        """What follows from the measurements, as `propose` has it, for a mission of the loop's own that FAILED: a model that cannot think
-        it through shall not keep the loop from its work. None where nothing does."""
+        """Return a proposal from the measurements, in the form of `propose`, for a mission of the loop that FAILED; None if none follows.
+
+        So a model that cannot think the mission through does not stop the loop.
+        """
         for cause in _causes(root, mission):
             if (found := self._measured(root, cause)) is not None:
                 return self._told(found, changes.MEASUREMENT, cause)
@@ -123,20 +145,20 @@ class Audits:
         return {**proposal.to_json(), "source": source, "evidence": evidence}
 
     def _ways(self, root: Any, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
-        """What may be done, in order: of the first trouble all, of the others what follows from the measurement."""
+        """Yield the possible sources of a proposal in order: all for the first cause, the measurement for the others."""
         for n, cause in enumerate(causes):
             for source in self._sources(root, cause):
                 if n == 0 or source == changes.MEASUREMENT:
                     yield cause, source
 
     def _sources(self, root: Any, cause: Cause) -> tuple[str, ...]:
-        """Who is asked, in order: not the model first where its last proposal for the same trouble came to nothing."""
+        """Return the sources to ask, in order: not the model first if its last proposal for the same cause came to nothing."""
         last = next((one for one in changes.listed(root) if _is_of(one, cause)), None)
         failed = last is not None and last["source"] == changes.MODEL and last["state"] in changes.LESSONS
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
 
     def _measured(self, root: Any, cause: Cause) -> Proposal | None:
-        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self._fault(root, one, cause)), None)
+        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self.fault_of(root, one, cause)), None)
 
     async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
@@ -152,7 +174,7 @@ class Audits:
                     raise
                 return None
             proposal = found.value.proposal()
-            if not (fault := self._fault(root, proposal, cause)):
+            if not (fault := self.fault_of(root, proposal, cause)):
                 return proposal
             log.info("proposal_makes_no_sense", kind=proposal.kind, target=proposal.target, why=fault, left=left)
             prompt = asked + plans.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
@@ -160,13 +182,13 @@ class Audits:
 
     def _prompt(self, root: Any, measured: str, thought: str) -> str:
         told = "\n".join(f"- {name}: {kind.says}" for name, kind in change_types.KINDS.items())
-        there = _there(root)
-        if models := self._ground.settings.autotelic_models:
+        there = changeable(root)
+        if models := self._ground.settings.autonomy.models:
             there.append(f"- models that a persona may be given: {', '.join(models)}")
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
-    def _fault(self, root: Any, proposal: Proposal, cause: Cause) -> str:
-        """Why a proposal is not to be made; empty where nothing speaks against it."""
+    def fault_of(self, root: Any, proposal: Proposal, cause: Cause) -> str:
+        """Why a proposal is not to be made; empty if nothing speaks against it."""
         try:
             change_types.check(root, proposal, self._ground)
         except BatosError as e:
@@ -179,11 +201,11 @@ class Audits:
         return f"it was proposed before and is {before['state']}{' ({})'.format(before['reason']) if before['reason'] else ''}"
 
     def _may_be_judged_now(self, root: Any, before: dict[str, Any]) -> bool:
-        """Whether a change was refused for want of missions to try it on, and there are more by now."""
+        """Return True if a change was refused for want of missions to try it on, and there are more by now."""
         found = before["comparison"]
         tried = found.get("missions", 0) + found.get("trials", 0)
         few = before["state"] == changes.REFUSED and "missions" in found and tried < found["least"]
-        return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
+        return few and _accepted_since(root, before["decided"]) >= SelfAuditLimits.of(self._ground.settings).missions
 
 
 def _measured(causes: Sequence[Cause]) -> str:
@@ -192,7 +214,7 @@ def _measured(causes: Sequence[Cause]) -> str:
 
 
 def _causes(root: Any, mission: str) -> list[Cause]:
-    """The troubles that a mission is to do something about, but for those about which a change is under way.
+    """Return the troubles that a mission is to do something about, but for those about which a change is under way.
 
     An improvement has its trigger, unless that has recovered. An audit has those that have not, once their own missions have ended; the
     one first about which nothing was proposed for longest.
@@ -208,21 +230,21 @@ def _causes(root: Any, mission: str) -> list[Cause]:
     return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
 
 
-def unrecorded(root: Any) -> list[dict[str, Any]]:
-    """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
+def unrecorded(root: Any) -> list[MissionRecord]:
+    """Return the last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
     known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
     own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
     new = (one for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known)
     return [ledger.describe(one) for one in new if one.finished is None or one.finished > since]
 
 
-def proposal_of(mission: dict[str, Any]) -> dict[str, Any] | None:
-    """What a mission that `ledger.describe` tells of has proposed, if it stands."""
-    return (mission["result"] or {}).get("proposal") if mission["undone"] is None else None
+def proposal_of(mission: MissionRecord) -> dict[str, Any] | None:
+    """Return the proposal in a mission's record (`ledger.describe`); None if there is none, or the mission was undone."""
+    return (mission.result or {}).get("proposal") if mission.undone is None else None
 
 
 def _under_way(root: Any) -> set[tuple[str, str]]:
-    """The troubles about which a change is proposed, if only by a mission that has just ended, or made and watched."""
+    """Return the troubles about which a change is proposed, if only by a mission that has just ended, or made and watched."""
     found = [one["evidence"] for one in changes.listed(root) if one["state"] in (changes.PROPOSED, changes.PROMOTED)]
     found += [proposal["evidence"] for one in unrecorded(root) if (proposal := proposal_of(one)) is not None]
     return {(evidence.get("trigger", ""), evidence.get("key", "")) for evidence in found}
@@ -232,14 +254,14 @@ def _last_asked(root: Any) -> float:
     """When the last mission of the loop's own was accepted in which a model was asked for a proposal."""
     for mission in itertools.islice(ledger.newest_first(root), _LOOKED_AT):
         own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
-        result = (ledger.describe(mission)["result"] or {}) if own else {}
+        result = (ledger.describe(mission).result or {}) if own else {}
         if "proposal" in result and not result.get("by_rule"):
             return float(mission.accepted)
     return 0.0
 
 
 def _accepted_since(root: Any, at: float) -> int:
-    """How many of users' missions were accepted since a time."""
+    """Return the number of users' missions accepted since a time."""
     missions = itertools.islice(ledger.newest_first(root), _LOOKED_AT)
     return sum(one.origin != "system" for one in itertools.takewhile(lambda one: one.accepted > at, missions))
 
@@ -249,15 +271,15 @@ def _is_of(change: dict[str, Any], cause: Cause) -> bool:
 
 
 def _is_another(root: Any, before: dict[str, Any], proposal: Proposal, cause: Cause) -> bool:
-    """Whether what was refused was to take away something else that stood there, or for other trouble: no content tells them apart."""
+    """Return True if a refused change would have retired something else at that place, or for another cause; its content does not tell."""
     if proposal.kind != "retire" or before["state"] != changes.REFUSED:
         return False
     stood = before["comparison"].get(change_types.STANDING)
     return before["evidence"].get("trigger") != cause.trigger or (stood is not None and stood != change_types.standing(root, proposal))
 
 
-def _there(root: Any) -> list[str]:
-    """What could be changed, in words: personas with their facets, states with their prompts, some methods."""
+def changeable(root: Any) -> list[str]:
+    """Return in words the parts that could be changed: personas with their facets, states with their prompts, some methods."""
     lobby = root["lobby"]
     lines = []
     for name in lobby.personas:

@@ -1,8 +1,8 @@
-"""What the loop may spend in a day, and what it has spent: tokens, minutes of model time, bytes of the image, changes, pulls, trainings.
+"""Daily budget of the loop and its spending: tokens, minutes of model time, bytes of the image, changes, pulls, trainings.
 
-Nothing is counted that could be lost: what its missions cost is in their journals, what they wrote is in the transactions that name
-them, and changes have their records. Only what is paid for outside of missions, in rehearsals, has rows of its own in the image, one
-an hour, which also keep how far the transactions have been looked through.
+Nothing is counted in a place that could be lost: the cost of missions is in their journals, their writes are in the transactions that name
+them, and changes have their records. Only rehearsals, which are paid for outside of missions, have rows of their own in the image, one
+an hour. These rows also keep how far the transactions have been counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST_WAIT_S = 1.0  # between two looks whether there is room again
 
 
 class DaySpending(NamedTuple):
-    """What was spent, or may be."""
+    """Spending, or a limit on it."""
 
     tokens: float
     minutes: float
@@ -87,7 +87,7 @@ class Budget:
         self.deferred = ""
 
     async def spent(self) -> DaySpending:
-        """What was spent in the last 24 hours."""
+        """Return the spending of the last 24 hours."""
         async with self._counting:
             since = self._now() - DAY_S
             await self._count_bytes(since)
@@ -101,7 +101,7 @@ class Budget:
         return self._last
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty where it may."""
+        """Why the loop may not think now, in words; empty if it may."""
         why = _told(await self.spent(), self._limits, THOUGHT)
         if why and not self.deferred:
             log.info("loop_deferred", why=why)
@@ -109,16 +109,16 @@ class Budget:
         return why
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Why the loop may not change anything now, in words; empty if it may."""
         return _told(await self.spent(), self._limits, (*THOUGHT, "changes"))
 
     async def may_pull(self) -> int:
-        """Bytes of models that may be pulled now."""
+        """Return the bytes of models that may be pulled now."""
         return max(0, int(self._limits.pull_bytes - (await self.spent()).pull_bytes))
 
     @property
     def pull_limit(self) -> int:
-        """Bytes of models that may be pulled in 24 hours."""
+        """Return the bytes of models that may be pulled in 24 hours."""
         return int(self._limits.pull_bytes)
 
     async def pulled(self, size: int) -> None:
@@ -126,7 +126,7 @@ class Budget:
         await self._image.system(_note, Row(self._hour(), 0, 0.0, 0, size))
 
     def came(self, size: int) -> None:
-        """As `pulled`, of what has come of a pull that goes on; without waiting."""
+        """Count bytes of a pull under way: like `pulled`, without waiting."""
         self._image.later(_note, Row(self._hour(), 0, 0.0, 0, size))
 
     async def may_train(self) -> float:
@@ -148,12 +148,12 @@ class Budget:
         self._image.later(_note, Row(self._hour(), tokens, round(inference.total_ms / 1000, 3), 0))
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: what was spent in 24 hours when it was last counted, of how much, and why the loop waits."""
+        """Return the facts for `info`: spending in 24 hours at the last count, the limits, and the reason why the loop waits."""
         pairs = zip(DaySpending._fields, self._last, self._limits, strict=True)
         return {"spent": {name: {"spent": spent, "limit": limit} for name, spent, limit in pairs}, "deferred": self.deferred or None}
 
     def _wait(self) -> float:
-        """Seconds until the oldest of what was counted is a day old."""
+        """Return the seconds until the oldest of what was counted is a day old."""
         begun = [one.accepted for one in self._missions.values()]
         begun += [(row.hour + 1) * HOUR_S for row in self._image.read(_rows, self._now() - DAY_S, self._now() + HOUR_S)]
         return max(LEAST_WAIT_S, min(begun) + DAY_S - self._now()) if begun else HOUR_S
@@ -175,12 +175,12 @@ def count_pull(root: Any, size: int, now: float) -> None:
 
 def _told(spent: DaySpending, limits: DaySpending, names: Sequence[str]) -> str:
     over = (name for name in names if getattr(spent, name) >= getattr(limits, name))
-    words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (loop_{name})" for name in over]
+    words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (autonomy.{name})" for name in over]
     return f"in 24 hours the loop has spent {' and '.join(words)}" if words else ""
 
 
 def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: int) -> tuple[dict[str, _Mission], int]:
-    """The system's missions accepted since a time with what they cost; and the number of the last mission that was looked at."""
+    """Return the system's missions accepted since a time with what they cost; and the number of the last mission that was looked at."""
     found = {id: one for id, one in known.items() if one.accepted > since}
     open_ones = [id for id, one in found.items() if not one.final]
     newest = looked_at
@@ -208,9 +208,9 @@ def _rows(root: Any, since: float, until: float) -> list[Row]:
 
 
 def _written(root: Any, since: float, looked_at: str) -> tuple[str, int, str]:
-    """How far transactions were counted, what those after that wrote in the loop's name, and how far that is.
+    """Return the transaction counted so far, the bytes that later ones wrote for the loop, and the transaction reached now.
 
-    :param looked_at: up to which one nothing is to be found beyond what was counted.
+    :param looked_at: transaction up to which there is nothing beyond the counted ones.
     """
     db = root._p_jar.db()
     counted = schema.part_of(root, "budget").until
@@ -242,10 +242,10 @@ def _is_own(root: Any, name: str) -> bool:
 
 
 def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> None:
-    """System transaction: add costs to the row of their hour; those of more than a day ago go.
+    """System transaction: add costs to the row of their hour, and remove rows older than a day.
 
-    :param counted: how far transactions were looked through before; if it is not so any more, somebody else has counted them.
-    :param until: how far they are now.
+    :param counted: transaction counted before; if that has changed, another process has counted these.
+    :param until: transaction counted now.
     """
     held = schema.part_of(root, "budget")
     if counted is not None:

@@ -1,12 +1,11 @@
-"""The kinds of changes that the loop may make of itself: what each is for, whether a proposal of it makes sense, and how it is done.
+"""Types of changes that the loop may make to itself: the purpose of each, the check of a proposal, and its application.
 
-A change is done in the caller's transaction, by changes of slots and of trees in slots: so its history names it, and an undo can take
-it back.
+A change is applied in the caller's transaction, by changes of slots and of trees in slots: so its history names it, and an undo can revert
+it.
 
-The voice of a persona as a change that is rehearsed before it is made: an expert that is built, or the plain model again.
-
-A voice that was trained here (`batos train persona`) speaks only once it is chosen: by its user (`batos experts --voice`), or by a change
-that a user asks to be tried (`try_voice_`), which recorded missions are thought through again with.
+One type changes the voice of a persona: an expert that was trained here (`batos train persona`), or the plain model again. An expert speaks
+only once it is chosen: by its user (`batos experts --voice`), or by a change that a user asks to be tried (`try_voice_`), which is
+rehearsed first on recorded missions.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, writer_evaluation
-from batos.autotelic.changes import Proposal
+from batos.autotelic.changes import ChangeLimits, Proposal
 from batos.bridge.modelfile import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
@@ -28,8 +27,10 @@ from batos.image import history, model_registry, taught_examples
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_in
 from batos.mind import incarnation, psm
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.incarnation import facets
+from batos.mind.inference import ThinkingLimits
+from batos.mind.router import RoutingLimits
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 VOICE = "voice"
@@ -54,7 +55,7 @@ def apply_voice(root: Any, proposal: Proposal, ground: object, name: str) -> Non
 
 
 def standing_voice(root: Any, proposal: Proposal) -> Any:
-    """Who speaks now, and who decides about it."""
+    """Return the current voice, and who decides about it."""
     return model_registry.voices(root).get(proposal.target.lower())
 
 
@@ -63,20 +64,24 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
     """Have a voice rehearsed on recorded missions; it speaks if nothing gets worse and something better. A message to `autotelic.changes`.
 
     :param model: of an expert that is built.
-    :raises InvalidInput: where the loop is off, or the voice speaks already.
+    :raises InvalidInput: if the loop is off, or the voice speaks already.
     :raises ExpertRefused: for an expert that cannot speak for this persona.
     """
     attempt, root = current(), held._p_jar.root()
-    if attempt.settings.autotelic == "off":
-        raise InvalidInput('nobody rehearses anything here: autotelic = "off"; `batos experts --voice PERSONA=MODEL` lets a voice speak')
+    if attempt.settings.autonomy.mode == "off":
+        raise InvalidInput(
+            "nobody rehearses anything here: the setting autonomy.mode is off; `batos experts --voice PERSONA=MODEL` lets a voice speak"
+        )
     proposal = Proposal(VOICE, str(persona).lower(), str(model), "its user asks for it to be tried")
     check_voice(root, proposal, None)
-    number = changes.propose(root, proposal, {"words": proposal.why}, attempt.id, source=ASKED_BY_USER, limit=attempt.settings.changes_kept)
+    number = changes.propose(
+        root, proposal, {"words": proposal.why}, attempt.id, source=ASKED_BY_USER, limit=ChangeLimits.of(attempt.settings).kept
+    )
     return {"change": number}
 
 
 def install_voices(lobby: UvmObject) -> None:
-    """The step of genesis by which the record of changes understands `try_voice_`."""
+    """Let the record of changes understand `try_voice_`. A step of genesis."""
     add_missing(lobby.autotelic.changes, try_voice_=Primitive.of(try_voice_))
 
 
@@ -89,7 +94,7 @@ STANDING = "standing"
 
 
 class Ground(NamedTuple):
-    """What a proposal is held against besides the image."""
+    """Context of a check, besides the image."""
 
     settings: Settings
     audit: Callable[[str, str], Verdict]
@@ -102,11 +107,11 @@ class Ground(NamedTuple):
     """Why no expert can be trained now, in words; empty where one can."""
 
     def known(self) -> set[str]:
-        """Names of the models that a persona may be given: those that are there, and those that may be pulled."""
-        return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
+        """Return the names of the models that a persona may be given: those that are there, and those that may be pulled."""
+        return {tagged(name) for name in (*self.models(), *self.settings.autonomy.models)}
 
 
-class Kind(NamedTuple):
+class ChangeKind(NamedTuple):
     """One kind of change."""
 
     says: str
@@ -128,9 +133,9 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
     """
     if proposal.kind not in KINDS:
         raise InvalidInput(f"there is no kind of change {proposal.kind!r}; there are: {', '.join(KINDS)}")
-    limit = ground.settings.proposal_chars
+    limit = ChangeLimits.of(ground.settings).chars
     if (size := len(json.dumps(proposal.content, ensure_ascii=False))) > limit:
-        raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken (setting proposal_chars)")
+        raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken")
     KINDS[proposal.kind].check(root, proposal, ground)
 
 
@@ -138,14 +143,14 @@ def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     """Do what a proposal says, as part of a transaction.
 
     :param name: of the change, for provenance.
-    :raises BatosError: where it makes no sense any more; the transaction is to be aborted then.
+    :raises BatosError: if it makes no sense any more; the transaction is to be aborted then.
     """
     check(root, proposal, ground)
     KINDS[proposal.kind].apply(root, proposal, ground, name)
 
 
 def standing(root: Any, proposal: Proposal) -> str:
-    """A digest of what is there now that a proposal would change."""
+    """Return a digest of the current value that a proposal would change."""
     found = KINDS[proposal.kind].standing(root, proposal)
     return hashlib.sha256(json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -161,9 +166,9 @@ def _check_facet(root: Any, proposal: Proposal, ground: Ground) -> None:
     names = [name for name, _ in facets(persona)]
     if selector in names and dict(facets(persona))[selector] == intent:
         raise InvalidInput(f"the facet {proposal.target!r} says just that already")
-    most = ground.settings.facets_limit
+    most = ThinkingLimits.of(ground.settings).facets
     if selector not in names and sum(name in persona._slots for name in names) >= most:
-        raise InvalidInput(f"{persona.name} has {most} facets of its own already (setting facets_limit): another would never be asked")
+        raise InvalidInput(f"{persona.name} has {most} facets of its own already: another would never be asked")
 
 
 def _apply_facet(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -197,7 +202,7 @@ def _apply_meta_prompt(root: Any, proposal: Proposal, ground: Ground, name: str)
 
 
 def exemplars_of(proposal: Proposal) -> list[str]:
-    """The briefs of a proposal: a list, or the lines of a text."""
+    """Return the briefs of a proposal: a list, or the lines of a text."""
     lines = proposal.content.splitlines() if isinstance(proposal.content, str) else proposal.content
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise InvalidInput("exemplars are briefs: one in each line, or a list of texts")
@@ -211,12 +216,12 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
     known = incarnation.exemplars_of(persona).texts
     if all(text in known for text in new):
         raise InvalidInput(f"{persona.name} has these exemplars already")
-    if (most := ground.settings.learned_exemplars) < len(new):
-        raise InvalidInput(f"a persona learns {most} exemplars (setting learned_exemplars)")
+    if (most := RoutingLimits.of(ground.settings).learned) < len(new):
+        raise InvalidInput(f"a persona learns {most} exemplars")
 
 
 def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
-    """Those of the briefs that the persona has already; others that it learns meanwhile are no matter."""
+    """Return those of the briefs that the persona has already; other learned exemplars do not matter."""
     known = incarnation.exemplars_of(_persona(root, proposal.target)).texts
     return [text for text in exemplars_of(proposal) if text in known]
 
@@ -224,16 +229,16 @@ def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
 def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     personas = _personas(root)
     for text in exemplars_of(proposal):
-        incarnation.learn(personas, proposal.target.lower(), text, name, ground.settings.learned_exemplars)
+        incarnation.learn(personas, proposal.target.lower(), text, name, RoutingLimits.of(ground.settings).learned)
 
 
 # --- methods
 
 
 def method_at(root: Any, target: str) -> tuple[UvmObject, str, Method]:
-    """The object that holds a method itself, the selector, the method.
+    """Return the object that holds a method itself, the selector, the method.
 
-    :raises InvalidInput: where it holds none.
+    :raises InvalidInput: if it holds none.
     """
     holder, selector = _parted(root, target)
     held = holder._slots.get(selector)
@@ -310,7 +315,7 @@ def _check_curate(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def _nothing(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
-    """What is done outside the transaction: see `batos.autotelic.improver`."""
+    """Apply nothing: the change takes place outside the transaction, see `batos.autotelic.improver`."""
 
 
 def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
@@ -322,7 +327,7 @@ def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
             f"{persona.name} speaks with the expert {voice}, whatever its model is; `batos experts` says how that is changed"
         )
     if tagged(model) not in (known := ground.known()):
-        allowed = "and may not be pulled (setting autotelic_models)"
+        allowed = "and may not be pulled (setting autonomy.models)"
         raise InvalidInput(f"the model {model!r} is not there, {allowed}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
@@ -368,7 +373,7 @@ def _state(root: Any, target: str) -> tuple[UvmObject, str]:
 
 
 def prompted() -> list[str]:
-    """The states that have a meta-prompt."""
+    """Return the states that have a meta-prompt."""
     return [name for name, slots in psm.STATES.items() if "meta_prompt" in slots]
 
 
@@ -379,7 +384,7 @@ def _text(proposal: Proposal, least: int) -> str:
 
 
 def _slot(root: Any, proposal: Proposal) -> Any:
-    """What stands under an object's selector, in words."""
+    """Return in words the value under an object's selector."""
     try:
         holder, selector = _parted(root, proposal.target)
     except BatosError:
@@ -388,43 +393,43 @@ def _slot(root: Any, proposal: Proposal) -> Any:
     return held.text if isinstance(held, Intent) else held.source if isinstance(held, Method) else held and str(held)
 
 
-KINDS: dict[str, Kind] = {
-    "facet": Kind(
+KINDS: dict[str, ChangeKind] = {
+    "facet": ChangeKind(
         "a new or changed way of thinking of a persona; target: PERSONA.NAME_facet_, content: the guidance in one or two sentences",
         _check_facet, _apply_facet, _slot,
     ),
-    "meta_prompt": Kind(
+    "meta_prompt": ChangeKind(
         "another meta-prompt of a state of thought; target: psm.STATE, content: the whole prompt with the same $names",
         _check_meta_prompt, _apply_meta_prompt, lambda root, proposal: _state(root, proposal.target)[0].meta_prompt,
     ),
-    "exemplar": Kind(
+    "exemplar": ChangeKind(
         "briefs that shall go to a persona; target: PERSONA, content: one brief in each line",
         _check_exemplar, _apply_exemplar, _known_exemplars,
     ),
-    "method": Kind(
+    "method": ChangeKind(
         "a generated method rewritten; target: OBJECT.SELECTOR, content: the whole Python source",
         _check_method, _apply_method, _slot,
     ),
-    "intent": Kind(
+    "intent": ChangeKind(
         "what a message is for that nobody could write a method for; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
         _check_intent, _apply_intent, _slot,
     ),
-    "retire": Kind(
+    "retire": ChangeKind(
         "a generated method or a facet taken away; target: OBJECT.SELECTOR, content: empty",
         _check_retire, _apply_retire, _slot,
     ),
-    "curate": Kind("a run of the memory's curator; target: memory, content: empty", _check_curate, _nothing, lambda *_: None, False),
-    "model": Kind(
+    "curate": ChangeKind("a run of the memory's curator; target: memory, content: empty", _check_curate, _nothing, lambda *_: None, False),
+    "model": ChangeKind(
         "another model for a persona, one that is there or may be pulled; target: PERSONA, content: the model's name",
         _check_model, _apply_model, lambda root, proposal: _persona(root, proposal.target).model,
     ),
-    writer_evaluation.KIND: Kind(
+    writer_evaluation.KIND: ChangeKind(
         "a training of the expert that writes methods; target: methods, content: the minutes that it may take",
         lambda root, proposal, ground: writer_evaluation.check(root, proposal, ground.trains()),
         lambda root, proposal, ground, name: writer_evaluation.apply(root, proposal),
         lambda root, proposal: model_registry.speaks_methods(root),
     ),
-    VOICE: Kind(
+    VOICE: ChangeKind(
         "a persona's voice: an expert that is built; target: PERSONA, content: the expert's model, or plain",
         check_voice, apply_voice, standing_voice,
     ),

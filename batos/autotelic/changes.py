@@ -1,16 +1,15 @@
-"""The changes that the loop proposes and makes, in the image: numbered from 1, each with its evidence and what became of it.
+"""Changes that the loop proposes and makes, in the image: numbered from 1, each with its evidence and its outcome.
 
-proposed ─ refused                     what its rehearsal said
+proposed ─ refused                     by its rehearsal
          └ promoted ─ kept             nothing got worse while it was watched
-                    ├ undone           by itself, or by its user
+                    ├ undone           automatically, or by its user
                     └ disabled         the daemon died again and again
 
 All functions are parts of a transaction, or reads. A promotion is a unit of work of its own, annotated with `name_of` and a note that
-begins with `NOTE`, which writes what the change is about and calls `promote`: so it can be undone like a mission.
+begins with `NOTE`; it applies the change and calls `promote`: so it can be undone like a mission.
 
-Proposals: one change each of what the system is, as plain values, and the form in which a model is asked for one.
-
-What there is to be changed, when a proposal of it makes sense, and how it is done is `batos.autotelic.change_types`.
+A proposal is one change of the system, as plain values; a model is asked for it in the form `Proposed`. `batos.autotelic.change_types` has
+the possible targets, the checks, and the application.
 """
 
 from __future__ import annotations
@@ -20,16 +19,28 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from batos.autotelic import schema
+from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput, UnknownChange
 from batos.image import ledger
 from batos.objects import UvmObject
 
 TARGET_CHARS, WHY_CHARS = 200, 500
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLimits(Limits):
+    """Limits of the changes that the system makes to itself."""
+
+    kept: int = limit(500, ge=2, le=100_000)
+    """Records of changes that the image keeps, the newest."""
+    chars: int = limit(4000, ge=100, le=100_000)
+    """Greatest length of a proposed value, in characters."""
 
 
 class Proposal(NamedTuple):
@@ -45,19 +56,23 @@ class Proposal(NamedTuple):
     """What it is expected to do."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object of a mission's result."""
+        """Return a JSON object for a mission's result."""
         return self._asdict()
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Proposal:
-        """The proposal that `to_json` described, or that a change's record has; what else is there is left out."""
+        """Return the proposal that `to_json` described, or that a change's record has; what else is there is left out."""
         return cls(*(told[name] for name in cls._fields))
 
 
-class Proposed(BaseModel):
-    """What a model says when it is asked for a proposal: its JSON schema goes along."""
+_SCHEMA_DESCRIPTION = "What a model says when it is asked for a proposal: its JSON schema goes along."
 
-    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
+
+class Proposed(BaseModel):
+    """Answer of a model that is asked for a proposal: its JSON schema goes along."""
+
+    # The schema's description is sent to the model, and so is a part of keys in journals: it does not follow the docstring.
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False, "description": _SCHEMA_DESCRIPTION})
 
     kind: str = Field(min_length=1, max_length=32)
     target: str = Field(min_length=1, max_length=TARGET_CHARS)
@@ -70,7 +85,7 @@ class Proposed(BaseModel):
         return value.strip() if isinstance(value, str) else value
 
     def proposal(self) -> Proposal:
-        """As a proposal."""
+        """Return the proposal."""
         return Proposal(self.kind, self.target, self.content.strip(), self.why)
 
 
@@ -94,32 +109,32 @@ _JSON = ("content", "evidence", "comparison", "effect")
 
 
 class ChangeContent(Protocol):
-    """What a proposal says: see `batos.autotelic.changes`."""
+    """Content of a proposal: see `batos.autotelic.changes`."""
 
     @property
     def kind(self) -> str:
-        """What sort of change it is."""
+        """Type of the change."""
 
     @property
     def target(self) -> str:
-        """What it is about: a path or id of the image, or a name."""
+        """Target: a path or id of the image, or a name."""
 
     @property
     def content(self) -> Any:
-        """What is to be there: a JSON value."""
+        """New content: a JSON value."""
 
     @property
     def why(self) -> str:
-        """What it is expected to do."""
+        """Expected effect."""
 
 
 def name_of(number: int) -> str:
-    """What a change's promotion is annotated with."""
+    """Return the annotation of a change's promotion."""
     return f"change:{number}"
 
 
 def number_in(name: str) -> int | None:
-    """The number of the change that an annotation names; None for any other."""
+    """Return the number of the change that an annotation names; None for any other."""
     kind, _, number = name.partition(":")
     return int(number) if kind == "change" and number.isdecimal() else None
 
@@ -165,16 +180,16 @@ def rehearsed(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
 def refuse(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
     """Record that a proposal is not made, and why.
 
-    :param comparison: figures of the rehearsal; empty where it came to none.
+    :param comparison: figures of the rehearsal; empty if it came to none.
     :raises InvalidInput: if it was decided already.
     """
     _decide(root, number, REFUSED, why, comparison)
 
 
 def promote(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
-    """Record that a proposal is made, in the very transaction that makes it. From here on it is watched.
+    """Record that a proposal is made, in the same transaction that makes it. From then on it is watched.
 
-    :raises InvalidInput: if it was decided already, or another change is being watched: then nobody could tell whose effect is whose.
+    :raises InvalidInput: if it was decided already, or another change is being watched: their effects could not be told apart.
     """
     if (watched_now := watched(root)) is not None:
         raise InvalidInput(f"change {watched_now['number']} is being watched; the next one is made when that has ended")
@@ -203,7 +218,7 @@ def note(root: Any, number: int, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep(root: Any, number: int, why: str, effect: Mapping[str, Any]) -> bool:
-    """Record that a change stays, and is watched no more; False where something else has become of it.
+    """Record that a change stays, and is watched no more; False if something else has become of it.
 
     :param effect: figures of its watch.
     """
@@ -247,7 +262,7 @@ def _undecided(root: Any, number: int) -> UvmObject:
 
 
 def record_of(root: Any, number: int) -> UvmObject:
-    """The object of the change of that number.
+    """Return the object of the change of that number.
 
     :raises UnknownChange: if there is none.
     """
@@ -258,7 +273,7 @@ def record_of(root: Any, number: int) -> UvmObject:
 
 
 def of(root: Any, number: int) -> dict[str, Any]:
-    """The change of that number as plain values.
+    """Return the change of that number as plain values.
 
     :raises UnknownChange: if there is none.
     """
@@ -266,7 +281,7 @@ def of(root: Any, number: int) -> dict[str, Any]:
 
 
 def described(record: UvmObject) -> dict[str, Any]:
-    """A change as plain values.
+    """Return a change as plain values.
 
     `number`, `kind`, `target`, `content`, `why`, `evidence`, `source`, `mission`, `state`, `reason`, `comparison` (of its rehearsal),
     `effect` (of its watch), `digest`; when it was `proposed`, `decided` and `ended` (seconds since the epoch, or None); `missions`, the
@@ -284,14 +299,14 @@ def _log(root: Any) -> Any:
 
 
 def newest_first(root: Any) -> Iterator[UvmObject]:
-    """The objects of all changes that are kept, the last proposed first."""
+    """Yield the objects of all changes that are kept, the last proposed first."""
     log = _log(root)
     for number in reversed(log.keys()):
         yield log[number]
 
 
 def whole_since(root: Any) -> float:
-    """From when on no record was dropped (`propose`): what was decided of a mission before that, nobody knows any more."""
+    """Return the time since which no record was dropped (`propose`): earlier decisions about a mission may be unknown."""
     last = schema.part_of(root, "changes").ever
     since = 0.0
     for record in newest_first(root):
@@ -302,7 +317,7 @@ def whole_since(root: Any) -> float:
 
 
 def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dict[str, Any]]:
-    """The last changes as plain values, the newest first; those in a state, if one is given."""
+    """Return the last changes as plain values, the newest first; those in a state, if one is given."""
     found: list[dict[str, Any]] = []
     for record in newest_first(root):
         if len(found) >= limit:
@@ -313,14 +328,14 @@ def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dic
 
 
 def watched(root: Any) -> dict[str, Any] | None:
-    """The change that was promoted and is being watched, if there is one."""
+    """Return the change that was promoted and is being watched, if there is one."""
     last = schema.part_of(root, "changes").last
     record = schema.part_of(root, "changes").log.get(last) if last else None
     return None if record is None or record.state != PROMOTED else described(record)
 
 
 def lesson(root: Any, proposal: ChangeContent) -> dict[str, Any] | None:
-    """The last change that said the same and was refused, undone or disabled: what is not to be tried again."""
+    """Return the last change with the same content that was refused, undone or disabled: it must not be tried again."""
     digest = digest_of(proposal)
     return next((described(one) for one in newest_first(root) if one.digest == digest and one.state in LESSONS), None)
 
@@ -332,11 +347,11 @@ def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
 
 
 def digest_of(proposal: ChangeContent) -> str:
-    """What makes two proposals the same: kind, target and content."""
+    """Return the digest that equal proposals share: of kind, target and content."""
     return hashlib.sha256(_COMPACT.encode([proposal.kind, proposal.target, proposal.content]).encode()).hexdigest()[:32]
 
 
 def is_record(root: Any, obj: UvmObject) -> bool:
-    """Whether an object is a change's record, or what holds them: no part of what a change did."""
+    """Return True if an object is a change's record, or the container of the records: not part of the effects of a change."""
     held = schema.part_of(root, "changes")
     return obj is held or obj._slots.get("parent*") is held

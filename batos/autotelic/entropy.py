@@ -1,15 +1,12 @@
 """The Composite Entropy Metric: four numbers from 0 to 1 and their weighted sum. Pure functions of plain values.
 
-Formulas, where they are from, and what they cannot see: docs/entropy.md. No numpy: a mission is compared with a few dozen others,
-which takes a millisecond or two.
+Formulas, their sources, and their blind spots: docs/entropy.md. No numpy: a mission is compared with a few dozen others, which takes a
+millisecond or two. The window holds the last thoughts, with the similarity of their answers. A thought is measured against the window,
+then joins it.
 
-The window: the last thoughts, and how alike their answers are. A thought is measured against those before it, then joins them.
-
-Entropic decay: whether the metric has fallen for good. Page's cumulative sum (1954).
-
-Each value is held against what was usual when the baseline was learned. What it lacks, in standard deviations and beyond a
-slack, adds up; what it does not lack takes away again. One value counts `CLIP` at most, and the alarm needs more than four
-of those: it takes a change that lasts.
+Entropic decay is a lasting fall of the metric, found by Page's cumulative sum (1954). Each value is compared with the baseline. Its
+deficit, in standard deviations and beyond a slack, adds up; the absence of one subtracts. One value counts `CLIP` at most, and the
+alarm needs more than four of those: it takes a change that lasts.
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ class Text(NamedTuple):
 
 
 class Thought(NamedTuple):
-    """What of a mission the metric looks at."""
+    """Data of a mission that the metric uses."""
 
     personas: tuple[str, ...]
     """Those whose cycles took part."""
@@ -68,7 +65,7 @@ class Thought(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """How many personas and facets there are to choose from."""
+    """Numbers of personas and facets to choose from."""
 
     personas: int
     facets: int
@@ -78,20 +75,20 @@ class Kinds(NamedTuple):
 
 
 def words_of(text: str) -> Words:
-    """The words of a text with the square roots of their counts, as a vector of length 1; short ones are left out."""
+    """Return the words of a text with the square roots of their counts, as a vector of length 1; short ones are left out."""
     counts = Counter(word[:_STEM] for word in _WORD.findall(text.lower()) if len(word) > 3)
     length = math.sqrt(sum(counts.values()))
     return {word: math.sqrt(count) / length for word, count in counts.items()}
 
 
 def meaning_of(vector: Sequence[float]) -> Meaning | None:
-    """An embedding as a vector of length 1; None for one without direction."""
+    """Return an embedding as a vector of length 1; None for one without direction."""
     length = math.sqrt(sum(map(mul, vector, vector)))
     return array("d", (value / length for value in vector)) if math.isfinite(length) and length > 0 else None
 
 
 def alike(one: Text, other: Text, source: str) -> float:
-    """The cosine of two texts, not below 0. By `EMBEDDING`, both must have a meaning of the same length."""
+    """Return the cosine of two texts, not below 0. By `EMBEDDING`, both must have a meaning of the same length."""
     if source == WORDS:
         few, many = sorted((one.words, other.words), key=len)
         return _unit(sum(weight * many.get(word, 0.0) for word, weight in few.items()))
@@ -138,7 +135,7 @@ def composite(parts: Parts, weights: Parts) -> float:
 
 
 def evenness(counts: Mapping[str, int], kinds: int) -> float:
-    """Shannon entropy of choices, as a share of what it could be with so many kinds and choices; 1 where there is no choice."""
+    """Return the Shannon entropy of choices, as a share of its maximum for that many kinds and choices; 1 if there is no choice."""
     total = sum(counts.values())
     most = min(max(kinds, len(counts)), total)
     if most < 2:
@@ -159,7 +156,7 @@ def spread(similarities: Sequence[Sequence[float]]) -> float:
 
 
 def description_length(lines: Iterable[str]) -> int:
-    """Bytes that a description takes when it is compressed: what repeats costs next to nothing."""
+    """Return the bytes that a description takes when it is compressed: what repeats costs next to nothing."""
     return max(0, len(zlib.compress("\n".join(lines).encode("utf-8", "replace"), 9)) - _EMPTY)
 
 
@@ -183,7 +180,7 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """Whether values are comparable: while it fills, everything is new and even."""
+        """Return True if values are comparable: while the window fills, everything is new and even."""
         return len(self._members) == self._length
 
     def take(self, thought: Thought, kinds: Kinds) -> tuple[Parts, str]:
@@ -224,7 +221,7 @@ def _row(thought: Thought, others: Sequence[_Member], source: str) -> dict[int, 
 
 
 def _triangle(members: Sequence[_Member], source: str) -> list[list[float]]:
-    """Of each member, how alike it is to those of `members` before it."""
+    """Return for each member its similarity to those of `members` before it."""
     return [[member.similar[source][other.number] for other in members[:n]] for n, member in enumerate(members)]
 
 
@@ -258,9 +255,9 @@ class CusumState(NamedTuple):
 
 
 def cusum_after(state: CusumState, value: float, source: str, baseline: int) -> CusumState:
-    """The state after one more value. Values of another source are no continuation: the baseline is learned anew.
+    """Return the state after one more value. A value from another source starts a new baseline.
 
-    :param baseline: values that make a baseline.
+    :param baseline: number of values that make a baseline.
     """
     if state.source != source:
         state = CusumState(source=source)
@@ -276,5 +273,5 @@ def cusum_after(state: CusumState, value: float, source: str, baseline: int) -> 
 
 
 def cusum_state(plain: dict[str, Any]) -> CusumState:
-    """The state as the image keeps it; one that is not there, or of other fields, begins anew."""
+    """Return the state as the image keeps it; one that is not there, or of other fields, begins anew."""
     return CusumState(**plain) if plain.keys() == set(CusumState._fields) else CusumState()

@@ -1,12 +1,8 @@
-"""What weighs how much in the entropy metric, and how it learns that from what becomes of missions.
+"""Records of the entropy metric in the image: input from missions, assessments by the mission's number, and learned weights.
 
-A part that was above its usual value where something went well gains weight, one that was below it loses some, and the other way
-round where it went badly: exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most `weights_step`, within bounds.
-Each step is logged with what it was before, and can be taken back.
-
-What the entropy metric reads of a mission in the image, as plain values.
-
-What the entropy metric said of each of the last missions, in the image: by the mission's number.
+The weights learn from the outcomes of missions. A part that was above its usual value when something went well gains weight, and one below
+it loses some; the other way round when it went badly. The rule is exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most
+`WeightBounds.step`, within bounds. Each step is logged with the weights before it, and can be undone.
 """
 
 from __future__ import annotations
@@ -15,10 +11,12 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic import entropy, schema
 from batos.autotelic.entropy import Kinds, Parts
+from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput
 from batos.image import ledger
 from batos.image.living_image import add_missing
@@ -44,23 +42,23 @@ class MissionMaterial(NamedTuple):
 
 
 def material_of(root: Any, mission: UvmObject) -> MissionMaterial | None:
-    """What there is to measure of a mission; None for one that did not complete, is a message, or the system's own."""
+    """Return the data of a mission to measure; None if it did not complete, is a message, or is a system mission."""
     told = ledger.describe(mission)
     cycle = mission.thought
-    if told["state"] != ledger.COMPLETE or told["origin"] == "system" or told["message"] or cycle is None or told["result"] is None:
+    if told.state != ledger.COMPLETE or told.origin == "system" or told.message or cycle is None or told.result is None:
         return None
     personas, spoke, described = shape_of(cycle)
     return MissionMaterial(
-        number=told["number"],
-        id=told["id"],
-        brief=told["brief"],
-        answer=str(told["result"].get("text", "")),
+        number=told.number,
+        id=told.id,
+        brief=told.brief,
+        answer=str(told.result.get("text", "")),
         personas=personas,
         facets=spoke,
         described=described,
-        context=told["context"],
-        rating=told["rating"]["rating"] if told["rating"] else 0,
-        undone=told["undone"] is not None,
+        context=told.context,
+        rating=told.rating["rating"] if told.rating else 0,
+        undone=told.undone is not None,
     )
 
 
@@ -73,32 +71,32 @@ def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
 
 
 def recent_material(root: Any, count: int, looked_at: int) -> list[MissionMaterial]:
-    """The material of the last `count` missions that have any, oldest first; of at most `looked_at` missions."""
+    """Return the material of the last `count` missions that have any, oldest first; of at most `looked_at` missions."""
     rows = (material_of(root, mission) for mission in itertools.islice(ledger.newest_first(root), looked_at))
     return list(itertools.islice((row for row in rows if row is not None), count))[::-1]
 
 
 def persona_kinds(root: Any) -> Kinds:
-    """How many personas there are to choose from, and how many facets they have."""
+    """Return the number of personas to choose from, and of their facets."""
     lobby = root["lobby"]
     personas = [found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)]
     return Kinds(len(personas), sum(1 for persona in personas for _ in facets(persona)))
 
 
 def _cycles(cycle: UvmObject) -> Iterator[UvmObject]:
-    """A cycle and those inside it."""
+    """Yield a cycle and those inside it."""
     yield cycle
     for inner in cycle._slots.get("cycles", ()):
         yield from _cycles(inner)
 
 
 def _spoke(cycle: UvmObject) -> list[str]:
-    """The facets of a cycle that had something to say; other personas that it was shared out to are no facets."""
+    """Return the facets of a cycle that contributed; other personas that took a part are not facets."""
     return [name for name, _ in cycle._slots.get("voices", ()) if name.endswith("_facet_")]
 
 
 def _described(cycle: UvmObject) -> Iterator[str]:
-    """The structure of a cycle in words: who, which parts, what became of them, which sentence is whose, and the methods among them."""
+    """Yield the structure of a cycle in words: personas, parts, their outcomes, the origin of each sentence, and the methods among them."""
     slots = cycle._slots
     yield f"{cycle.number} {cycle.persona.name} {slots.get('plan_source', '')}"
     silent = dict(slots.get("silent", ()))
@@ -127,7 +125,7 @@ class Assessment(NamedTuple):
         return Parts(self.relevance, self.diversity, self.novelty, self.structure)
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object of a mission's record."""
+        """Return a JSON object for a mission's record."""
         return {name: value for name, value in self._asdict().items() if name != "number"}
 
 
@@ -142,13 +140,13 @@ def keep_assessments(root: Any, new: Sequence[Assessment], state: dict[str, Any]
 
 
 def assessment_of(root: Any, number: int) -> Assessment | None:
-    """What was said of the mission of that number."""
+    """Return the assessment of the mission with that number."""
     found = schema.part_of(root, "entropy").missions.get(number)
     return None if found is None else Assessment(*found)
 
 
 def last_assessments(root: Any, count: int) -> list[Assessment]:
-    """The last ones by number, oldest first."""
+    """Return the last ones by number, oldest first."""
     missions = schema.part_of(root, "entropy").missions
     newest = missions.maxKey() if missions else 0
     found: list[Assessment] = []
@@ -161,12 +159,12 @@ def last_assessments(root: Any, count: int) -> list[Assessment]:
 
 
 def weights_of(root: Any) -> Parts:
-    """The weights in force."""
+    """Return the weights in force."""
     return Parts(*schema.part_of(root, "weights").weights)
 
 
 def watch_of(root: Any) -> dict[str, Any]:
-    """The state of the watch over the metric, as `keep` was given it."""
+    """Return the state of the watch over the metric, as `keep` was given it."""
     return dict(schema.part_of(root, "entropy").watch)
 
 
@@ -179,12 +177,16 @@ STEPS_LOGGED = 64  # steps that are remembered
 _TOLERANCE = 1e-9
 
 
-class WeightBounds(NamedTuple):
-    """Settings `weights_step`, `weights_least`, `weights_most`."""
+@dataclass(frozen=True, slots=True)
+class WeightBounds(Limits):
+    """Bounds of the weights of the entropy metric."""
 
-    step: float
-    least: float
-    most: float
+    step: float = limit(0.02, ge=0, le=0.1)
+    """Greatest move of a weight of the entropy metric by one outcome; 0: the weights stay."""
+    least: float = limit(0.1, ge=0, le=0.25)
+    """Least weight of a part of the entropy metric."""
+    most: float = limit(0.5, ge=0.25, le=1)
+    """Greatest weight of a part of the entropy metric."""
 
 
 class WeightStep(NamedTuple):
@@ -228,7 +230,7 @@ def _step(root: Any, number: int, outcome: str, before: Parts, after: Parts) -> 
 
 
 def stepped_weights(weights: Parts, parts: Parts, usual: Parts, reward: float, bounds: WeightBounds) -> Parts:
-    """The weights after a step; their sum stays as it is, and they stay within the bounds if they were."""
+    """Return the weights after a step. Their sum stays the same, and they stay within the bounds."""
     grown = [weight * math.exp(reward * (part - mean)) for weight, part, mean in zip(weights, parts, usual, strict=True)]
     total, before = sum(grown), sum(weights)
     moves = _free([value / total * before - weight for value, weight in zip(grown, weights, strict=True)], weights, bounds)
@@ -236,7 +238,7 @@ def stepped_weights(weights: Parts, parts: Parts, usual: Parts, reward: float, b
 
 
 def _within(weights: Parts, moves: list[float], bounds: WeightBounds) -> Parts:
-    """The weights moved so, or less far in the same direction."""
+    """Return the weights moved so, or less far in the same direction."""
     most = max(map(abs, moves))
     room = [((bounds.most if move > 0 else bounds.least) - weight) / move for move, weight in zip(moves, weights, strict=True) if move]
     scale = min(1.0, bounds.step / most if most else 1.0, *(max(0.0, share) for share in room))
@@ -244,7 +246,7 @@ def _within(weights: Parts, moves: list[float], bounds: WeightBounds) -> Parts:
 
 
 def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[float]:
-    """The moves without those that a bound stops; the others share what those leave, so that the sum stays 0."""
+    """Return the moves without those that a bound stops; the others share what those leave, so that the sum stays 0."""
     free = set(range(len(moves)))
     least, most = bounds.least + _TOLERANCE, bounds.most - _TOLERANCE
     while free:
@@ -258,7 +260,7 @@ def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[floa
 
 
 def weight_log_of(root: Any) -> list[WeightStep]:
-    """The steps that are remembered, oldest first."""
+    """Return the steps that are remembered, oldest first."""
     log = schema.part_of(root, "weights").log
     return [WeightStep(at, number, outcome, Parts(*before), Parts(*after)) for at, number, outcome, before, after in log]
 
@@ -267,7 +269,7 @@ def weight_log_of(root: Any) -> list[WeightStep]:
 async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
     """Take back the last steps of learning: the weights are what they were before them. A message to `autotelic.weights`.
 
-    :raises InvalidInput: where fewer steps are remembered.
+    :raises InvalidInput: if fewer steps are remembered.
     """
     log = weights.log
     if not (isinstance(steps, int) and 1 <= steps <= len(log)):
@@ -277,5 +279,5 @@ async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
 
 
 def install_weights(lobby: UvmObject) -> None:
-    """The step of genesis by which the weights understand `weights_back_`."""
+    """Let the weights understand `weights_back_`. A step of genesis."""
     add_missing(lobby.autotelic.weights, weights_back_=Primitive.of(weights_back_))

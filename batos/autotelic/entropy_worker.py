@@ -1,7 +1,7 @@
-"""The assessor: measures each mission's entropy after its end, one at a time, and with pauses between.
+"""Assessor: it measures the entropy of each mission after its end, one at a time, with pauses between.
 
-Off the missions' way: it hears that one has ended, reads it in a helper thread, has its brief and answer embedded if somebody
-can, and compares them with the last ones there. What it finds is written in batches. A kill loses a batch at most, and the next
+It is off the missions' way: it hears that one has ended, reads it in a helper thread, has its brief and answer embedded where there is an
+embedder, and compares them there with the last missions. Assessments are written in batches. A kill loses one batch at most, and the next
 start measures what is missing; if more missions end than it gets to, the oldest of them are left out.
 """
 
@@ -12,6 +12,7 @@ import collections
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
@@ -19,11 +20,12 @@ import structlog
 from batos.autotelic import entropy, entropy_records
 from batos.autotelic.entropy import Kinds, Parts, Text, Thought, Window
 from batos.autotelic.entropy_records import Assessment, MissionMaterial, WeightBounds
+from batos.bus import EventBus, MissionEnded
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from batos.mind.events import Event, Events
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -36,8 +38,22 @@ BATCH = 16  # assessments that are written together
 LOOKED_AT = 8  # times the window: how far back missions that count are looked for among others
 
 
+@dataclass(frozen=True, slots=True)
+class EntropyLimits(Limits):
+    """Limits of the entropy metric's measuring."""
+
+    window: int = limit(32, ge=2, le=256)
+    """Newest missions against which a mission's entropy is measured."""
+    baseline: int = limit(32, ge=4, le=10_000)
+    """Missions from which the usual entropy is learned."""
+    missions: int = limit(10_000, ge=10, le=10_000_000)
+    """Missions whose entropy the image keeps, the newest."""
+    queue: int = limit(4096, ge=1, le=100_000)
+    """Finished missions that wait to be measured; of more, the oldest are left out."""
+
+
 class AssessorLimits(NamedTuple):
-    """What bounds an assessor: settings of the same names, with `cem_` before them."""
+    """Limits of an assessor: settings of the same names, with `cem_` before them."""
 
     window: int
     baseline: int
@@ -52,10 +68,8 @@ class AssessorLimits(NamedTuple):
 class Assessor:
     """Measures missions. All methods are called on the loop's thread; `await run()` until cancelled."""
 
-    def __init__(self, image: LivingImage, events: Events, embed: Embed, limits: AssessorLimits) -> None:
-        """
-        :param embed: the vectors of texts; raises BatosError where nobody can.
-        """
+    def __init__(self, image: LivingImage, bus: EventBus, embed: Embed, limits: AssessorLimits) -> None:
+        """:param embed: returns the vectors of texts; raises BatosError if there is no embedder."""
         self._image, self._embed, self._limits = image, embed, limits
         self._window = Window(limits.window)
         self._ended: collections.deque[str] = collections.deque()
@@ -68,7 +82,7 @@ class Assessor:
         self._watch: entropy.CusumState = image.read(lambda root: entropy.cusum_state(entropy_records.watch_of(root)))
         self.last: Assessment | None = None
         self.left_out = 0
-        events.listen("result", self._hear)
+        bus.subscribe(MissionEnded, self._hear)
 
     async def run(self) -> None:
         """Take up the last missions, measure those that were missed, then each that ends."""
@@ -93,17 +107,17 @@ class Assessor:
             self._image.later(_keep, new, self._watch._asdict(), self._limits, outcomes)
 
     def of(self, root: Any, number: int) -> Assessment | None:
-        """What was said of the mission of that number, also where it is not written yet."""
+        """Return the assessment of the mission of that number, also where it is not written yet."""
         return self._pending.get(number) or entropy_records.assessment_of(root, number)
 
     @property
     def watch(self) -> entropy.CusumState:
-        """How it stands with decay."""
+        """The state of the watch for decay."""
         return self._watch
 
     @property
     def rolling(self) -> float | None:
-        """The mean of the last values, as many as the window has; None where there are none."""
+        """Return the mean of the last values, as many as the window has; None if there are none."""
         return sum(self._totals) / len(self._totals) if self._totals else None
 
     @property
@@ -113,11 +127,11 @@ class Assessor:
 
     @property
     def usual(self) -> float | None:
-        """The mean of the baseline; None before it is learned."""
+        """Return the mean of the baseline; None before it is learned."""
         return self._watch.mean if self._watch.learned >= self._limits.baseline else None
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it."""
+        """Return the facts for `info`."""
         rolling, usual = self.rolling, self.usual
         return {
             "rolling": None if rolling is None else round(rolling, 4),
@@ -130,17 +144,17 @@ class Assessor:
         }
 
     def told(self) -> str:
-        """How it stands, in words for a brief; empty where nothing was measured."""
+        """Return the state of the metric, in words for a brief; empty where nothing was measured."""
         if self.last is None or self.rolling is None:
             return ""
         parts = ", ".join(f"{name} {value:.2f}" for name, value in self.last.parts._asdict().items())
         usual = f", usual is {self.usual:.2f}" if self.usual is not None else ""
         return f"Composite entropy of the last {len(self._totals)} missions: {self.rolling:.2f}{usual}; of the last one: {parts}."
 
-    def _hear(self, event: Event) -> None:
-        if event["state"] != ledger.COMPLETE:
+    def _hear(self, ended: MissionEnded) -> None:
+        if ended.state != ledger.COMPLETE:
             return
-        self._ended.append(event["id"])
+        self._ended.append(ended.mission)
         if len(self._ended) > self._limits.queue:
             self._ended.popleft()
             self.left_out += 1
@@ -198,7 +212,7 @@ def _thought_of(row: MissionMaterial, texts: Sequence[str], vectors: Sequence[Se
 
 
 def _recent(root: Any, count: int) -> list[MissionMaterial]:
-    """The last missions that have something to measure, oldest first; none where damage is in the way."""
+    """Return the last missions that have something to measure, oldest first; none where damage is in the way."""
     try:
         return entropy_records.recent_material(root, count, LOOKED_AT * count)
     except BatosError as e:
@@ -207,7 +221,7 @@ def _recent(root: Any, count: int) -> list[MissionMaterial]:
 
 
 def _material(root: Any, id: str) -> MissionMaterial | None:
-    """What there is to measure of a mission; None where it cannot be read."""
+    """Return what there is to measure of a mission; None where it cannot be read."""
     try:
         return entropy_records.material_of(root, ledger.mission_of(root, id))
     except BatosError as e:
@@ -216,12 +230,12 @@ def _material(root: Any, id: str) -> MissionMaterial | None:
 
 
 def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
-    """What the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
+    """Return what the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
     outcomes = [(row.number, entropy_records.RATED_UP if row.rating > 0 else entropy_records.RATED_DOWN)] if row.rating else []
     if row.undone:
         outcomes.append((row.number, entropy_records.UNDONE))
     if row.context is not None:
-        outcomes.append((ledger.record_of(root, row.context)["number"], entropy_records.REUSED))
+        outcomes.append((ledger.record_of(root, row.context).number, entropy_records.REUSED))
     return entropy_records.assessment_of(root, row.number), entropy_records.persona_kinds(root), entropy_records.weights_of(root), outcomes
 
 
@@ -236,5 +250,5 @@ def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: A
 
 
 def _is_redone(root: Any, number: int) -> bool:
-    """Whether a mission that was undone is not undone any more."""
+    """Return whether a mission that was undone is not undone any more."""
     return not any(mission.undone for mission in ledger.numbered(root, number - 1, 1))

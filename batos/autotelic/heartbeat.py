@@ -1,13 +1,11 @@
-"""The heartbeat: self_audit missions at intervals, when nobody else needs the system, and only where there is news.
+"""The heartbeat: self_audit missions at intervals, when the system is idle, and only if there is news.
 
-At each beat the system is measured, and damage is looked for. Where nothing has happened since the last audit (`batos.autotelic.heartbeat`)
-none is enqueued, and the pause doubles, up to a day; news cuts it short.
+At each beat the system is measured, and damage is looked for. Without news since the last audit (`news_since`) none is enqueued, and the
+pause doubles, up to a day; news cuts it short.
 
 The schedule is in the image: a restart goes on with it, and what fell due while the daemon was away is made up for once.
 A busy system defers itself: a beat that falls due while missions are under way waits for the first quiet moment. One
 audit is never enqueued while another one has not ended, not even one that rests.
-
-Tell what has happened since the last audit: without news, none is due. Reads the image; asks nobody.
 """
 
 from __future__ import annotations
@@ -18,11 +16,13 @@ import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos.autotelic import changes, schema
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
@@ -30,8 +30,18 @@ from batos.image.living_image import LivingImage
 _LOOKED_AT = 256  # missions
 
 
+@dataclass(frozen=True, slots=True)
+class HeartbeatLimits(Limits):
+    """Limits of the heartbeat."""
+
+    jitter: float = limit(0.1, ge=0, le=0.5)
+    """Share of the pause between heartbeats by which one may come earlier or later, at random."""
+    first_s: float = limit(30.0, ge=0.05, le=7 * 86400)
+    """Seconds from the start to the first self-audit that is due."""
+
+
 class AuditSeen(NamedTuple):
-    """Hold what an audit has seen. Stored as a plain tuple."""
+    """Facts that an audit has seen. Stored as a plain tuple."""
 
     number: int
     """Of the newest mission."""
@@ -44,17 +54,17 @@ class AuditSeen(NamedTuple):
 
 
 def audit_seen(root: Any, damaged: int) -> AuditSeen:
-    """Read how things stand now."""
+    """Return what an audit would see now."""
     newest = ledger.ledger_of(root).newest.mission
     decided = max((float(one.decided or 0) for one in changes.newest_first(root)), default=0.0)
     return AuditSeen(0 if newest is None else int(newest.number), int(schema.part_of(root, "triggers").ever), decided, damaged)
 
 
 def news_since(root: Any, last: AuditSeen | None, damaged: int) -> str:
-    """Tell what is new since the last audit, in words; empty where nothing is.
+    """Return the news since the last audit, in words; empty without any.
 
-    :param last: what that one saw; None: there was none.
-    :param damaged: records found damaged since the start of the daemon.
+    :param last: state at the last audit; None: there was none.
+    :param damaged: number of records found damaged since the start of the daemon.
     """
     if last is None:
         return "it is the first one."
@@ -86,38 +96,51 @@ BRIEF = (
 LONGEST_S = 86400.0  # a pause in which nothing happens
 
 
-class Heartbeat:
-    """Enqueues self_audit missions.
+@dataclass(frozen=True)
+class Rhythm:
+    """Times of the heartbeat."""
 
-    `await run()` until cancelled.
-    """
+    interval_s: float
+    """Seconds between two beats."""
+    jitter: float
+    """The share of the interval by which a beat may come earlier or later."""
+    first_s: float
+    """Seconds from `run` to the first beat, where one is due by then."""
+
+
+@dataclass(frozen=True)
+class HeartbeatClock:
+    """Clock and chance of the heartbeat; a test has its own."""
+
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    now: Callable[[], float] = time.time
+    """Returns the seconds since the epoch."""
+    chance: Callable[[], float] = random.random
+    """Returns a random number from 0 to 1."""
+
+
+class Heartbeat:
+    """Enqueues self_audit missions: `await run()` until cancelled."""
 
     def __init__(
         self,
         image: LivingImage,
+        rhythm: Rhythm,
         *,
-        interval_s: float,
-        jitter: float,
-        first_s: float,
         submit: Callable[[str, str], Awaitable[Any]],
         measure: Callable[[], Awaitable[dict[str, Any]]],
         quiet: Callable[[], Awaitable[None]],
-        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
-        now: Callable[[], float] = time.time,
-        chance: Callable[[], float] = random.random,
+        clock: HeartbeatClock | None = None,
     ) -> None:
         """
-        :param jitter: the share of the interval by which a beat may come earlier or later.
-        :param first_s: time from `run` to the first beat, where one is due by then.
         :param submit: accepts a system mission from an id and a brief.
-        :param measure: the facts that `BRIEF` names.
+        :param measure: returns the facts that `BRIEF` names.
         :param quiet: returns when no mission is under way or waits.
-        :param now: seconds since the epoch.
-        :param chance: a number from 0 to 1, by chance.
         """
-        self._image, self._interval, self._jitter, self._first = image, interval_s, jitter, first_s
+        clock = clock or HeartbeatClock()
+        self._image, self._interval, self._jitter, self._first = image, rhythm.interval_s, rhythm.jitter, rhythm.first_s
         self._submit, self._measure, self._quiet = submit, measure, quiet
-        self._sleep, self._now, self._chance = sleep, now, chance
+        self._sleep, self._now, self._chance = clock.sleep, clock.now, clock.chance
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -133,13 +156,13 @@ class Heartbeat:
                 await self._sleep(self._interval)
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: when the next beat is due (seconds since the epoch), which mission was the last, how many there were,
-        and how many beats in a row brought nothing new."""
-        return self._image.read(_facts)  # type: ignore[no-any-return]
+        """Return the facts for `info`: the time of the next beat (seconds since the epoch), the mission of the last, their number, and
+        the number of beats in a row that brought nothing new."""
+        return self._image.read(_facts)
 
     async def _due(self) -> float:
-        """When the next beat is due, as the image has it; now for the first one ever, where the clock was set back, and where there is news
-        in a pause that is longer than usual."""
+        """Return the time of the next beat, as the image has it; now for the first one ever, where the clock was set back, and where there
+        is news in a pause that is longer than usual."""
         due, quiet, fresh = self._image.read(_standing)
         now = self._now()
         if due is not None and not (quiet and fresh) and due <= now + self._pause(quiet) * (1 + self._jitter):
@@ -148,7 +171,7 @@ class Heartbeat:
         return now
 
     def _pause(self, quiet: int) -> float:
-        """Seconds between beats, after so many in a row that brought nothing new."""
+        """Return the seconds between beats, after so many in a row that brought nothing new."""
         doubled: float = self._interval * 2 ** min(quiet, 32)
         return max(self._interval, min(doubled, LONGEST_S))
 
@@ -193,13 +216,13 @@ def _seen(root: Any) -> AuditSeen | None:
 
 
 def _standing(root: Any) -> tuple[float | None, int, bool]:
-    """When the next beat is due, how many brought nothing new, and whether there is news by now; damage is for the beat to find."""
+    """Return the time of the next beat, the number without news, and whether there is news by now; damage is for the beat to find."""
     heartbeat = schema.part_of(root, "heartbeat")
     return heartbeat.due, heartbeat.quiet, bool(heartbeat.quiet and news_since(root, _seen(root), 0))
 
 
 def _look(root: Any, damaged: int) -> tuple[str, int, str, AuditSeen]:
-    """The last audit, how many beats brought nothing new, what is new by now, and what an audit sees that is enqueued now."""
+    """Return the last audit, the number of beats without news, the news by now, and what an audit would see that is enqueued now."""
     heartbeat = schema.part_of(root, "heartbeat")
     return heartbeat.last, heartbeat.quiet, news_since(root, _seen(root), damaged), audit_seen(root, damaged)
 

@@ -1,10 +1,10 @@
-"""The improver: what proposals come to. Each is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
+"""Improver: each proposal is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
 
 mission COMPLETE with a proposal ─ recorded ─ prepared ─ rehearsed ─ promoted, in one annotated transaction
                                                                   └ refused, with the reason and the figures
 
-All that it goes by is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with what
-it has paid for, and a promotion is one commit.
+Its state is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with the inferences
+that it has paid for, and a promotion is one commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
@@ -22,15 +22,18 @@ from transaction.interfaces import TransientError
 from batos.autotelic import change_types, changes, rehearsal_budget
 from batos.autotelic.audit import Audits, proposal_of, unrecorded
 from batos.autotelic.change_types import STANDING, Ground
-from batos.autotelic.changes import PREPARED, Proposal
+from batos.autotelic.changes import PREPARED, ChangeLimits, Proposal
 from batos.autotelic.prerequisites import NotYet, Preparation
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, WorkTime
+from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, RehearsalLimits, WorkTime
+from batos.autotelic.telemetry import SensesLimits
 from batos.bridge.inference import Inference
 from batos.concurrency import in_helper
 from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
+from batos.missions.mission_queue import AttemptLimits
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -44,13 +47,26 @@ class ImproverBudget(Protocol):
     """`budget.Budget`, as the improver needs it."""
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty where it may."""
+        """Why the loop may not think now, in words; empty if it may."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Why the loop may not change anything now, in words; empty if it may."""
 
     def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
+
+
+@dataclass(frozen=True)
+class ImproverParts:
+    """The parts that check, rehearse, prepare and make a proposed change."""
+
+    ground: Ground
+    audits: Audits
+    rehearsals: Rehearsals
+    preparations: Mapping[str, Preparation] = field(default_factory=dict)
+    """By kind of change."""
+    curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
+    """Runs the memory's curator, and returns its work as a JSON object; None: it is off."""
 
 
 class Improver:
@@ -60,37 +76,33 @@ class Improver:
         self,
         image: LivingImage,
         inference: Inference,
-        ground: Ground,
-        audits: Audits,
-        rehearsals: Rehearsals,
         leash: ImproverBudget,
+        parts: ImproverParts,
         *,
         quiet: Callable[[], Awaitable[None]],
-        curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
-        preparations: Mapping[str, Preparation] = MappingProxyType({}),
     ) -> None:
         """
+        :param inference: answers what a rehearsal asks; the budget of a rehearsal bounds it.
         :param quiet: returns when no mission is under way or waits.
-        :param curate: runs the memory's curator; what it did, as a JSON object.
-        :param preparations: by kind of change.
         """
-        self._image, self._inference, self._ground, self._rehearsals, self._leash = image, inference, ground, rehearsals, leash
-        self._audits, self._quiet, self._curate, self._preparations = audits, quiet, curate, preparations
-        self._settings = ground.settings
+        self._image, self._inference, self._leash, self.quiet = image, inference, leash, quiet
+        self._ground, self.audits, self._rehearsals = parts.ground, parts.audits, parts.rehearsals
+        self.preparations, self._curate = parts.preparations, parts.curate
+        self._settings = parts.ground.settings
         self._failed: set[str] = set()  # missions of the loop's own about which there was nothing to be done by rule
         self._came = asyncio.Event()
         self._came.set()
 
     def look(self) -> None:
-        """Something may be to be done: a mission of the loop's own has ended."""
+        """Look at the proposals soon: a mission of the loop's own has ended."""
         self._came.set()
 
     async def run(self) -> None:
-        """Do what is to be done, until cancelled."""
+        """Take proposals on, until cancelled."""
         tidy = False
         while True:
             with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
-                async with asyncio.timeout(self._settings.senses_s):
+                async with asyncio.timeout(SensesLimits.of(self._settings).every_s):
                     await self._came.wait()
             self._came.clear()
             try:
@@ -103,17 +115,16 @@ class Improver:
                 log.warning("proposals_not_looked_at", error=str(e))
 
     async def step(self) -> bool:
-        """Take one proposal one step on; whether there was one.
+        """Take one proposal one step on; return whether there was one.
 
-        :raises BatosError: where that could not be done now; it is tried again at the next look.
+        :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
-        if found := await in_helper(self._image.read, self._new):
-            await self._image.system(_take, found, self._settings.changes_kept)
-        observe = self._settings.autotelic == "observe"
-        change = self._image.read(_next, observe, self._preparations.keys() if observe else ())
+        await self.record()
+        observe = self._settings.autonomy.mode == "observe"
+        change = self._image.read(_next, observe, self.preparations.keys() if observe else ())
         if change is None or await self._leash.why_not():
             return False
-        await self._quiet()
+        await self.quiet()
         proposal = Proposal.from_json(change)
         if not change["comparison"].keys() - {PREPARED}:
             return await self._try(change, proposal)
@@ -122,26 +133,31 @@ class Improver:
             return True
         return await self._promote(change, proposal)
 
+    async def record(self) -> None:
+        """Record what missions of the loop's own have proposed since; each proposal once."""
+        if found := await in_helper(self._image.read, self._new):
+            await self._image.system(_take, found, ChangeLimits.of(self._settings).kept)
+
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
-        """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
+        """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
         last = unrecorded(root)
-        self._failed &= {one["id"] for one in last}
-        found = [(str(one["id"]), proposal) for one in last if (proposal := self._proposed(root, one))]
+        self._failed &= {one.id for one in last}
+        found = [(one.id, proposal) for one in last if (proposal := self._proposed(root, one))]
         return found[::-1]
 
-    def _proposed(self, root: Any, mission: dict[str, Any]) -> dict[str, Any] | None:
-        if mission["state"] == ledger.FAILED and mission["error"]["code"] != MissionCancelled.code:
-            if mission["id"] in self._failed:
+    def _proposed(self, root: Any, mission: MissionRecord) -> dict[str, Any] | None:
+        if mission.state == ledger.FAILED and (mission.error or {})["code"] != MissionCancelled.code:
+            if mission.id in self._failed:
                 return None
-            self._failed.add(mission["id"])
-            return self._audits.by_rule(root, mission["id"])
+            self._failed.add(mission.id)
+            return self.audits.by_rule(root, mission.id)
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
-        """Rehearse a change, and keep what came of it; False where it has to wait."""
+        """Rehearse a change, and keep the outcome; return False where it has to wait."""
         number = change["number"]
-        if await self._image.system(rehearsal_budget.begin_rehearsal, number, self._settings.rehearsal_tries) is None:
-            await self._refuse(change, f"its rehearsal was begun {self._settings.rehearsal_tries} times and never ended", {})
+        if await self._image.system(rehearsal_budget.begin_rehearsal, number, RehearsalLimits.of(self._settings).tries) is None:
+            await self._refuse(change, f"its rehearsal was begun {RehearsalLimits.of(self._settings).tries} times and never ended", {})
             return True
         try:
             standing, made = self._image.read(self._stands, proposal)
@@ -156,7 +172,7 @@ class Improver:
             await self._image.system(rehearsal_budget.take_back_rehearsal, number)
             return False
         except TimeoutError:  # it goes on with what was paid for, as often as it may
-            log.warning("rehearsal_too_long", change=number, seconds=self._settings.rehearsal_s)
+            log.warning("rehearsal_too_long", change=number, seconds=RehearsalLimits.of(self._settings).limit_s)
         except BatosError as e:
             await self._refuse(change, e.message, {})
         else:
@@ -165,13 +181,13 @@ class Improver:
         return True
 
     def _made(self, proposal: Proposal, comparison: Mapping[str, Any]) -> Proposal:
-        """The proposal with what was brought about for it."""
-        preparation = self._preparations.get(proposal.kind)
+        """Return the proposal with what was prepared for it."""
+        preparation = self.preparations.get(proposal.kind)
         return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
     async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
-        """What there has to be before the change can be tried, for its record."""
-        if (preparation := self._preparations.get(proposal.kind)) is None:
+        """Prepare what the change needs before it can be tried; return that for its record."""
+        if (preparation := self.preparations.get(proposal.kind)) is None:
             return {}
 
         async def keep(facts: dict[str, Any]) -> None:
@@ -180,21 +196,21 @@ class Improver:
         return {PREPARED: await preparation.prepare(number, proposal, self._image.read(_held, number), keep)}
 
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
-        """What stands at the target, and the last change made.
+        """Return what stands at the target, and the last change made.
 
-        :raises BatosError: where the proposal makes no sense any more.
+        :raises BatosError: if the proposal makes no sense any more.
         """
         change_types.check(root, proposal, self._ground)
         return change_types.standing(root, proposal), _made(root)
 
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
-        settings = self._settings
-        allowance = RehearsalAllowance(settings.rehearsal_inferences, settings.rehearsal_tokens, settings.inference_deadline_s)
-        time = WorkTime(settings.rehearsal_s)
+        settings, limits = self._settings, RehearsalLimits.of(self._settings)
+        allowance = RehearsalAllowance(limits.inferences, limits.tokens, settings.inference.deadline_s)
+        time = WorkTime(limits.limit_s)
 
         async def quiet() -> None:
             with time.waiting():
-                await self._quiet()
+                await self.quiet()
 
         spent = Purse(self._image, self._inference, change["number"], allowance, quiet=quiet, on_paid=self._leash.paid)
         async with time.limit():
@@ -202,7 +218,7 @@ class Improver:
         return {**found.to_json(), "reason": found.reason, "paid": {"inferences": spent.inferences, "tokens": spent.tokens}}
 
     async def _promote(self, change: dict[str, Any], proposal: Proposal) -> bool:
-        """Make a change that its rehearsal found good, in one transaction; whether it is decided now."""
+        """Make a change that its rehearsal found good, in one transaction; return whether it is decided now."""
         number, comparison = change["number"], change["comparison"]
         proposal = self._made(proposal, comparison)
         if self._image.read(changes.watched) is not None:
@@ -216,7 +232,7 @@ class Improver:
             except BatosError as e:
                 await self._refuse(change, e.message, comparison)
                 return True
-        for _ in range(self._settings.conflict_retries + 1):
+        for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
             try:
                 async with self._image.unit() as unit:
                     if changes.watched(unit.root) is not None:
@@ -253,7 +269,7 @@ class Improver:
 
     async def _refuse(self, change: dict[str, Any], why: str, comparison: Mapping[str, Any]) -> None:
         held = self._image.read(_held, change["number"])
-        if (preparation := self._preparations.get(change["kind"])) is not None:
+        if (preparation := self.preparations.get(change["kind"])) is not None:
             try:  # before it is recorded: a kill between the two does it again
                 await preparation.clear(held)
             except BatosError as e:
@@ -273,7 +289,7 @@ def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) ->
 
 
 def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
-    """The oldest proposal with which there is something to be done.
+    """Return the oldest proposal that can be taken on.
 
     :param observe: what its rehearsal found good stays proposed.
     :param left: kinds that stay proposed as they are.
@@ -287,13 +303,13 @@ def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | N
 
 
 def _made(root: Any) -> str:
-    """Which change is the last that is in the image: what is tried is tried on top of it."""
+    """Return the number of the last change in the image: a rehearsal is on top of it."""
     made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in change_types.KINDS)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 
 def _held(root: Any, number: int) -> dict[str, Any]:
-    """What was brought about for a change."""
+    """Return what was prepared for a change."""
     return dict(changes.of(root, number)["comparison"].get(PREPARED, {}))
 
 
@@ -305,6 +321,6 @@ def _again(root: Any, number: int) -> None:
 
 
 def _refused(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
-    """System transaction: the proposal is refused, and what was paid for it is let go of."""
+    """System transaction: refuse the proposal, and release the inferences paid for it."""
     changes.refuse(root, number, why, comparison)
     rehearsal_budget.forget_payments(root)

@@ -1,13 +1,13 @@
-"""Trainings of the expert for methods: by a child of the daemon that computes when nobody else wants to.
+"""Prerequisites of a trial: a model to pull, or an expert for methods to train. If the change is refused, they are removed again.
 
-counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or done away with
+They are recorded in the change's record before any work begins, so that a kill leaves nothing untracked behind.
 
-What it makes is an expert that writes only once it is chosen, of a version and in a folder of its own: the one that writes now is not
-touched. Killed anywhere, the next daemon finds the folder, or trains anew; the child ends with its daemon.
+A training runs in a child of the daemon that computes only when no other process wants to:
 
-What must be there before a change can be tried: a model that is to be pulled. Where the change is refused, it goes again.
+counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or removed
 
-What is brought about is noted in the change's record before anything is done, so that a kill leaves nothing behind that nobody knows of.
+The expert writes only once it is chosen; it has a version and a folder of its own, so that the current one is not touched. After a kill at
+any point, the next daemon finds the folder, or trains again; the child ends with its daemon.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,6 +40,7 @@ from batos.bridge.selection import configured_profile
 from batos.bridge.service import ProcessNote
 from batos.concurrency import in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import ExpertRefused, ProvisioningFailed
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
@@ -50,6 +52,16 @@ Facts = dict[str, Any]
 Keep = Callable[[Facts], Awaitable[Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class LoopTrainingLimits(Limits):
+    """Limits of a training that the system begins by itself."""
+
+    threads: int = limit(2, ge=1, le=256)
+    """Threads of a training."""
+    limit_s: float = limit(21_600.0, gt=0, le=7 * 86400)
+    """Seconds after which a training that the system began is given up."""
+
+
 class NotYet(Exception):
     """A change cannot be tried now, and may be later: why."""
 
@@ -58,22 +70,22 @@ class Preparation(Protocol):
     """Brings about what changes of one kind need to be tried."""
 
     async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
-        """What was brought about for a change, as facts of its record.
+        """Create the prerequisites of a change. Return them as facts for its record.
 
-        :param number: of the change.
-        :param held: those that were kept before, by an attempt that a restart interrupted.
+        :param number: number of the change.
+        :param held: facts kept by an earlier attempt that a restart interrupted.
         :param keep: makes facts durable.
-        :raises NotYet: where it may be had later.
-        :raises BatosError: where it cannot be had; the change is refused then.
+        :raises NotYet: if they may be available later.
+        :raises BatosError: if they are not available; the change is then refused.
         """
 
     def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
-        """The proposal as it is to be tried and made, with what was brought about."""
+        """Return the proposal to try and make, completed with its prerequisites."""
 
     async def clear(self, held: Mapping[str, Any]) -> None:
         """Do away with what was brought about for a change that was refused; may be repeated.
 
-        :raises BatosError: where that cannot be done now.
+        :raises BatosError: if that cannot be done now.
         """
 
 
@@ -82,28 +94,28 @@ class Pulls(Protocol):
 
     @property
     def pull_limit(self) -> int:
-        """Bytes that may be pulled in 24 hours."""
+        """Return the bytes that may be pulled in 24 hours."""
 
     async def may_pull(self) -> int:
-        """Bytes that may be pulled now."""
+        """Return the bytes that may be pulled now."""
 
     async def pulled(self, size: int) -> None:
         """Count what was pulled."""
 
     def came(self, size: int) -> None:
-        """The same in the middle of a pull, without waiting for it to be durable."""
+        """Count bytes in the middle of a pull, without waiting until that is durable."""
 
 
 class Store(Protocol):
     """`bridge.models.Models`, as a pull needs it."""
 
     async def has(self, name: str) -> bool:
-        """Whether a model is there."""
+        """Return True if a model is installed."""
 
     async def fetch(self, name: str, most: int, whole: Callable[[int], object]) -> tuple[ModelStatus, int]:
-        """Pull a model of at most so many bytes; how it stands with it then, and how many bytes came.
+        """Pull a model of at most `most` bytes. Return its status, and the bytes pulled.
 
-        :param whole: hears at once of the bytes of each layer that has come.
+        :param whole: called with the size of each layer as soon as it is complete.
         """
 
     async def discard(self, name: str) -> None:
@@ -123,7 +135,7 @@ class ModelPreparation:
             return held
         most = await self._pulls.may_pull()
         if not most:
-            raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting loop_pull_bytes)")
+            raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting autonomy.pull_bytes)")
         held = {"model": name, "bytes": held.get("bytes", 0), "there": False}
         await keep(held)
         counted = 0
@@ -160,7 +172,7 @@ class ModelPreparation:
 
 
 def _is_spoken(root: Any, model: str) -> bool:
-    """Whether a persona speaks with a model."""
+    """Return True if a persona speaks with a model."""
     lobby = root["lobby"]
     return any(isinstance(one := lobby._slots.get(name), UvmObject) and one.model == model for name in lobby.personas)
 
@@ -186,13 +198,13 @@ class ExpertFactory(Protocol):
     """`bridge.factory.LoraFactory`, as a training needs it."""
 
     async def scan_settled(self) -> None:
-        """Build what is staged."""
+        """Build the staged experts."""
 
     async def discard(self, model: str, why: str) -> None:
         """Delete the model of an expert whose folder was taken away."""
 
     def report(self) -> dict[str, Any]:
-        """How it stands with experts and folders."""
+        """Return the state of experts and folders."""
 
 
 TrainingCommand = Callable[[Settings, str, Path, float], Sequence[str]]
@@ -201,21 +213,21 @@ TrainingCommand = Callable[[Settings, str, Path, float], Sequence[str]]
 
 def training_command(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
     """`batos train methods --from-image`, with a data folder and a staging folder of its own."""
-    given = {"image": image, "lora_staging": work / "lora_staging", "training_threads": settings.training_threads}
+    given = {"image": image, "lora_staging": work / "lora_staging", "training_threads": LoopTrainingLimits.of(settings).threads}
     words = [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", f"{minutes:g}"]
-    words += ["--data", str(work), "--profile", settings.profile]
+    words += ["--data", str(work), "--profile", settings.inference.profile]
     return words + [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
 
 
 def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
-    """Why no expert can be trained here, in words; empty where one can.
+    """Why no expert can be trained here, in words; empty if one can.
 
     :param profile: the one in force; what the settings say of it where it is left out.
     """
-    if not settings.loop_training_minutes:
-        return "trainings are off (loop_training_minutes is 0)"
-    if settings.synthesis_model != "expert":
-        return f"no expert writes methods here (synthesis_model is {settings.synthesis_model!r})"
+    if not settings.autonomy.training_minutes:
+        return "trainings are off (autonomy.training_minutes is 0)"
+    if settings.methods.writer != "expert":
+        return f"no expert writes methods here (methods.writer is {settings.methods.writer!r})"
     profile = profile or configured_profile(settings)
     if not profile.models[0].package:
         return f"the base of the profile {profile.name!r} is no file that could be trained on"
@@ -237,12 +249,11 @@ class TrainingPreparation:
         *,
         command: TrainingCommand = training_command,
     ) -> None:
-        """
-        :param factory: builds experts; None where there is no Ollama.
-        :param staging: the folder into which an expert is put.
+        """:param factory: returns the builder of experts; None if there is no Ollama.
+        :param staging: folder for the new expert.
         """
         self._image, self._settings, self._budget, self._factory, self._staging = image, settings, budget, factory, staging
-        self._command, self._work = command, settings.data / "training" / "loop"
+        self.command, self._work = command, settings.data / "training" / "loop"
 
     async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
         """See `Preparation`.
@@ -256,7 +267,7 @@ class TrainingPreparation:
             if not folder.exists():
                 minutes = min(training_minutes_of(proposal), await self._budget.may_train())
                 if not minutes:
-                    raise NotYet("the loop has trained for as long as it may in 24 hours (loop_training_minutes)")
+                    raise NotYet("the loop has trained for as long as it may in 24 hours (autonomy.training_minutes)")
                 await self._budget.trains(minutes)
                 held = {"minutes": minutes, "folder": folder.name}
                 await keep(held)
@@ -296,10 +307,10 @@ class TrainingPreparation:
     async def _train(self, number: int, minutes: float) -> None:
         """Run the training to its end.
 
-        :raises ExpertRefused: where it fails, takes too long, or is not wanted any more.
+        :raises ExpertRefused: if it fails, takes too long, or is not wanted any more.
         """
         await in_helper(self._make_ready)
-        words = self._command(self._settings, self._image.uri, self._work, minutes)
+        words = self.command(self._settings, self._image.uri, self._work, minutes)
         begun, said = time.monotonic(), self._work / "training.log"
         with private_files.renew(said) as out:
             process = await asyncio.create_subprocess_exec(
@@ -311,8 +322,8 @@ class TrainingPreparation:
         try:
             while not ended.done():
                 await asyncio.wait([ended], timeout=LOOK_S)
-                if time.monotonic() - begun > self._settings.training_limit_s:
-                    raise ExpertRefused(f"the training took longer than {self._settings.training_limit_s:g} s (setting training_limit_s)")
+                if time.monotonic() - begun > LoopTrainingLimits.of(self._settings).limit_s:
+                    raise ExpertRefused(f"the training took longer than {LoopTrainingLimits.of(self._settings).limit_s:g} s")
                 if self._image.read(changes.of, number)["state"] != changes.PROPOSED:
                     raise ExpertRefused("its training was stopped")
         finally:
@@ -322,7 +333,7 @@ class TrainingPreparation:
             raise ExpertRefused(f"the training ended with {process.returncode}: {await in_helper(_tail, said)}")
 
     def _make_ready(self) -> None:
-        """A staging folder of the training's own, with the expert that writes now: from there it goes on."""
+        """Create a staging folder for the training, with the current expert, from which it continues."""
         shutil.rmtree(self._work / "lora_staging", ignore_errors=True)
         own = self._work / "lora_staging" / EXPERT_NAME
         private_files.make(own.parent)
@@ -339,7 +350,7 @@ class TrainingPreparation:
     def _stage(self, folder: Path) -> None:
         """Put what was trained where the factory looks, whole, as an expert that writes only once it is chosen.
 
-        :raises ExpertRefused: where the training left none.
+        :raises ExpertRefused: if the training left none.
         """
         made = self._work / "lora_staging" / EXPERT_NAME
         before = self._image.read(_writer)
@@ -365,8 +376,8 @@ class TrainingPreparation:
     async def _built(self, factory: ExpertFactory, held: Mapping[str, Any]) -> None:
         """Have the expert built.
 
-        :raises NotYet: where it waits for something.
-        :raises ExpertRefused: where it cannot be.
+        :raises NotYet: if it waits for something.
+        :raises ExpertRefused: if it cannot be.
         """
         await factory.scan_settled()
         known = next((one for one in self._image.read(model_registry.describe_experts) if one["model"] == held["model"]), None)
@@ -380,7 +391,7 @@ class TrainingPreparation:
 
 
 def training_minutes_of(proposal: Proposal) -> float:
-    """The minutes that a proposal asks for; 0 where it names none."""
+    """Return the minutes that a proposal asks for; 0 if it names none."""
     asked: Any = proposal.content.get("minutes") if isinstance(proposal.content, Mapping) else proposal.content
     with contextlib.suppress(TypeError, ValueError):
         return max(0.0, float(asked))
@@ -388,13 +399,13 @@ def training_minutes_of(proposal: Proposal) -> float:
 
 
 def _writer(root: Any) -> dict[str, Any] | None:
-    """The expert that writes methods now."""
+    """Return the expert that writes methods now."""
     model = model_registry.speaks_methods(root)
     return next((one for one in model_registry.describe_experts(root) if one["model"] == model), None)
 
 
 def _next_version(root: Any, about: ExpertManifest) -> int:
-    """The version after all that were ever known."""
+    """Return the version after all that were ever known."""
     same = (one for one in model_registry.describe_experts(root) if (one["persona"], one["expert"]) == (about.persona.lower(), about.name))
     return 1 + max((int(one["version"]) for one in same), default=0)
 

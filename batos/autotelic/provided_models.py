@@ -1,13 +1,13 @@
-"""Models that missions were provided with, as changes of the kind `provide`: each with the mission that needed it, who let it be pulled,
-and what has to go again when it is undone.
+"""Models provided for missions, as changes of the kind `provide`: each with the mission that needed it, the origin of the permission to
+pull it, and the parts to remove when it is undone.
 
 proposed ─ kept                        pulled, probed, its personas made
-         └ refused                     it cannot, or could not be had, or its mission ended
+         └ refused                     it is unfit or unavailable, or its mission ended
 kept     ─ undone                      by its user
 
-What was pulled and made is noted in the record (`changes.PREPARED`) before it is done: `model`, whether it is `pulled`, `by` whom (`here`,
-`itself`, `user`), the `bytes` that came and those that were `counted`, the `layers` that were begun, its `voices`; `cleared`, once all of
-that is gone again.
+Everything pulled and made is recorded (`changes.PREPARED`) before it is done: `model`, whether it is `pulled`, `by` whom (`here`, `itself`,
+`user`), the `bytes` that came and those that were `counted`, the `layers` that were begun, its `voices`; `cleared`, once all of that is
+removed again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _STANDING = (*changes.STANDING, changes.PROPOSED)
 
 
 def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: int, now: float) -> int:
-    """System transaction: record that a model is about to be brought about for a mission; the number of the change. What is pulled without
-    asking counts from here on, by the size that is claimed of it: so no kill lets it go uncounted.
+    """System transaction: record that a model is about to be installed for a mission. Return the number of the change.
 
-    :param record: the mission's (`batos.mind.model_needs`): a model was chosen.
-    :param by: who let it be pulled.
-    :param limit: records of changes that are kept.
+    A model pulled without asking counts from here on, with its claimed size: so no kill leaves it uncounted.
+
+    :param record: the mission's record (`batos.mind.model_needs`): a model was chosen.
+    :param by: origin of the permission to pull it.
+    :param limit: maximum records of changes to keep.
     :param now: seconds since the epoch.
     """
     model, needs = str(record["model"]), Needs.parse(record["needs"])
@@ -89,7 +90,7 @@ def state_of(root: Any, number: int) -> str:
 
 
 def facts(root: Any, number: int) -> dict[str, Any]:
-    """What was brought about for a change."""
+    """Return the recorded facts of a change."""
     return dict(json.loads(changes.record_of(root, number).comparison).get(changes.PREPARED, {}))
 
 
@@ -99,19 +100,19 @@ def begun(root: Any, number: int) -> float:
 
 
 def standing(root: Any, model: str) -> int | None:
-    """The number of the change by which a model is provided now."""
+    """Return the number of the change by which a model is provided now."""
     held = schema.part_of(root, "provided").models.get(model)
     number = None if held is None else int(json.loads(held)["change"])
     return number if number is not None and state_of(root, number) in changes.STANDING else None
 
 
 def was_undone(root: Any, model: str) -> bool:
-    """Whether a user took the model back: it is not pulled again without asking."""
+    """Return True if a user undid the model: it is not pulled again without asking."""
     return any(one.state in (changes.UNDONE, changes.DISABLED) and _content(one) == model for one in _all(root))
 
 
 def in_use(root: Any, model: str, besides: int) -> bool:
-    """Whether another change, or a persona's own slots, need a model."""
+    """Return True if another change, or a persona's own slots, need a model."""
     lobby = root["lobby"]
     personas = (one for name in lobby.personas if isinstance(one := lobby._slots.get(name), UvmObject))
     others = (one for one in _all(root) if one.number != besides and one.state in _STANDING)
@@ -119,7 +120,7 @@ def in_use(root: Any, model: str, besides: int) -> bool:
 
 
 def under_way(root: Any) -> set[str]:
-    """The missions for which something is brought about."""
+    """Return the missions for which something is brought about."""
     return {str(one.mission) for one in _all(root) if one.state == changes.PROPOSED}
 
 
@@ -136,7 +137,7 @@ def left_over(root: Any) -> list[tuple[int, str]]:
 
 
 def ended(root: Any, mission: str) -> bool:
-    """Whether a mission has ended."""
+    """Return True if a mission has ended."""
     held = ledger.ledger_of(root).missions.get(mission)
     return held is None or held.state in ledger.FINAL
 

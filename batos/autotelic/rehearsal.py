@@ -1,8 +1,8 @@
-"""Rehearsals: recorded missions thought through again in two mirrors of the image, one of them with a change.
+"""Rehearsals: recorded missions are thought through again in two mirrors of the image, one of them with a change.
 
-Both sides take every inference from the missions' journals; what is not there, because the change asks something else, is paid
-for within an allowance (`batos.autotelic.rehearsal_budget`), and beyond it the mission's outcome is unknown and does not count.
-Nothing that is thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
+Both sides take every inference from the missions' journals. One that is not there, because the change asks something else, is paid for
+within an allowance (`batos.autotelic.rehearsal_budget`); beyond it the mission's outcome is unknown and does not count. Nothing that is
+thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
 """
 
 from __future__ import annotations
@@ -13,78 +13,79 @@ import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import structlog
 from transaction.interfaces import TransientError
 
+from batos import scope
 from batos.autotelic import change_types, entropy, entropy_records, replay_selection, telemetry, writer_evaluation
 from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal
 from batos.autotelic.entropy import Text, Thought
-from batos.autotelic.rehearsal_budget import Purse, Unknown
+from batos.autotelic.rehearsal_budget import Purse, RehearsalLimits, Unknown
 from batos.autotelic.rehearsal_verdict import Comparison, ComparisonLimits, Run, RunPair, Side, compared
-from batos.autotelic.triggers import DAY_S
+from batos.autotelic.triggers import DAY_S, TriggerLimits
 from batos.bridge.inference import ChatRequest, Inference
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import BatosError, BudgetSpent
 from batos.forge import lessons, trials
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, journal, ledger, model_registry, taught_examples
-from batos.image.living_image import LivingImage, mirror
+from batos.image.living_image import ImageLimits, LivingImage, mirror
 from batos.methods.runtime import MethodRuntime
-from batos.mind.attempt_context import thinking
+from batos.mind.attempt import Attempt
+from batos.mind.attempt_services import REPLAYED, AttemptPolicy, AttemptServices
 from batos.mind.events import TextBatch
-from batos.mind.inference import JournalPlace
+from batos.mind.inference import JournalPlace, NeedAnswer, Paid, with_pictures
 from batos.missions.execution import Attempts
-from batos.missions.replay import Replaying
+from batos.missions.replay import JournalOnlySource
 from batos.objects import Method, UvmObject
 from batos.synthesis.handbook import handbook
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 
 log = structlog.get_logger("batos.autotelic")
 
 
-class Rehearsing(Replaying):
-    """Takes inferences from the journal, then from what the rehearsal has paid for, then from a model, if the purse allows."""
+class BudgetedSource:
+    """Source that has the journal, then what the rehearsal has paid for, then a model, as far as the purse allows."""
 
-    def equip(self, purse: Purse, *, reroute: bool, revoice: bool = False) -> Rehearsing:
+    def __init__(self, mission: str, image: LivingImage, purse: Purse) -> None:
         """
-        :param reroute: whether it is decided anew who thinks a mission through, as the embedder and the exemplars have it now.
-        :param revoice: whether personas speak with the voice they have now, and not with the one that a mission began with.
+        :param mission: its id.
         """
-        self._purse, self._reroute, self._revoice = purse, reroute, revoice
-        self.compare = reroute
-        return self
+        self._mission, self._image, self._purse = mission, image, purse
+        self._journal = JournalOnlySource(mission, image)
+
+    @property
+    def recorded(self) -> Paid:
+        """See `InferenceSource`."""
+        return self._journal.recorded
 
     def recall(self) -> None:
-        super().recall()
-        if self._reroute:
-            self.routed = None
+        """See `InferenceSource`."""
+        self._journal.recall()
 
-    def voice_of(self, persona: UvmObject) -> str:
-        """The model that speaks for a persona."""
-        return (getattr(persona, "voice", "") or str(persona.model)) if self._revoice else super().voice_of(persona)
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord | None:
+        """See `InferenceSource`."""
+        return self._journal.known(request, place, label)
 
-    def ask(self, question: str) -> str:
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
+        """Have the purse pay for what the journal does not have.
+
+        :raises Unknown: if it cannot be had.
         """
-        :raises Unknown: for what the user was never asked.
-        """
-        try:
-            return super().ask(question)
-        except BatosError as e:
-            raise Unknown(e.message) from None
+        return await self._purse.pay(self._mission, await with_pictures(request, self._image), place, label)
 
-    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None = None) -> journal.InferenceRecord:
-        """What the journal does not have.
-
-        :raises Unknown: where it cannot be had.
-        """
-        return await self._purse.pay(self.id, await self.with_pictures(request), place, label)
+    def unanswered(self, need: NeedAnswer) -> BaseException:
+        """Return `Unknown`: the user was never asked this."""
+        return Unknown(f"the question {need.question[:60]!r} was not answered")
 
 
 class _Names:
-    """An inference that only names digests. Where it cannot, nobody can say whether the journal has an answer."""
+    """Inference that only names digests. Where it cannot, it is unknown if the journal has an answer."""
 
     def __init__(self, inference: Inference) -> None:
         self._inference = inference
@@ -108,53 +109,58 @@ class _Names:
 
 
 class Stage(NamedTuple):
-    """One side of a rehearsal: a mirror, and who thinks in it."""
+    """One side of a rehearsal: a mirror, and the services of attempts in it."""
 
     image: LivingImage
-    methods: MethodRuntime
-    thinking: Callable[[dict[str, Any]], Rehearsing]
-    """From a mission's record."""
+    services: AttemptServices
+
+    def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED) -> Attempt:
+        """Make an attempt at a mission in this mirror, which has recalled what the mission's own attempts decided and paid for."""
+        record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
+        attempt = Attempt(record, self.services, BudgetedSource(mission, self.image, purse), policy)
+        attempt.recall()
+        return attempt
 
 
 Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextManager[Stage]]
-"""Makes the stage of a mirror, with who names models there: what the kernel knows how to put together."""
+"""Makes the stage of a mirror; the inference names models there. The composition root knows how."""
 
 
 Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
-"""At most so many."""
+"""Gives tasks of writing a method, at most as many as the number says."""
 
 
 @contextlib.asynccontextmanager
 async def no_tasks(count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
-    """None."""
+    """Give no tasks."""
     yield ()
 
 
 class Rehearsals:
-    """Tries changes out. `await of(...)` for one."""
+    """Rehearsals of changes: `await of(...)` for one."""
 
     def __init__(
         self, image: LivingImage, inference: Inference, settings: Settings, staging: Staging, ground: Ground, tasks: Tasks = no_tasks
     ) -> None:
         """
-        :param inference: asked for digests only; what is paid, a purse pays.
-        :param tasks: methods to be written that are of no image.
+        :param inference: asked for digests only; a purse pays for inferences.
+        :param tasks: gives methods to be written that are of no image.
         """
         self._tasks = tasks
         self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
 
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
-        """What a change does to recorded missions, and to the trials of the method that it is about.
+        """Return what a change does to recorded missions, and to the trials of the method that it is about.
 
-        :param mission: the mission that proposed it: its id is the one of trials.
-        :param key: what the trigger was measured on, for the choice of missions; empty for none.
-        :raises BatosError: where the change cannot be made even there.
+        :param mission: the mission that proposed it: its id names the trials.
+        :param key: key of the trigger's measurement, for the choice of missions; empty for none.
+        :raises BatosError: if the change cannot be made even there.
         """
         settings, names = self._settings, _Names(self._inference)
         async with self._stages(names) as (without, changed):
             async with changed.image.unit() as unit:
                 change_types.apply(unit.root, proposal, self._ground, "rehearsal")
-            ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, settings.rehearsal_missions)
+            ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, RehearsalLimits.of(settings).missions)
             if proposal.kind == writer_evaluation.KIND:  # before its missions: what it writes says most, and each of those may ask for many
                 before, after, made = await self._writers(without, proposal, mission, purse)
             pairs = [await self._pair(without, changed, id, proposal, purse) for id in ids]
@@ -162,15 +168,19 @@ class Rehearsals:
                 before, made = await self._side(without, proposal, mission, purse)
                 after, _ = await self._side(changed, proposal, mission, purse)
             weights = self._image.read(entropy_records.weights_of)
-        slower = settings.rehearsal_slower if proposal.kind == "model" else None
+        slower = RehearsalLimits.of(settings).slower if proposal.kind == "model" else None
         limits = ComparisonLimits(
-            settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, settings.rehearsal_alike, slower
+            RehearsalLimits.of(settings).least,
+            RehearsalLimits.of(settings).costlier,
+            RehearsalLimits.of(settings).better,
+            RehearsalLimits.of(settings).alike,
+            slower,
         )
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
     async def _stages(self, names: Inference) -> AsyncIterator[tuple[Stage, Stage]]:
-        size = self._settings.connection_cache
+        size = ImageLimits.of(self._settings).cache
         async with (
             mirror(self._image, cache_size=size) as one,
             mirror(self._image, cache_size=size, of=one) as other,
@@ -180,19 +190,17 @@ class Rehearsals:
             yield without, changed
 
     async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> RunPair:
-        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id))["rating"])
+        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)).rating)
         runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
         return RunPair(id, *runs, rating=rating["rating"] if rating else 0)
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
-        record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
-        reroute = proposal.kind == "exemplar" and not record["message"]
-        attempt = stage.thinking(record).equip(purse, reroute=reroute, revoice=proposal.kind == change_types.VOICE)
-        attempt.recall()
+        reroutes = proposal.kind == "exemplar" and not stage.image.read(lambda root: ledger.mission_of(root, id).message)
+        attempt = stage.attempt(id, purse, replace(REPLAYED, reroutes=reroutes, revoices=proposal.kind == change_types.VOICE))
         seen: list[Run] = []
 
         def see(result: dict[str, Any], cycle: UvmObject | None) -> None:
-            seen.append(_seen(record, result, cycle, attempt))
+            seen.append(_seen(result, cycle, attempt))
 
         try:
             await Attempts(stage.image, conflict_retries=1).rehearse(attempt, see)
@@ -205,50 +213,49 @@ class Rehearsals:
         return seen[0]
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
-        """What one side is like besides its missions; and how many trials were made."""
+        """Return what one side is like besides its missions, and how many trials were made."""
         found = stage.image.read(entropy_records.persona_kinds)
         if proposal.kind not in ("method", "retire"):
             return Side(found), 0
         failed = made = 0
         held = stage.image.read(_source_of, proposal.target)
-        record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
-        attempt = stage.thinking(record).equip(purse, reroute=False)
-        attempt.recall()
+        attempt = stage.attempt(mission, purse)
         async with stage.image.unit() as unit:
             unit.doom()
             if held:
                 holder, selector, method = change_types.method_at(unit.root, proposal.target)
-                with thinking(attempt):
+                with scope.begin(attempt):
                     for pupil, case in _cases(unit.root, holder, selector):
                         made += 1
-                        failed += await self._fails(case, pupil, method, attempt, stage.methods)
+                        failed += await self._fails(case, pupil, method, attempt, stage.services.methods)
         size = len(held.encode())
         if proposal.kind == "retire" and made > failed == 0 and stage.image.read(self._is_used, proposal.target):
             size = 0  # it does what it was taught, and is sent: that it is there no more is no gain
         return Side(found, failed, size), made
 
     def _is_used(self, root: Any, target: str) -> bool:
-        """Whether a method was of use since the days after which it may go (`trigger_unused_days`)."""
+        """Return True if a method was used within the last `TriggerLimits.unused_days` days, or that is not known."""
         holder, selector, _ = change_types.method_at(root, target)
         last = telemetry.last_use_of(root, f"{history.oid_of(holder)} {selector}")
-        return last is None or time.time() - last < self._settings.trigger_unused_days * DAY_S
+        return last is None or time.time() - last < TriggerLimits.of(self._settings).unused_days * DAY_S
 
     async def _writers(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, Side, int]:
-        """The expert that writes methods now beside the one that was made; and how many methods both have written."""
+        """Compare the expert that writes methods now with the one that was made; return both, and how many methods both have written."""
         settings, found = self._settings, stage.image.read(entropy_records.persona_kinds)
         experts_ = stage.image.read(model_registry.speaks_methods), str(writer_evaluation.model_of(proposal))
-        attempt = stage.thinking(stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission))))
-        attempt.equip(purse, reroute=False).recall()
+        attempt = stage.attempt(mission, purse)
         wrong, made = [writer_evaluation.Wrong(), writer_evaluation.Wrong()], 0
-        async with stage.image.unit() as unit, self._tasks(settings.rehearsal_tasks) as tasks:
+        async with stage.image.unit() as unit, self._tasks(RehearsalLimits.of(settings).tasks) as tasks:
             unit.doom()
-            own = writer_evaluation.accepted(unit.root, settings.rehearsal_tasks, settings.synthesis_chars, await in_helper(handbook))
+            own = writer_evaluation.accepted(
+                unit.root, RehearsalLimits.of(settings).tasks, SynthesisLimits.of(settings).chars, await in_helper(handbook)
+            )
 
             async def right(one: writer_evaluation.Synthesis | writer_evaluation.WritingTask, model: str) -> bool:
                 source = await writer_evaluation.written(attempt, model, one.selector, one.prompt)
                 if isinstance(one, writer_evaluation.WritingTask):
                     return await one.right(source)
-                return await writer_evaluation.is_right(one, source, unit.root, attempt, stage.methods)
+                return await writer_evaluation.is_right(one, source, unit.root, attempt, stage.services.methods)
 
             for one in [one for pair in itertools.zip_longest(own, tasks) for one in pair if one is not None]:
                 try:
@@ -265,10 +272,10 @@ class Rehearsals:
         before, after = (Side(found, trials=one.own, tasks=one.tasks) for one in wrong)
         return before, after, made
 
-    async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Rehearsing, methods: MethodRuntime) -> bool:
-        """Whether a trial fails.
+    async def _fails(self, case: trials.Case, pupil: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime) -> bool:
+        """Return True if a trial fails.
 
-        :raises BatosError: where that cannot be found out.
+        :raises BatosError: if its outcome cannot be found.
         """
         try:
             return bool((await trials.run(case, pupil, method, attempt, methods, attempt.making.new_activity())).reason)
@@ -277,7 +284,7 @@ class Rehearsals:
 
 
 def _cases(root: Any, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trials.Case]]:
-    """The examples that a method was taught, each with who was: its holder, or others who have it from there."""
+    """Return the examples that a method was taught, each with the object that was taught it: its holder, or one that inherits it."""
     pupils = (holder, *lessons.kin(root, holder, holder, selector))
     return [(pupil, case) for pupil in pupils for case in trials.of_examples(taught_examples.examples_of(root, pupil, selector)[0])]
 
@@ -289,19 +296,19 @@ def _source_of(root: Any, target: str) -> str:
         return ""
 
 
-def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | None, attempt: Rehearsing) -> Run:
-    """What there is to compare of a mission that came to a good end."""
-    usage = attempt.usage()
+def _seen(result: dict[str, Any], cycle: UvmObject | None, attempt: Attempt) -> Run:
+    """Return what there is to compare of a mission that ended COMPLETE."""
+    record, usage = attempt.mission, attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
     seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000
-    if record["message"]:
+    if record.message:
         value = json.loads(json.dumps({"value": result.get("value")}, default=str))
-        was = (record["result"] or {}).get("value")
+        was = (record.result or {}).get("value")
         return Run(known=True, tokens=tokens, seconds=seconds, answer=value, like=float(same(value["value"], was)))
     assert cycle is not None
     personas, facets, described = entropy_records.shape_of(cycle)
-    was = str((record["result"] or {}).get("text", ""))
-    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"], was))
+    was = str((record.result or {}).get("text", ""))
+    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record.brief, result["text"], was))
     return Run(
         known=True,
         failed="unsure" if result.get("unsure") else "",
@@ -314,14 +321,14 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
     )
 
 
-def _revised(attempt: Rehearsing) -> int:
-    """Answers that the gate sent back: of each cycle those after the first."""
+def _revised(attempt: Attempt) -> int:
+    """Count the answers that the checks refused: of each cycle those after the first."""
     woven = Counter(
         words[0] for one in attempt.tally.used if (words := one.label.split(" "))[1:2] == ["SYNTHESIZING"] and words[3:] == ["-"]
     )
     return sum(times - 1 for times in woven.values())
 
 
-def _misrouted(attempt: Rehearsing) -> bool:
+def _misrouted(attempt: Attempt) -> bool:
     route = attempt.routed
     return route is not None and route.preferred not in (None, route.persona)

@@ -1,8 +1,7 @@
-"""What one rehearsal may spend on inferences, and what it has paid for: kept in the image, so that nothing is paid twice.
+"""Budget of one rehearsal, and the inferences it has paid for: kept in the image, so that nothing is paid twice.
 
-It is a journal of its own, beside those of the missions: what a rehearsal costs is no mission's cost.
-
-The time for a piece of work that waits for others now and then: its own time is limited, and so is its waiting, each by itself.
+It is a journal of its own, beside those of the missions: the cost of a rehearsal is no mission's cost. The time limit of a piece of
+work that waits for others has two parts: its own time is limited, and so is its waiting, each by itself.
 """
 
 from __future__ import annotations
@@ -10,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, schema
 from batos.autotelic.prerequisites import NotYet
 from batos.bridge.admission import Ticket, session
 from batos.bridge.inference import ChatRequest, Inference
+from batos.config.limits import Limits, limit
 from batos.errors import BatosSignal, InferenceFailed
 from batos.image import journal
 from batos.image.journal import JournalEntry
@@ -23,14 +24,43 @@ from batos.image.living_image import LivingImage
 from batos.mind.inference import JournalPlace
 
 
+@dataclass(frozen=True, slots=True)
+class RehearsalLimits(Limits):
+    """Limits of the rehearsal of a proposed change."""
+
+    missions: int = limit(8, ge=1, le=1000)
+    """Recorded missions on which a proposal is rehearsed."""
+    least: int = limit(3, ge=1, le=1000)
+    """Least number of rehearsed missions that must be comparable; with fewer the proposal is refused."""
+    inferences: int = limit(48, ge=0, le=100_000)
+    """Inferences that one rehearsal may pay for, where the journal has no answer."""
+    tokens: int = limit(30_000, ge=0, le=1_000_000_000)
+    """Tokens, read and written, that the inferences of one rehearsal may take."""
+    limit_s: float = limit(1800.0, gt=0, le=7 * 86400)
+    """Seconds for one rehearsal, and for its waiting for users' missions."""
+    tries: int = limit(3, ge=1, le=100)
+    """Times that a rehearsal is started, restarts of the daemon counted."""
+    costlier: float = limit(0.5, ge=0, le=100)
+    """Share of tokens that a mission may cost more before the change counts as worse."""
+    tasks: int = limit(10, ge=1, le=1000)
+    """Methods of the image, and as many tasks that no expert was trained on, that a new expert for methods has to write."""
+    alike: float = limit(0.5, gt=0, le=1)
+    """Likeness by words, from 0 to 1, at which an answer counts as the one that a user has rated."""
+    slower: float = limit(2.0, ge=1, le=1000)
+    """Factor by which a mission may take longer with another model before the change counts as worse."""
+    better: float = limit(0.01, ge=0, le=1)
+    """Difference of entropy up to which a change counts as neither better nor worse."""
+
+
 class WorkTime:
     """For one piece of work, which may wait in several tasks at once. On the loop's thread."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, waiting_s: float | None = None) -> None:
         """
-        :param limit_s: both for its own time and for all its waiting.
+        :param limit_s: for its own time.
+        :param waiting_s: for all its waiting; None: as long.
         """
-        self._left = {True: limit_s, False: limit_s}  # while it waits, and else
+        self._left = {True: limit_s if waiting_s is None else waiting_s, False: limit_s}  # while it waits, and else
         self._waiting = 0
         self._waits = False
         self._timer: asyncio.Timeout | None = None
@@ -57,7 +87,7 @@ class WorkTime:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """The block is no work, but waits for others."""
+        """Count the block as waiting and not as work."""
         self._waiting += 1
         self._turn()
         try:
@@ -81,11 +111,11 @@ AFTER_USERS = (True, 0)
 
 
 class Unknown(BatosSignal):
-    """A rehearsed mission needs what cannot be had: nobody can say how it would go on."""
+    """Signal: a rehearsed mission needs an inference that cannot be had, so that its outcome is unknown."""
 
 
 class RehearsalAllowance(NamedTuple):
-    """Settings `rehearsal_inferences`, `rehearsal_tokens`, `inference_deadline_s`."""
+    """Limits of what a rehearsal may pay: `RehearsalLimits.inferences` and `tokens`, and the setting `inference.deadline_s`."""
 
     inferences: int
     tokens: int
@@ -117,18 +147,18 @@ class Purse:
 
     @property
     def inferences(self) -> int:
-        """How many were paid for, restarts counted."""
+        """Return the number of paid inferences, over restarts."""
         return len(self._paid)
 
     @property
     def tokens(self) -> int:
-        """What they cost, in tokens read and written."""
+        """Return their cost, in tokens read and written."""
         return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
 
     async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
-        """An answer that the mission's journal does not have; what was paid for once is not paid for again.
+        """Return an answer that the mission's journal does not have; what was paid for once is not paid for again.
 
-        :raises Unknown: where the allowance is spent, or the service fails in a way that may pass.
+        :raises Unknown: if the allowance is spent, or the service fails in a way that may pass.
         :raises InferenceFailed: as the model failed.
         """
         key = f"{self._number} {mission} {place.key.hex()} {place.occurrence}"

@@ -1,7 +1,7 @@
-"""What a rehearsal found, with a change and without it, and what follows from that. Pure functions of plain values.
+"""Verdict of a rehearsal: comparison of the outcomes with a change and without it. Pure functions of plain values.
 
-Only pairs count of which both sides are known. A change is good if nothing gets worse and something gets better.
-What users rated: an answer that was liked has to stay alike, and one that was not liked, and stays, speaks for no change.
+Only pairs with two known sides count. A change is good if nothing gets worse and something gets better. Ratings count: an answer that
+was liked must stay similar; one that was disliked, and stays, does not speak for the change.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from batos.autotelic import entropy
 from batos.autotelic.entropy import Kinds, Parts, Thought, Window
 from batos.autotelic.triggers import LEAST_SECONDS
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 
 CHEAPER = 0.05
 """Share by which a mission must cost less before that counts as better: what is rounded away is no gain."""
 
 
 class Run(NamedTuple):
-    """How one recorded mission went when it was thought through again."""
+    """Outcome of one recorded mission in a rehearsal."""
 
     known: bool
     """Whether it came to an end: not where an answer was missing that could not be paid for."""
@@ -56,15 +56,15 @@ class RunPair(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether both came to a good end."""
+        """Return True if both sides completed."""
         return self.known and not (self.without.failed or self.changed.failed)
 
     def stays(self, alike: float) -> bool:
-        """Whether its user did not like the answer, and it is that one still."""
+        """Return True if the user disliked the answer, and the change leaves it the same."""
         return self.complete and self.rating < 0 and self.changed.like >= alike
 
     def uncredited(self) -> RunPair:
-        """The same, but that nothing is better with the change."""
+        """Return the same, but that nothing is better with the change."""
         gate = max(self.without.gate, self.changed.gate)
         misrouted = self.without.misrouted or self.changed.misrouted
         return self._replace(changed=self.changed._replace(gate=gate, misrouted=misrouted))
@@ -83,7 +83,7 @@ class Side(NamedTuple):
 
 
 class ComparisonLimits(NamedTuple):
-    """Settings `rehearsal_least`, `rehearsal_costlier`, `rehearsal_better`, `rehearsal_alike`, `rehearsal_slower`."""
+    """Limits of a verdict, each as `RehearsalLimits` describes it."""
 
     least: int
     costlier: float
@@ -114,7 +114,7 @@ class Figures(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What a rehearsal comes to."""
+    """Outcome of a rehearsal."""
 
     missions: int
     """Those that could be compared, and tell something."""
@@ -131,7 +131,7 @@ class Comparison(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why the change is not to be made; empty where it is."""
+        """Why the change is not to be made; empty if it is."""
         if self.missions + self.trials < self.least:
             few = f"too little is known to judge: {self.missions} missions and {self.trials} trials of at least {self.least}"
             return f"{few}; {self.unliked} more were rated -1, and are answered as they were" if self.unliked else few
@@ -140,7 +140,7 @@ class Comparison(NamedTuple):
         return "" if self.better else "nothing gets better"
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return a JSON object."""
         told = {**self._asdict(), "without": self.without._asdict(), "changed": self.changed._asdict()}
         return {**told, "better": list(self.better), "worse": list(self.worse)}
 
@@ -148,9 +148,9 @@ class Comparison(NamedTuple):
 def compared(
     pairs: Sequence[RunPair], without: Side, changed: Side, *, trials: int, weights: Parts, limits: ComparisonLimits
 ) -> Comparison:
-    """Both sides of a rehearsal, and what is better and worse.
+    """Compare both sides of a rehearsal. Return what is better and worse.
 
-    :param weights: of the entropy metric.
+    :param weights: weights of the entropy metric.
     """
     known = [pair.uncredited() if pair.stays(limits.alike) else pair for pair in pairs if pair.known]
     telling = [pair for pair in known if not pair.stays(limits.alike)]
@@ -189,7 +189,7 @@ def _figures(
 
 
 def _cem(thoughts: Sequence[Thought], kinds: Kinds, weights: Parts) -> float:
-    """The mean of the entropy metric over thoughts, each measured against those before it; by words, so that it costs nothing."""
+    """Return the mean of the entropy metric over thoughts, each measured against those before it; by words, so that it costs nothing."""
     if not thoughts:
         return 0.0
     window = Window(len(thoughts))
@@ -197,7 +197,7 @@ def _cem(thoughts: Sequence[Thought], kinds: Kinds, weights: Parts) -> float:
 
 
 def _given(run: Run, alike: float) -> bool:
-    """Whether a mission is answered as it was when it was rated."""
+    """Return True if a mission is answered as it was when it was rated."""
     return not run.failed and run.like >= alike
 
 

@@ -1,4 +1,4 @@
-"""Which recorded missions a change is tried on: those that it concerns first, of these what users rated, then the newest."""
+"""Selection of recorded missions for a rehearsal: those that the change concerns first, of these the rated ones, then the newest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict", "model_
 
 
 def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
-    """The ids of the missions that a change is tried on, oldest first.
+    """Return the ids of the missions that a change is tried on, oldest first.
 
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
@@ -39,7 +39,7 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
 
 
 def _can_be_tried(mission: UvmObject) -> bool:
-    """A user's mission that was thought through and has ended, of which the journal still has the texts."""
+    """Return a user's mission that was thought through and has ended, of which the journal still has the texts."""
     if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or journal.of(mission).spent:
         return False
     if mission.thought is None and mission.state == ledger.COMPLETE and not mission.message:  # an errand: nothing was thought
@@ -50,13 +50,13 @@ def _can_be_tried(mission: UvmObject) -> bool:
 
 
 def was_not_taken(root: Any, mission: UvmObject) -> bool:
-    """Whether a mission FAILED because it sent a method what that does not take: that speaks against nobody but the sender."""
+    """Return True if the mission failed because the caller passed invalid arguments: that is not the method's fault."""
     failed = bool(mission.error and mission.message) and json.loads(mission.error)["code"] in FAULTS
     return failed and not is_taken(root, json.loads(mission.message))
 
 
 def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
-    """Whether a message is one that the method takes which answers it now; also where no method does."""
+    """Return True if the method that answers a message accepts its arguments, or no method answers it."""
     try:
         target = history.resolve(root, message["target"])
     except BatosError:  # it is gone
@@ -68,7 +68,7 @@ def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
 
 
 def _concern(mission: UvmObject, proposal: Proposal, key: str) -> int:
-    """How much a mission has to do with a change."""
+    """Return how much a change concerns a mission."""
     if proposal.kind == writer_evaluation.KIND:  # those for which the expert could write no method
         return 1 if mission.message and mission.error and json.loads(mission.error)["code"] in REFUSED else -1
     if mission.message:

@@ -1,17 +1,16 @@
-"""The leash: each change that the loop makes of itself is watched, and undone by itself where it does harm.
+"""The leash: watches each change that the loop makes to itself, and undoes it if it does harm.
 
 look ─ the watch is over, nothing got worse ──────── kept
      ├ worse, and worse still at a later look ────── undone, one transaction with its record
      └ neither ───────────────────────────────────── the next look
 start ─ the daemon died too often under its watch ── disabled, before any mission goes on
 
-Nothing but the record says how far it has come: killed at any moment, the next start goes on with the watch.
+Only the record tells the progress: after a kill at any moment, the next start continues the watch.
 
-The effect of a change: the missions after it beside those before it, by failures, time and entropy.
-
-Like is compared with like: missions of users and of the system, briefs and messages, each with its own. A difference counts
-where it is large enough to matter and would hardly come by chance: Fisher's exact test for shares, the rank sum of Mann and Whitney
-(1947) for times and entropy. Both know nothing of the order of missions, so that a slow drift may look like an effect; a watch is short.
+The effect of a change compares the missions after it with those before it, by failures, time and entropy. Like is compared with like:
+missions of users and of the system, briefs and messages, each with its own. A difference counts if it is large enough to matter and
+unlikely to be chance: Fisher's exact test for shares, the rank sum of Mann and Whitney (1947) for times and entropy. Both ignore the
+order of missions, so that a slow drift may look like an effect; a watch is short.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import math
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -28,9 +28,11 @@ from batos.autotelic import changes, entropy_records, schema
 from batos.autotelic.replay_selection import was_not_taken
 from batos.autotelic.triggers import LEAST_SECONDS
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, HistoryGone, UndoConflict
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 
 DOUBT = 0.01  # the chance of such a difference without an effect, above which it is none
 BEFORE = 4  # times the missions that are enough: how many before a change are looked at
@@ -39,17 +41,27 @@ LEAST_FAILED = 3  # failures that may be an effect
 _NO_FAULT = ("cancelled", "model_blind")  # codes: what a user decides says nothing, nor what no model here can do
 
 
-class EffectLimits(NamedTuple):
-    """Settings of the same names, with `leash_` before them."""
+@dataclass(frozen=True, slots=True)
+class EffectLimits(Limits):
+    """Limits from which a change counts as harmful, and of its being watched."""
 
-    missions: int
-    failures: float
-    slower: float
-    fall: float
+    missions: int = limit(12, ge=4, le=1000)
+    """Missions after a change that suffice to say whether it does harm."""
+    failures: float = limit(0.15, gt=0, le=1)
+    """Rise of the share of FAILED missions from which a change is undone."""
+    slower: float = limit(1.5, ge=1.05, le=1000)
+    """Factor by which missions get slower from which a change is undone."""
+    fall: float = limit(0.08, gt=0, le=1)
+    """Fall of the entropy metric from which a change is undone."""
+    period_s: float = limit(21_600.0, ge=0.05, le=366 * 86400)
+    """Seconds for which a change is watched; no other is made meanwhile."""
+    deaths: int = limit(2, ge=1, le=1000)
+    """Deaths of the daemon while a change is watched after which it is disabled; with fewer than missions.attempts, a mission that died
+    with it has an attempt left."""
 
 
 class Sample(NamedTuple):
-    """What one mission says."""
+    """Measurements of one mission."""
 
     kind: str
     """`client` or `system`, and `brief` or `message`."""
@@ -61,7 +73,7 @@ class Sample(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What is to be seen of a change so far."""
+    """Visible effect of a change so far."""
 
     samples: int
     """Missions after it, of the kind of which there are most."""
@@ -74,15 +86,15 @@ class Effect(NamedTuple):
 
 
 def effect_of(root: Any, change: Mapping[str, Any], limits: EffectLimits) -> Effect:
-    """What is to be seen of a change that was made.
+    """Return the visible effect of a change.
 
-    :param change: as `changes.of` has it.
+    :param change: record from `changes.of`.
     """
     return effect_between(*effect_samples(root, change, limits.missions), limits)
 
 
 def effect_samples(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sample], list[Sample]]:
-    """What missions say that ended before a change was made, and what those say that were accepted after it."""
+    """Return the samples of missions that ended before a change was made, and of missions accepted after it."""
     before: list[Sample] = []
     after: list[Sample] = []
     for mission in ledger.newest_first(root):
@@ -99,7 +111,7 @@ def effect_samples(root: Any, change: Mapping[str, Any], enough: int) -> tuple[l
 
 
 def effect_between(before: Sequence[Sample], after: Sequence[Sample], limits: EffectLimits) -> Effect:
-    """The effect of a change, from what missions before and after it say."""
+    """Return the effect of a change, from what missions before and after it say."""
     figures: dict[str, dict[str, Any]] = {}
     worse: list[str] = []
     most = harmed = 0
@@ -136,14 +148,16 @@ def _worse(before: Sequence[Sample], after: Sequence[Sample], limits: EffectLimi
 
 
 def chance_of_failures(was_failed: int, before: int, failed: int, after: int) -> float:
-    """The chance that so many or more of the failures fall after, if it made no difference: Fisher's exact test, one-sided."""
+    """Return the chance that at least this many failures fall after, if it made no difference: Fisher's exact test, one-sided."""
     all_failed = was_failed + failed
     ways = sum(math.comb(after, k) * math.comb(before, all_failed - k) for k in range(failed, min(after, all_failed) + 1))
     return ways / math.comb(before + after, all_failed)
 
 
 def chance_of_ranks(low: Sequence[float], high: Sequence[float]) -> float:
-    """The chance that `high` ranks so high above `low`, if they were alike: Mann and Whitney's test, one-sided, by its normal limit."""
+    """Return the chance that `high` ranks so high above `low`, if they were alike: Mann and Whitney's test, one-sided, by its normal
+    limit.
+    """
     n, m = len(high), len(low)
     values = sorted([*low, *high])
     first: dict[float, int] = {}
@@ -160,17 +174,20 @@ def chance_of_ranks(low: Sequence[float], high: Sequence[float]) -> float:
     return 0.5 * math.erfc(above / math.sqrt(2 * variance))
 
 
-def _sample(root: Any, told: Mapping[str, Any]) -> list[Sample]:
-    kind = f"{told['origin']} {'message' if told['message'] else 'brief'}"
-    if told["state"] == ledger.FAILED:
-        return [] if told["error"] and told["error"]["code"] in _NO_FAULT else [Sample(kind, True, None, None)]
-    result = told["result"] or {}
+def _sample(root: Any, told: MissionRecord) -> list[Sample]:
+    kind = f"{told.origin} {'message' if told.message else 'brief'}"
+    if told.state == ledger.FAILED:
+        return [] if told.error and told.error["code"] in _NO_FAULT else [Sample(kind, True, None, None)]
+    result = told.result or {}
     usage = result.get("usage", {})
     asked = usage.get("model_ms", 0) / 1000
-    found = entropy_records.assessment_of(root, told["number"])
+    found = entropy_records.assessment_of(root, told.number)
     return [
         Sample(
-            kind, bool(result.get("unsure")), asked or max(0.0, told["finished"] - told["accepted"]), None if found is None else found.cem
+            kind,
+            bool(result.get("unsure")),
+            asked or max(0.0, (told.finished or told.accepted) - told.accepted),
+            None if found is None else found.cem,
         )
     ]
 
@@ -181,7 +198,7 @@ def _middle(values: Sequence[float]) -> float | None:
 
 log = structlog.get_logger("batos.autotelic")
 
-PATIENCE = 4  # times `leash_s`: how long it is waited for missions that could tell
+PATIENCE = 4  # times `EffectLimits.period_s`: how long it is waited for missions that could tell
 WatchedChange = dict[str, Any]
 
 
@@ -237,7 +254,7 @@ class Leash:
             log.warning("end_not_noted", error=str(e))
 
     async def look(self) -> str | None:
-        """See how it stands with the change that is watched; what became of it, None where that is open or there is none."""
+        """Check the change under watch. Return its outcome; None if that is open or there is none."""
         change = self._image.read(changes.watched)
         if change is None:
             self._suspect = None
@@ -259,7 +276,7 @@ class Leash:
         return await self._keep(change, why, found.figures)
 
     def _age(self, change: WatchedChange) -> tuple[float, bool]:
-        """For how long a change is watched; where the clock was set back to long before it was made, as far as that is known."""
+        """Return for how long a change has been watched, as far as known if the clock was set back to long before it was made."""
         now = self._now()
         age = now - change["decided"]
         if age > -self._period:
@@ -270,11 +287,11 @@ class Leash:
         return now - self._set_back[1], True
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: what is watched until when, deaths under the watch, and what became of the last change that ended."""
-        return self._image.read(_facts, self._period)  # type: ignore[no-any-return]
+        """Return the facts for `info`: changes under watch and until when, deaths under the watch, and the outcome of the last watch."""
+        return self._image.read(_facts, self._period)
 
     def _is_confirmed(self, change: WatchedChange, found: Effect) -> bool:
-        """Whether it looked worse before, and missions since then say so, too."""
+        """Return True if the effect looked worse before, and later missions confirm it."""
         return self._suspect is not None and self._suspect[0] == change["number"] and found.harmed > self._suspect[1]
 
     async def _take_back(self, change: WatchedChange, why: str, state: str, figures: WatchedChange) -> str | None:

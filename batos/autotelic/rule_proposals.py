@@ -1,11 +1,9 @@
-"""Remedies: proposals that follow from the measurements themselves, so that the loop does useful work with any model, or with none.
+"""Proposals by rule: remedies that follow from the measurements, so that the loop works with any model, or with none.
 
-Of each trigger those that may help, the likeliest first. They are guesses by rule; the rehearsal says what they are worth.
+For each trigger it lists possible remedies, the likeliest first. They are guesses by rule; the rehearsal decides on their worth.
 
-What the guardian refuses again and again of the same message: the rule's own words become part of what the message is for.
-
-A model that writes anything is told why earlier tries failed; an expert, which is asked in few words, is not, and what it is told
-of a purpose is all that a mission can change.
+If the guardian refuses methods for the same message again and again, the rule's own words become part of the message's intent. A model is
+told why earlier tries failed; an expert, whose prompt is short, is not: its intent is all that a mission can change.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from batos.autotelic.change_types import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.changes import Proposal
 from batos.autotelic.replay_selection import FAULTS, REFUSED, is_taken
 from batos.autotelic.telemetry import Tallies
+from batos.autotelic.triggers import TriggerLimits
 from batos.autotelic.writer_evaluation import KIND, TARGET
 from batos.errors import BatosError, CovenantViolationError, MethodRefused
 from batos.forge.method_prompts import purpose
@@ -49,7 +48,7 @@ class _Refused(NamedTuple):
 
 
 def refusal_intents(root: Any) -> Iterator[Proposal]:
-    """What may help: an Intent that says what the guardian said, for the message that was refused most often first."""
+    """Yield Intents with the guardian's reason, for the message that was refused most often first."""
     counted: Counter[_Refused] = Counter()
     said: dict[_Refused, str] = {}
     for row in ledger.failures(root, limit=REFUSALS_LOOKED_AT):
@@ -66,7 +65,7 @@ def refusal_intents(root: Any) -> Iterator[Proposal]:
 
 
 def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
-    """The rules by which the message of a mission that failed was refused, each once, with what the guardian said."""
+    """Return the rules by which the message of a mission that failed was refused, each once, with what the guardian said."""
     context = row["context"]
     method = context.get("method")
     if not method or not row["final"] or row["error"]["code"] not in (MethodRefused.code, CovenantViolationError.code):
@@ -90,7 +89,7 @@ def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
 
 
 def _taught(root: Any, one: _Refused, words: str) -> str:
-    """The purpose with what is to be minded; empty where that would change nothing."""
+    """Return the purpose with the rule to follow; empty if that would change nothing."""
     holder = history.resolve(root, one.holder)
     held = holder._slots.get(one.selector)
     text = held.text if isinstance(held, Intent) else ""
@@ -114,23 +113,23 @@ _KEYS = 1000
 
 
 def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Proposal]:
-    """What may help against what a trigger measured, the likeliest first; nothing where no rule knows anything.
+    """Yield possible remedies for a trigger, the likeliest first; none if no rule applies.
 
-    :param key: what it was measured on, as `triggers.Measurement` has it.
+    :param key: key of the measurement, as in `triggers.Measurement`.
     """
     if trigger in RULES:
         yield from RULES[trigger](root, key)
     if may_be_trained(trigger, key):
         yield from _training(root, ground)
     if trigger in SPOKEN:
-        yield from _other_models(root, trigger, key, ground.settings.autotelic_models)
+        yield from _other_models(root, trigger, key, ground.settings.autonomy.models)
 
 
 # --- methods
 
 
 def _failing(root: Any, key: str) -> Iterator[Proposal]:
-    """Of a way to fail (`code cause target selector`)."""
+    """Yield remedies for a kind of failure (`code cause target selector`)."""
     code, where = key.split(" ")[0], key.rpartition(" ")[0].rpartition(" ")[2]
     selector = key.rpartition(" ")[2]
     if code not in FAULTS or _method(root, where, selector) is None:
@@ -140,7 +139,7 @@ def _failing(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
-    """Whether the method that failed takes any of the messages that last failed so; also where none is known any more."""
+    """Return True if the failing method accepts any of the messages that last failed so, or if none is known any more."""
     sent = []
     for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
         message = ledger.message_of(root, row["mission"]) if row["final"] else ""
@@ -150,7 +149,7 @@ def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
 
 
 def _at_fault(root: Any, key: str) -> Iterator[Proposal]:
-    """Of a method (`oid selector`)."""
+    """Yield remedies for a method (`oid selector`)."""
     target, _, selector = key.partition(" ")
     found = _method(root, target, selector)
     if found is None:
@@ -223,7 +222,7 @@ def _hardly_heard(root: Any) -> Iterator[Proposal]:
 
 
 def _woven(root: Any) -> dict[str, Counter[str]]:
-    """By persona: how many sentences of the last answers come from which facet."""
+    """Return, by persona, the number of sentences of the last answers from each facet."""
     found: dict[str, Counter[str]] = {name: Counter() for name in root["lobby"].personas}
     for mission in _missions(root):
         cycle = mission.thought
@@ -236,19 +235,19 @@ def _woven(root: Any) -> dict[str, Counter[str]]:
 
 
 def may_be_trained(trigger: str, key: str) -> bool:
-    """Whether an expert that has learned more may help."""
+    """Return True if an expert with more training may help."""
     return trigger in ("guardian_refuses", "expert_behind") or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED)
 
 
 def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
-    """A training of the expert for methods, where enough has come since it was made, or was trained in vain."""
+    """Yield a training of the expert for methods, where enough has come since it was made, or was trained in vain."""
     if ground.trains():
         return
     written, refused = learned(root)
-    if written + refused >= ground.settings.trigger_syntheses:
+    if written + refused >= TriggerLimits.of(ground.settings).syntheses:
         why = f"{written} methods were written since it was made or trained last, and {refused} could not be"
         last = next((one.number for one in changes.newest_first(root) if one.kind == KIND), 0)  # another training, with other data
-        content = {"minutes": ground.settings.loop_training_minutes, "methods": written, "refused": refused, "after": last}
+        content = {"minutes": ground.settings.autonomy.training_minutes, "methods": written, "refused": refused, "after": last}
         yield Proposal(KIND, TARGET, content, why)
 
 
@@ -269,7 +268,7 @@ def learned(root: Any) -> tuple[int, int]:
 
 
 def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> Iterator[Proposal]:
-    """A model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
+    """Yield a model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
     failing = _failed(root, key.split(" ")[0]) if trigger == "failure_repeats" else _chosen(root)
     persona, times = next(iter(failing.most_common(1)), ("", 0))
     for model in models if times else ():
@@ -279,7 +278,7 @@ def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> I
 
 
 def _failed(root: Any, code: str) -> Counter[str]:
-    """Of the last missions that were asked in words and FAILED with a code: how many each persona thought."""
+    """Return, by persona, the number of the last briefs that FAILED with a code."""
     found: Counter[str] = Counter()
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.error and json.loads(mission.error)["code"] == code:
@@ -293,7 +292,7 @@ def _failed(root: Any, code: str) -> Counter[str]:
 
 
 def _rut(root: Any, key: str) -> Iterator[Proposal]:
-    """Where one persona thinks nearly all of it: another way of thinking for it, or other briefs for the others."""
+    """Yield remedies if one persona thinks nearly all missions: another way of thinking for it, or other briefs for the others."""
     chosen = _chosen(root)
     total = sum(chosen.values())
     if not total or chosen.most_common(1)[0][1] < RUT * total:
@@ -312,14 +311,14 @@ def _rut(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _chosen(root: Any) -> Counter[str]:
-    """How many of the missions that the senses remember each persona thought."""
+    """Return the number of recent missions that each persona thought, from the telemetry."""
     noted: Tallies = telemetry.summed_buckets(telemetry.read_buckets(root), _KEYS)
     there = (name for name in root["lobby"].personas if isinstance(root["lobby"]._slots.get(name), UvmObject))
     return Counter({name: noted.of("personas", name).times for name in there})
 
 
 def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
-    """The briefs of last missions that were nearest to going to a persona become its exemplars."""
+    """Yield the briefs of last missions that were nearest to going to a persona become its exemplars."""
     near: dict[str, float] = {}
     for mission in _missions(root):
         told, record = " ".join(str(mission.brief).split()), journal.route_of(root, mission.id)
@@ -336,7 +335,7 @@ def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _missions(root: Any) -> Iterator[UvmObject]:
-    """The last missions of users that were asked in words and came to a good end, the newest first."""
+    """Yield the last missions of users that were asked in words and came to a good end, the newest first."""
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
             yield mission

@@ -1,4 +1,4 @@
-"""Where the loop lives in the image: `lobby.autotelic` and the objects in its slots. All of it is to be seen by `batos show`."""
+"""Schema of the loop in the image: `lobby.autotelic` and the objects in its slots. `batos show` displays all of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the home of the loop."""
+    """Create the loop's objects. A step of genesis."""
     add_missing(
         lobby,
         autotelic=lambda: lobby.genesis.derive(name="autotelic", comment="I hold what the system knows of itself, and plans for itself."),
@@ -52,16 +52,16 @@ def install(lobby: UvmObject) -> None:
 
 
 def part_of(root: Any, name: str) -> UvmObject:
-    """A part of the loop, as the image has it."""
+    """Return a part of the loop, as the image has it."""
     return root["lobby"].autotelic._slots[name]  # type: ignore[no-any-return]
 
 
 def is_known_mission(root: Any, mission: str) -> bool:
-    """Whether a mission of that id was ever accepted."""
+    """Return True if a mission with that id was ever accepted."""
     return ledger.is_known(root, mission)
 
 
 def is_pending_mission(root: Any, mission: str) -> bool:
-    """Whether a mission was accepted and has not ended; also one that rests, or waits for an answer."""
+    """Return True if a mission was accepted and has not ended; also if it is paused, or waits for an answer."""
     found = ledger.ledger_of(root).missions.get(mission)
     return found is not None and found.state not in ledger.FINAL

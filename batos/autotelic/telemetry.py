@@ -1,16 +1,11 @@
-"""The senses: what happens, gathered in memory, and written into the image's ring once an interval.
+"""Telemetry: events are counted in memory, and written into a ring of buckets in the image, one for each interval.
 
-Nothing here is on a mission's way: what is counted is counted in microseconds from the events of missions and by those who
-pay, audit and run; what must be read of a mission is read when the interval ends, in a helper thread. A kill costs what the
-interval under way had counted.
+It never delays a mission: counters take microseconds, from the events of missions and from inferences, audits and runs; missions are
+read when the interval ends, in a helper thread. A kill loses the counts of the current interval.
 
-Tallies: how often, how much in all, how much at most; by table and key, within bounds.
-
-The rolling record in the image: one small object an interval, in a ring of fixed length that is written round and round.
-
-An interval in which nothing happened leaves nothing, so a quiet system remembers further back than a busy one.
-
-When each generated method was last of use: what the senses noted of runs, kept for longer than their ring.
+Tallies count times, sums and maxima, by table and key, within bounds. The ring has a fixed length and is overwritten; an interval in which
+nothing happened leaves nothing, so a quiet system remembers further back than a busy one. The last use of each generated method is kept
+for longer than the ring.
 """
 
 from __future__ import annotations
@@ -19,20 +14,36 @@ import collections
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos.autotelic import schema
+from batos.bus import EventBus, InferencePaid, MemoryQueried, MethodRan, MissionEnded, SourceAudited
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
-from batos.image import history, journal, ledger
+from batos.image import history, ledger
 from batos.image.living_image import LivingImage
-from batos.mind.events import Durations, Events
+from batos.image.mission_record import MissionRecord
+from batos.mind.events import Durations
 from batos.objects import Method, UvmObject
 
 OTHER_KEYS = "other"
 _DIGITS = 3  # of what is stored: milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class SensesLimits(Limits):
+    """Limits of the telemetry."""
+
+    every_s: float = limit(600.0, ge=0.05, le=86_400)
+    """Seconds between two records of telemetry."""
+    intervals: int = limit(1008, ge=2, le=100_000)
+    """Records of telemetry that the image keeps, those of quiet times not counted."""
+    keys: int = limit(64, ge=4, le=1000)
+    """Rows of one table in a record of telemetry; more are summed up as `other`."""
 
 
 class KeyTally(NamedTuple):
@@ -44,7 +55,7 @@ class KeyTally(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Amount each time; 0 where there was none."""
+        """Amount each time; 0 if there was none."""
         return self.total / self.times if self.times else 0.0
 
 
@@ -63,20 +74,20 @@ class Tallies:
         self._add(table, key, KeyTally(1, amount, amount))
 
     def add(self, table: str, key: str, count: int) -> None:
-        """Count so many more; none leaves no trace."""
+        """Add to a count; zero leaves no trace."""
         if count:
             self._add(table, key, KeyTally(count, float(count), float(count)))
 
     def of(self, table: str, key: str) -> KeyTally:
-        """The tally under a key."""
+        """Return the tally under a key."""
         return self._tables.get(table, {}).get(key, NO_TALLY)
 
     def rows(self, table: str) -> Iterator[tuple[str, KeyTally]]:
-        """A table's keys and tallies, those that were noted most often first."""
+        """Yield a table's keys and tallies, those that were noted most often first."""
         yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
 
     def sum(self, table: str) -> KeyTally:
-        """All of a table."""
+        """Return the sum of a table."""
         rows = self._tables.get(table, {}).values()
         return KeyTally(sum(row.times for row in rows), sum(row.total for row in rows), max((row.most for row in rows), default=0.0))
 
@@ -87,7 +98,7 @@ class Tallies:
                 self._add(table, key, KeyTally(*row))
 
     def plain(self) -> dict[str, dict[str, list[float]]]:
-        """As plain values, to be stored."""
+        """Return the tallies as plain values, to be stored."""
         return {
             table: {key: [row.times, round(row.total, _DIGITS), round(row.most, _DIGITS)] for key, row in rows.items()}
             for table, rows in self._tables.items()
@@ -125,13 +136,13 @@ def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
 
 
 def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
-    """The buckets that ended after `since`, oldest first."""
+    """Return the buckets that ended after `since`, oldest first."""
     held = sorted(schema.part_of(root, "senses").ring.values(), key=lambda one: one.number)
     return [bucket for one in held if (bucket := json.loads(one.facts))["ended"] > since]
 
 
 def summed_buckets(buckets: Iterable[Bucket], keys: int) -> Tallies:
-    """What buckets say together."""
+    """Return the sum of buckets."""
     tallies = Tallies(keys)
     for bucket in buckets:
         tallies.merge(bucket["tallies"])
@@ -168,17 +179,17 @@ def note_method_use(root: Any, bucket: Bucket) -> None:
 
 
 def concerns_methods(bucket: Bucket) -> bool:
-    """Whether a bucket says anything of methods."""
+    """Return whether a bucket says anything of methods."""
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 
 def used_methods(root: Any) -> list[MethodUse]:
-    """The methods that were noted and that the image still has."""
+    """Return the methods that were noted and that the image still has."""
     return [MethodUse(key, *row) for key, row in schema.part_of(root, "usage").methods.items() if _is_there(root, key)]
 
 
 def last_use_of(root: Any, key: str) -> float | None:
-    """When a method was last of use; None where nothing was noted of it."""
+    """Return the time at which a method was last of use; None where nothing was noted of it."""
     found = schema.part_of(root, "usage").methods.get(key)
     return None if found is None else float(found[1])
 
@@ -218,7 +229,7 @@ TABLES = {
 
 
 class Levels(NamedTuple):
-    """What the daemon counts itself since its start, and what is a state and no count."""
+    """Counters that the daemon keeps since its start, and levels: states that are no counts."""
 
     counters: dict[str, dict[str, int]]
     """By table and key; a bucket notes by how much they grew."""
@@ -226,12 +237,12 @@ class Levels(NamedTuple):
 
 
 class Senses:
-    """Gathers. All methods are called on the loop's thread."""
+    """Counts of one interval, from the events of the bus. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         image: LivingImage,
-        events: Events,
+        bus: EventBus,
         *,
         length: int,
         keys: int,
@@ -246,36 +257,29 @@ class Senses:
         self._tallies, self._begun = Tallies(keys), now()
         self._counted: dict[str, dict[str, int]] = {}
         self._ended: collections.deque[str] = collections.deque(maxlen=ENDED_KEPT)
-        self._durations = Durations(events, lambda state, seconds: self._tallies.note("states", state, seconds))
-        events.listen("result", lambda event: self._ended.append(event["id"]))
+        self._durations = Durations(bus, lambda state, seconds: self._tallies.note("states", state, seconds))
+        bus.subscribe(MissionEnded, lambda ended: self._ended.append(ended.mission))
+        bus.subscribe(InferencePaid, self._note_inference)
+        bus.subscribe(SourceAudited, lambda audited: self._tallies.note("verdicts", "accepted" if audited.accepted else "refused"))
+        bus.subscribe(MethodRan, self._note_run)
+        bus.subscribe(MemoryQueried, lambda asked: self._tallies.note("retrievals", "found" if asked.hits else "nothing", asked.hits))
 
     # --- what is heard
 
-    def paid(self, inference: journal.InferenceRecord) -> None:
-        """An inference was paid for."""
+    def _note_inference(self, paid: InferencePaid) -> None:
+        inference = paid.record
         self._tallies.note("inferences", inference.model, inference.total_ms / 1000)
         self._tallies.note("prompt_tokens", inference.model, inference.prompt_tokens)
         self._tallies.note("answer_tokens", inference.model, inference.answer_tokens)
 
-    def verdict(self, accepted: bool) -> None:
-        """The guardian gave a verdict."""
-        self._tallies.note("verdicts", "accepted" if accepted else "refused")
-
-    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
-        """A generated method ran.
-
-        :param taken: whether the call was one that it takes: what fails of others is no fault of the method's.
-        """
-        self._tallies.note("runs" if ok else "runs_failed" if taken else "runs_unfit", f"{holder or NEW_HOLDER} {selector}")
-
-    def retrieved(self, hits: int) -> None:
-        """Memory was asked, and answered with so many passages."""
-        self._tallies.note("retrievals", "found" if hits else "nothing", hits)
+    def _note_run(self, ran: MethodRan) -> None:
+        table = "runs" if ran.succeeded else "runs_failed" if ran.fitting else "runs_unfit"
+        self._tallies.note(table, f"{ran.holder or NEW_HOLDER} {ran.selector}")
 
     # --- what is made of it
 
     async def flush(self) -> Bucket | None:
-        """End the interval: its bucket, which is on its way into the image; None where nothing happened."""
+        """End the interval; return its bucket, which is on its way into the image, or None where nothing happened."""
         await self._look()
         tallies, self._tallies = self._tallies, Tallies(self._keys)
         begun, self._begun = self._begun, self._now()
@@ -292,7 +296,7 @@ class Senses:
         return bucket
 
     async def since(self, at: float) -> list[Bucket]:
-        """The buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
+        """Return the buckets of the time since `at` (seconds since the epoch), oldest first; the last is of the interval under way."""
         await self._look()
         buckets: list[Bucket] = await in_helper(self._image.read, read_buckets, at)
         if self._tallies:
@@ -301,7 +305,7 @@ class Senses:
         return buckets
 
     async def _look(self) -> None:
-        """Note what must be read of the missions that ended."""
+        """Note the missions that ended, which must be read from the image."""
         ended = list(self._ended)
         self._ended.clear()
         try:
@@ -313,8 +317,8 @@ class Senses:
             _note_mission(self._tallies, row)
 
 
-def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Missions that ended, as plain values; one that is damaged is left out."""
+def _looked_at(root: Any, ids: Iterable[str]) -> list[MissionRecord]:
+    """Return missions that ended as plain values; one that is damaged is left out."""
     rows = []
     for id in ids:
         try:
@@ -324,14 +328,14 @@ def _looked_at(root: Any, ids: Iterable[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
-    tallies.note("missions", f"{row['origin']} {row['state']}", max(0.0, (row["finished"] or row["accepted"]) - row["accepted"]))
-    if row["error"]:
+def _note_mission(tallies: Tallies, row: MissionRecord) -> None:
+    tallies.note("missions", f"{row.origin} {row.state}", max(0.0, (row.finished or row.accepted) - row.accepted))
+    if row.error:
         tallies.note("failures", failure_key(row))
-    result = row["result"] or {}
+    result = row.result or {}
     for wrote in result.get("wrote", ()):
         tallies.note("written", f"{wrote['object']} {wrote['selector']}")
-    if row["origin"] == "system" or not result.get("persona") or row["message"]:
+    if row.origin == "system" or not result.get("persona") or row.message:
         return
     persona = str(result["persona"]).lower()
     tallies.note("personas", persona)
@@ -340,15 +344,16 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
         tallies.note("facets", f"{persona} {facet}")
 
 
-def failure_key(row: Mapping[str, Any]) -> str:
-    """What makes two failures the same: code, cause, and of a message its target and selector."""
-    error, message = row["error"], json.loads(row["message"]) if row["message"] else {}
+def failure_key(row: MissionRecord) -> str:
+    """Return the key of a failure, by which two are the same: code, cause, and of a message its target and selector."""
+    error: dict[str, Any] = row.error or {}
+    message = json.loads(row.message) if row.message else {}
     words = (error["code"], error.get("context", {}).get("cause"), message.get("target"), message.get("selector"))
     return " ".join(str(word) for word in words if word)
 
 
 def tallies_in_words(tallies: Tallies, most: int) -> str:
-    """Tallies in words, for a brief: of each table the `most` frequent keys."""
+    """Return tallies in words, for a brief: of each table the `most` frequent keys."""
     sentences = []
     for table, what in TABLES.items():
         rows = list(tallies.rows(table))

@@ -1,8 +1,8 @@
 """The alarms: triggers that fired, in the image. Each becomes one system mission, and is quiet until its measurement has recovered.
 
-That it fired is durable before its mission is accepted; a mission that is not in the ledger then, because of a kill or a full
-queue, is enqueued at the next look. So each is enqueued once, whatever comes between. One at a time: while one of their missions
-has not ended, nothing fires.
+The firing is durable before the mission is accepted. A mission that is then missing from the ledger, after a kill or because of a full
+queue, is enqueued at the next look. So each is enqueued exactly once, whatever happens between. One at a time: while one of these
+missions has not ended, nothing fires.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Fired(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Settings `trigger_recent_s` and `trigger_window_s`, and `senses_keys`."""
+    """Spans that triggers compare: `TriggerLimits.recent_s` and `window_s`, with `SensesLimits.keys` rows a table."""
 
     recent_s: float
     window_s: float
@@ -62,19 +62,18 @@ class Alarms:
         entropy: Callable[[], Entropy],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """
-        :param submit: accepts a system mission from an id and a brief.
-        :param since: the buckets of the senses since a time.
-        :param entropy: how it stands with the entropy metric.
+        """:param submit: accepts a system mission from an id and a brief.
+        :param since: returns the buckets of the telemetry since a time.
+        :param entropy: returns the state of the entropy metric.
         """
         self._image, self._limits, self._spans = image, limits, spans
-        self._submit, self._since, self._entropy, self._now = submit, since, entropy, now
+        self._submit, self._since, self._entropy, self.now = submit, since, entropy, now
         self._looking = asyncio.Lock()  # two that look at once would both see what is not quiet yet
 
     async def look(self) -> Fired | None:
         """Let go of what has recovered, and fire the most urgent trigger that is not quiet; what fired.
 
-        :raises BatosError: where its mission could not be accepted; it is enqueued at the next look.
+        :raises BatosError: if its mission could not be accepted; it is enqueued at the next look.
         """
         async with self._looking:
             return await self._look()
@@ -89,18 +88,18 @@ class Alarms:
         fired = self._image.read(_fired)
         quiet = {(one.trigger, one.key) for one in fired}
         if over := _recovered(quiet, found):
-            await self._image.system(_forget, sorted(over))
+            await self._image.system(let_fire_again, sorted(over))
             log.info("triggers_recovered", triggers=[" ".join(filter(None, one)) for one in sorted(over)])
         due = next((one for one in found if one.fires and (one.trigger, one.key) not in quiet), None)
         if due is None or len(fired) >= KEPT or self._image.read(_is_under_way):
             return None
-        new: Fired = Fired(*await self._image.system(_fire, due.trigger, due.key, due.words, self._now()))
+        new: Fired = Fired(*await self._image.system(fire, due.trigger, due.key, due.words, self.now()))
         log.info("trigger_fired", trigger=new.trigger, key=new.key, mission=new.mission, measured=new.words)
         await self._enqueue(new)
         return new
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of them: those that fired and have not recovered, and how many ever fired."""
+        """Return the facts for `info`: alarms that fired and have not recovered, and the number ever fired."""
         return {"fired": [one._asdict() for one in self._image.read(_fired)], "ever": self._image.read(_ever)}
 
     async def _enqueue(self, fired: Fired) -> None:
@@ -108,7 +107,7 @@ class Alarms:
         await self._submit(fired.mission, brief)
 
     def _seen(self, root: Any, buckets: Sequence[Bucket], entropy: Entropy) -> Seen:
-        now, spans = self._now(), self._spans
+        now, spans = self.now(), self._spans
         window = [bucket for bucket in buckets if bucket["ended"] > now - spans.window_s]
         recent = [bucket for bucket in window if bucket["ended"] > now - spans.recent_s]
         sizes = [bucket["levels"].get("image_bytes", 0) for bucket in window] or [0]
@@ -128,7 +127,7 @@ class Alarms:
 
 
 def _recovered(quiet: set[tuple[str, str]], found: Sequence[Measurement]) -> set[tuple[str, str]]:
-    """Those of the quiet ones whose measurement is down again, or is not there where that means the same."""
+    """Return those of the quiet ones whose measurement is down again, or is not there where that means the same."""
     there = {(one.trigger, one.key): one for one in found}
     return {one for one in quiet if (there[one].recovered if one in there else one[0] not in triggers.STAYS)}
 
@@ -138,7 +137,7 @@ def _fired(root: Any) -> list[Fired]:
 
 
 def _is_under_way(root: Any) -> bool:
-    """Whether the mission of the trigger that fired last has not ended."""
+    """Return True if the mission of the trigger that fired last has not ended."""
     return schema.is_pending_mission(root, schema.part_of(root, "triggers").last)
 
 
@@ -146,7 +145,7 @@ def _ever(root: Any) -> int:
     return int(schema.part_of(root, "triggers").ever)
 
 
-def _fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
+def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
     """System transaction: note that a trigger fired; with the id of its mission."""
     held = schema.part_of(root, "triggers")
     held.ever += 1
@@ -155,7 +154,7 @@ def _fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any
     return row
 
 
-def _forget(root: Any, over: Sequence[tuple[str, str]]) -> None:
+def let_fire_again(root: Any, over: Sequence[tuple[str, str]]) -> None:
     """System transaction: let triggers fire again."""
     fired = schema.part_of(root, "triggers").fired
     for trigger, key in over:

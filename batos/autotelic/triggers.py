@@ -1,14 +1,16 @@
-"""Triggers: measurements that call for a look, each with a value above which it fires and a lower one at which it has recovered.
+"""Triggers: measurements that call for an audit, each with a value above which it fires and a lower one at which it has recovered.
 
-Pure functions of what was gathered. Each measurement comes with the words that name it to the mission it may become.
+Pure functions of the telemetry. Each measurement comes with the words that name it to the mission it may become.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from batos.autotelic.telemetry import OTHER_KEYS, KeyTally, MethodUse, Tallies
+from batos.config.limits import Limits, limit
 
 ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # samples on both sides of a comparison
 ENOUGH_VERDICTS, ENOUGH_RUNS = 8, 4
@@ -20,22 +22,34 @@ STAYS = ("state_slow", "missions_costly", "entropy_falls", "entropy_still")
 """Triggers that have not recovered by there being no measurement: nothing was seen."""
 
 
-class TriggerLimits(NamedTuple):
-    """Settings of the same names, with `trigger_` before them."""
+@dataclass(frozen=True, slots=True)
+class TriggerLimits(Limits):
+    """Limits from which the system looks into what happened."""
 
-    failures: int
-    slower: float
-    growth: float
-    refusals: float
-    unused_days: float
-    personas: int
-    still: float
-    syntheses: int = 0
-    """0: nobody could train an expert."""
+    failures: int = limit(3, ge=2, le=10_000)
+    """Missions that FAILED in the same way from which the system looks into it."""
+    slower: float = limit(2.0, ge=1.05, le=1000)
+    """Factor by which a state gets slower, or a mission costlier, from which the system looks into it."""
+    growth: float = limit(1.5, ge=1.01, le=1000)
+    """Factor by which the image grows from which the system looks into it."""
+    refusals: float = limit(0.5, gt=0, le=1)
+    """Share of methods' sources refused by the guardian from which the system looks into it."""
+    unused_days: float = limit(14.0, gt=0, le=3650)
+    """Days without a run of a generated method from which the system looks into it."""
+    personas: int = limit(100, ge=2, le=1_000_000)
+    """Missions without the choice of a persona from which the system looks into it."""
+    still: float = limit(0.01, ge=0, le=1)
+    """Greatest difference of the entropy of the newest missions at which it counts as stagnant."""
+    syntheses: int = limit(24, ge=1, le=1_000_000)
+    """Methods written since their expert was made from which the system trains a new one; 0: it may train none."""
+    window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
+    """Seconds over which triggers are measured."""
+    recent_s: float = limit(3600.0, ge=0.05, le=365 * 86400)
+    """Newest seconds of the window, which are compared with the rest."""
 
 
 class Entropy(NamedTuple):
-    """How it stands with the entropy metric; None where there is too little to say."""
+    """State of the entropy metric; None for a value with too little data."""
 
     fallen: bool
     usual: float
@@ -45,13 +59,13 @@ class Entropy(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the triggers are measured on."""
+    """Data that the triggers are measured on."""
 
     now: float
     recent: Tallies
-    """Of the last `trigger_recent_s`."""
+    """Of the last `TriggerLimits.recent_s`."""
     before: Tallies
-    """Of the rest of the last `trigger_window_s`."""
+    """Of the rest of the last `TriggerLimits.window_s`."""
     window: Tallies
     """Of all of it."""
     whole: Tallies
@@ -67,7 +81,7 @@ class Seen(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Of one trigger, and of what it was measured on (`key`; empty where there is only one)."""
+    """Of one trigger, and of what it was measured on (`key`; empty if there is only one)."""
 
     trigger: str
     key: str
@@ -88,7 +102,7 @@ class Measurement(NamedTuple):
 
 
 def measured(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
-    """All that can be measured now, the most urgent first."""
+    """Yield all that can be measured now, the most urgent first."""
     yield from _failures(seen, limits)
     yield from _refusals(seen, limits)
     yield from _failing_methods(seen)

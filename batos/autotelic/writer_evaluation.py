@@ -1,7 +1,8 @@
-"""An expert for methods beside another: both write what the image has accepted, and tasks that neither was trained on.
+"""Evaluation of an expert for methods beside another: both write methods that the image has accepted, and tasks that neither was trained
+on.
 
-Each is asked once for each, without chance (temperature 0), as a message that nobody understands would ask it; what it writes has to pass
-the guardian, the compiler and all trials. Pure of any judgement: `batos.autotelic.rehearsal_verdict` says what is better.
+Each is asked once for each method, at temperature 0, in the form that a message without a method would use. The source must pass the
+guardian, the compiler and all trials. No judgement here: `batos.autotelic.rehearsal_verdict` decides which is better.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from batos import scope
 from batos.autotelic.changes import Proposal
 from batos.errors import BatosError, ExpertRefused, InvalidInput, MethodUnsupported
 from batos.forge import method_prompts, trials
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
-from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime
-from batos.mind.attempt_context import Thinking, thinking
-from batos.objects import Method, UvmObject, find
+from batos.mind.attempt import Attempt
+from batos.objects import Example, Method, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
 KIND, TARGET = "training", "methods"
@@ -45,7 +46,7 @@ class WritingTask(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """How many an expert did not write right."""
+    """Number of methods that an expert did not write correctly."""
 
     own: int = 0
     tasks: int = 0
@@ -77,7 +78,7 @@ def check(root: Any, proposal: Proposal, why_not: str) -> None:
 def apply(root: Any, proposal: Proposal) -> None:
     """Let the expert write that was made.
 
-    :raises ExpertRefused: where it cannot.
+    :raises ExpertRefused: if it cannot.
     """
     if (model := model_of(proposal)) is None:
         raise ExpertRefused("nothing was trained yet")
@@ -85,7 +86,7 @@ def apply(root: Any, proposal: Proposal) -> None:
 
 
 def model_of(proposal: Proposal) -> str | None:
-    """The expert that was made; None where it is not yet."""
+    """Return the expert that was made; None if it is not yet."""
     return proposal.content.get("model") if isinstance(proposal.content, Mapping) else None
 
 
@@ -120,12 +121,13 @@ def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
             cases.append(trials.Case(args, kwargs, Example(args, tuple(kwargs.items()), value)))
         if cases:
             why = intent or str(dict(method.provenance).get("intent", ""))
-            (prompt,) = method_prompts.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars, book=book)
+            wanted = method_prompts.WantedMethod(target, method.selector, args, kwargs, why, taught)
+            (prompt,) = method_prompts.compact(wanted, chars=chars, book=book)
             yield Synthesis(message["target"], method.selector, prompt, tuple(cases))
 
 
 def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | None:
-    """The receiver of a message, and the method that answers it, where a model wrote that."""
+    """Return the receiver of a message, and the method that answers it, where a model wrote that."""
     try:
         target = history.resolve(root, message["target"])
     except BatosError:  # it is gone
@@ -139,10 +141,10 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
 # --- how
 
 
-async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> str:
+async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> str:
     """The source that an expert writes at its first try.
 
-    :raises Unknown: where that cannot be paid for.
+    :raises Unknown: if that cannot be paid for.
     """
     attempt.restart(gated=False)
     more: dict[str, Any] = {"temperature": 0.0, "seed": 1, "repeat_penalty": 1.0}
@@ -150,8 +152,8 @@ async def written(attempt: Thinking, model: str, selector: str, prompt: str) -> 
     return str(repair(reply.text, selector, attempt.settings).source)
 
 
-async def is_right(one: Synthesis, source: str, root: Any, attempt: Thinking, methods: MethodRuntime) -> bool:
-    """Whether a source does what the accepted method does, as far as is known."""
+async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
+    """Return True if a source does what the accepted method does, as far as is known."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:
         return False
@@ -160,7 +162,7 @@ async def is_right(one: Synthesis, source: str, root: Any, attempt: Thinking, me
     except MethodUnsupported:
         return False
     method, target = Method(one.selector, source), history.resolve(root, one.target)
-    with thinking(attempt):
+    with scope.begin(attempt):
         for case in one.cases:
             outcome = await trials.run(case, target, method, attempt, methods, attempt.making.new_activity(), verdict.contract["writes"])
             if outcome.reason:

@@ -1,7 +1,7 @@
-"""Addresses of an Ollama, and what of the environment is needed to reach one: a proxy, certificates, a key.
+"""Addresses of Ollama hosts, and the environment needed to reach one: a proxy, certificates, a key.
 
-An address is read as Ollama itself reads `OLLAMA_HOST`: with blanks or quotes around it, with or without scheme and port, an IPv6 address
-without its brackets. This machine is never reached through a proxy. What cannot be used of what *is* needed is named, with its variable.
+An address is read as Ollama reads `OLLAMA_HOST`: with blanks or quotes around it, with or without scheme and port, an IPv6 address without
+its brackets. This machine is never reached through a proxy. An error names the variable whose value is needed but not usable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEY = "OLLAMA_API_KEY"
 
 
 class Address(NamedTuple):
-    """Where an Ollama is. `host` has no brackets; `path` has no slash at its ends."""
+    """Address of an Ollama host. `host` has no brackets; `path` has no slash at its ends."""
 
     scheme: str
     host: str
@@ -43,12 +43,12 @@ class Address(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The address as a URL, without the name and password of a user."""
+        """Return the address as a URL, without the name and password of a user."""
         return f"{self.scheme}://{_bracketed(self.host)}:{self.port}{'/' * bool(self.path)}{self.path}"
 
     @property
     def here(self) -> bool:
-        """Whether it is this machine, by whatever name."""
+        """Return True if the address is this machine, by any of its names."""
         name = self.host.lower().rstrip(".")
         if name.endswith(".localhost") or name in ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"):
             return True
@@ -57,15 +57,15 @@ class Address(NamedTuple):
 
 
 def parse(given: str) -> Address:
-    """Read an address as `OLLAMA_HOST` and the settings have it: a host, host:port or a URL.
+    """Parse an address as in `OLLAMA_HOST` and the settings: a host, host:port or a URL.
 
-    :raises ConfigError: where that is no address.
+    :raises ConfigError: if that is not a valid address.
     """
     try:
         return _parse(given.strip().strip("\"'").strip())
     except ValueError as e:
         raise ConfigError(
-            f"setting 'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: {shown(given)} is no address ({e}); give host:port or a URL"
+            f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {shown(given)} is no address ({e}); give host:port or a URL"
         ) from None
 
 
@@ -94,7 +94,7 @@ def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> h
     """Make what carries requests to an address: directly, or through the proxy that the environment names for it.
 
     :param socket_options: of each connection.
-    :raises ConfigError: where the environment names a proxy or certificates for it that cannot be used, with the variable and the remedy.
+    :raises ConfigError: if the environment names a proxy or certificates for it that cannot be used, with the variable and the remedy.
     """
     import httpx
 
@@ -121,9 +121,7 @@ def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> h
 
 
 def check_key() -> None:
-    """
-    :raises ConfigError: where the key that the environment has for Ollama cannot be sent.
-    """
+    """:raises ConfigError: if the key that the environment has for Ollama cannot be sent."""
     key = os.environ.get(_KEY, "")
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(f"{_KEY} holds characters that no key can have (line ends, or other than ASCII); correct or unset it")
@@ -132,7 +130,7 @@ def check_key() -> None:
 def _certificates(address: Address) -> ssl.SSLContext:
     """Which certificates are trusted: those that the environment names, else the library's.
 
-    :raises ConfigError: where the environment's cannot be used, and the address needs some.
+    :raises ConfigError: if the environment's cannot be used, and the address needs some.
     """
     import ssl
 
@@ -156,7 +154,7 @@ def _certificates(address: Address) -> ssl.SSLContext:
 
 
 def _proxy(address: Address) -> tuple[str, str] | None:
-    """The proxy for an address, and the variable that names it; None where it is reached directly."""
+    """Return the proxy for an address, and the variable that names it; None if it is reached directly."""
     proxies = getproxies()
     kind = address.scheme if proxies.get(address.scheme) else "all"
     url = proxies.get(kind)
@@ -168,7 +166,7 @@ def _proxy(address: Address) -> tuple[str, str] | None:
 
 
 def _exempt(address: Address, listed: str) -> bool:
-    """Whether NO_PROXY has an address: its name, its domain, its port with it, or a network that it is in. Other entries say nothing."""
+    """Return True if NO_PROXY lists an address: its name, domain, name with port, or network. Other entries are ignored."""
     own, host = _ip(address.host), address.host.lower().rstrip(".")
     for entry in re.split(r"[,\s]+", listed.lower()):
         bare = entry.rpartition("://")[2]
@@ -193,7 +191,7 @@ def _exempt(address: Address, listed: str) -> bool:
 
 
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address that a text is, in the short forms of IPv4 (`127.1`) too; None where it is a name."""
+    """Return the IP address that a text is, in the short forms of IPv4 (`127.1`) too; None if it is a name."""
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
         found = ipaddress.ip_address(bare)

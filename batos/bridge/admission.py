@@ -1,14 +1,12 @@
-"""Taking turns at the models: who may go first, for how long, and who waits.
+"""Admission of inferences: order, turns at the models, and waiting.
 
-Two loads that throw each other out (see `loads`) must not be used in turns: at every switch the weights are loaded anew. So
-missions on what is loaded may go before earlier ones, within a bound (`Fairness`), and a mission whose load would throw out
-another's waits until those that use that one have ended (`Gate`). The queue of missions and the gate keep one bound together:
-a mission has one `Ticket` for both.
+Two loads that evict each other (`Load`) must not alternate, because each switch loads the weights again. So missions on a loaded model may
+pass earlier ones, within a bound (`Fairness`), and a mission whose load would evict another's waits until the missions on that one have
+ended (`AdmissionGate`). The queue of missions and the gate keep one bound together: a mission has one `Ticket` for both.
 
-What Ollama loads for a model, which is not its name: the weights, the adapters on them, and the options of the runner.
-
-Ollama keeps one runner for each file of weights. Models that differ only by their system message share it; another adapter,
-or another value of an option below, makes Ollama load the weights anew (v0.17.4, server/sched.go: needsReload).
+A load is not a model's name but what Ollama keeps in memory for it: the weights, the adapters on them, and the options of the runner.
+Ollama keeps one runner for each file of weights. Models that differ only by their system message share it; another adapter, or another
+value of an option below, makes Ollama load the weights again (v0.17.4, server/sched.go: needsReload).
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
-import contextvars
 import itertools
 import time
 from collections import Counter
@@ -24,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
+from batos import scope
 from batos.bridge.modelfile import Modelfile
 
 RUNNER_OPTIONS = ("num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread")
@@ -31,7 +29,7 @@ RUNNER_OPTIONS = ("num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "nu
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is in memory for a model. `weights` and `adapters` are names of blobs, `options` pairs sorted by name."""
+    """Memory content for a model. `weights` and `adapters` are names of blobs, `options` pairs sorted by name."""
 
     weights: str
     adapters: tuple[str, ...] = ()
@@ -39,7 +37,7 @@ class Load:
 
     @classmethod
     def of(cls, shown: Modelfile, options: Mapping[str, Any]) -> Load:
-        """The load of a model.
+        """Return the load of a model.
 
         :param shown: the Modelfile that Ollama shows of it, which names blobs.
         :param options: those of the request; they go before the model's own.
@@ -48,7 +46,7 @@ class Load:
         return cls(_blob(shown.from_), tuple(_blob(a) for a in shown.adapters), tuple(sorted(own.items())))
 
     def evicts(self, other: Load) -> bool:
-        """Whether loading this one throws the other out, whatever memory there is."""
+        """Return True if loading this one evicts the other, however much memory there is."""
         return self.weights == other.weights and self != other
 
 
@@ -75,20 +73,20 @@ class Ticket:
 
     @property
     def order(self) -> tuple[bool, int, int]:
-        """What tickets are sorted by."""
+        """Return the sort key of the ticket."""
         return (*self.rank, self.number)
 
 
 class Fairness:
-    """The bound on overtaking, in missions and in seconds.
+    """Bound on overtaking, in missions and in seconds.
 
-    Missions are counted in blocks: numbers 0 to `count - 1`, and so on. Only a mission of the same block, rank and a later
-    number may go before another, so nobody is overtaken by `count` missions or more; and nobody is overtaken any more when
-    `seconds` have passed since it first was. A bound on each mission's own count would say the same, but in a long queue all
-    those that wait reach it together, and what follows is first come first served, just when grouping is needed most.
+    Missions are counted in blocks: numbers 0 to `count - 1`, and so on. Only a mission of the same block, rank and a later number may
+    go before another, so no mission is overtaken by `count` missions or more; and none is overtaken any more once `seconds` have passed
+    since it first was. A bound on each mission's own count would say the same, but in a long queue all waiting missions reach it
+    together, and the rest is first come, first served, just when grouping is needed most.
 
-    For the same reason a block is no longer than what is served in `seconds`. Blocks are powers of two, so that a shorter one
-    is a part of a longer one and the bound holds while their length changes.
+    For the same reason a block is no longer than what is served in `seconds`. Blocks are powers of two, so that a shorter one is a part
+    of a longer one and the bound holds while their length changes.
     """
 
     def __init__(self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -103,7 +101,7 @@ class Fairness:
 
     @property
     def block(self) -> int:
-        """How many missions are in a block now."""
+        """Return the current number of missions in a block."""
         if not self.seconds:
             return 1
         served = self._count if not self._pace else int(min(self._count, self.seconds / self._pace))
@@ -118,7 +116,7 @@ class Fairness:
         self._began_at = now if waiting else None
 
     def may_pass(self, later: Ticket, earlier: Ticket) -> bool:
-        """Whether the later one may go first if its model is loaded."""
+        """Return True if the later ticket may go first when its model is loaded."""
         block = self.block
         if later.rank != earlier.rank or later.number // block != earlier.number // block:
             return False
@@ -130,18 +128,14 @@ class Fairness:
             earlier.passed_at = self.clock()
 
 
-_current: contextvars.ContextVar[Ticket | None] = contextvars.ContextVar("batos_ticket", default=None)
-
-
 @contextlib.contextmanager
 def session(ticket: Ticket) -> Iterator[None]:
-    """The inferences in this block are one mission's: between them it keeps its turn."""
-    token = _current.set(ticket)
+    """Mark the inferences in this block as one mission's: it keeps its turn between them."""
     ticket.ended = False
     try:
-        yield
+        with scope.enter(ticket=ticket):
+            yield
     finally:
-        _current.reset(token)
         ticket.ended = True
         for gate in ticket.gates:
             gate.leave(ticket)
@@ -159,16 +153,16 @@ class _Waiting:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Who has waited too long goes first, the longest waiting before the others; then by the missions' order."""
+        """Return the sort key: starved requests first, the longest wait leading; then the order of the missions."""
         return (0, self.serial) if self.starved else (1, *self.ticket.order, self.serial)
 
 
 class AdmissionGate:
-    """Lets inferences through so that what is in use is not thrown out. On the loop's thread.
+    """Gate that admits inferences so that loads in use are not evicted. On the loop's thread.
 
-    A mission that was let through holds its load until its session ends, or it needs another load that is not to be had at
-    once. Others on the same load, and on loads that fit beside it, are let through as well. The rest waits, in order; who has
-    waited for the bound's seconds gets the next turn, from those that hold it too.
+    An admitted mission holds its load until its session ends, or it needs another load that is not available at once. Others on the
+    same load, and on loads that fit beside it, are admitted too. The rest waits, in order; a mission that has waited for the bound's
+    seconds gets the next turn, even from its holders.
     """
 
     def __init__(self, fairness: Fairness, fits: Callable[[Set[Load]], bool], on_idle: Callable[[], None] = lambda: None) -> None:
@@ -186,31 +180,31 @@ class AdmissionGate:
 
     @property
     def in_use(self) -> set[Load]:
-        """The loads that must stay in memory: inferences are under way on them, or missions hold them."""
+        """Return the loads that must stay in memory: inferences are under way on them, or missions hold them."""
         return set(self._flying).union(*self._holds.values())
 
     @property
     def idle(self) -> bool:
-        """Whether no inference is under way or waits."""
+        """Return True if no inference is under way or waits."""
         return not (self._flying or self._waiting)
 
     def keeps_waiting(self, ticket: Ticket) -> bool:
-        """Whether an inference of the mission waits for its turn."""
+        """Return True if an inference of the mission waits for its turn."""
         return any(entry.ticket is ticket for entry in self._waiting)
 
     @property
     def waiting(self) -> int:
-        """How many inferences wait for their turn."""
+        """Return the number of inferences that wait for their turn."""
         return len(self._waiting)
 
     def conflict(self, a: Load, b: Load) -> bool:
-        """Whether two loads cannot be in memory together."""
+        """Return True if two loads cannot be in memory together."""
         return a != b and (a.evicts(b) or not self._fits({a, b}))
 
     @contextlib.asynccontextmanager
     async def turn(self, load: Load) -> AsyncIterator[None]:
         """Wait for the turn of an inference on this load; the block is the inference."""
-        ticket = _current.get()
+        ticket: Ticket | None = scope.current().ticket
         mine = ticket if ticket is not None else Ticket((False, 0), self._latest)  # outside any mission: after those that are there
         try:
             await self._enter(mine, load)
@@ -227,7 +221,7 @@ class AdmissionGate:
                 self._on_idle()
 
     def leave(self, ticket: Ticket) -> None:
-        """The mission's session ended, or it waits: it holds nothing any more."""
+        """Release everything that a mission holds, because its session ended or it waits."""
         if self._holds.pop(ticket, None) is not None:
             self.look_again()
             if self.idle:
@@ -281,7 +275,7 @@ class AdmissionGate:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, due), self.look_again)
 
     def _note_starved(self) -> None:
-        """Who has waited too long takes the turn away from who holds it; inferences under way are not touched."""
+        """Mark requests that waited too long: they take the turn from its holder. Inferences under way are not touched."""
         now = self._fairness.clock()
         for entry in self._waiting:
             if not entry.starved and now - entry.since >= self._fairness.seconds:
@@ -294,7 +288,7 @@ class AdmissionGate:
         self._waiting.sort(key=lambda entry: entry.key)
 
     def _let_through(self, entry: _Waiting, stay: list[_Waiting]) -> bool:
-        """Give an entry its turn, if it can be had beside what is in use and before those that stay."""
+        """Give an entry its turn, if it fits beside the loads in use and before the entries that stay."""
         used = self.in_use
         loaded = entry.load in used
         if used and not loaded and (any(entry.load.evicts(other) for other in used) or not self._fits(used | {entry.load})):

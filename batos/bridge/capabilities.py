@@ -1,24 +1,19 @@
-"""Tells what a model can do: as its Ollama claims it (`/api/show`), and as it was found out. Pure values; asks nobody.
+"""Capabilities of models: as Ollama claims them (`/api/show`), as probes find them, and as missions need them.
 
-What is found out holds for all models that share weights, adapters, template, renderer and parser: a persona's model can do what its base
+Results of probes hold for all models that share weights, adapters, template, renderer and parser: a persona's model can do what its base
 can. Such a set is named by its *making*, a digest of these.
 
-Tells what a mission needs of its model: to see images, to use tools, to think first, to read so many tokens at once. Pure values.
+In words, a mission's need is `vision`, `tools`, `thinking` or `context:32k` (k is 1,024 tokens). `auto` beside them lets the mission's own
+plan name needs. A request is reduced to what its model can take before it is sent; the request itself, from which the journal's key is
+made, stays.
 
-In words a need is `vision`, `tools`, `thinking` or `context:32k` (k is 1,024 tokens). `auto` beside them names none: it lets the mission's
-own plan name some.
+Probes are tiny requests, sent where the claim is not enough. The model's words do not matter, only the form of the answer:
 
-What is sent to a model of a request: what it can take, and no more. The request itself, which the journal's key is made of, stays.
-
-Probes: tiny requests that find out what a model can do, where what its Ollama claims is not enough to go by.
-
-* `think`: whether it thinks where it is told to, and answers at once where it is told not to. Some cannot be silenced.
-* `format`: whether an answer keeps to a schema. Ollama leaves the schema out while it believes that the model still thinks: with a parser
-  of its own for thoughts and `think` off until the end (0.17.4, server/routes.go).
-* `tools`, `images`: whether Ollama takes them for this model.
-* `context`: whether it is loaded with as much as it was asked for; found out where the model is loaded, see `Place.probe`.
-
-What a model says does not matter here, only how it is told.
+* `think`: it thinks when told to, and answers at once when told not to. Some models cannot be silenced.
+* `format`: its answers keep to a schema. Ollama drops the schema while it believes that the model still thinks: with a parser of its own
+  for thoughts and `think` off, until the end (0.17.4, server/routes.go).
+* `tools`, `images`: Ollama accepts them for this model.
+* `context`: it is loaded with the requested context; found out where the model is loaded, see `ManagedHost.probe`.
 """
 
 from __future__ import annotations
@@ -48,15 +43,15 @@ SPEED_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Says what a model can do. None: not known.
+    """Capabilities of a model. None: unknown.
 
-    :ivar parameters: how many it has. `context`: tokens that it reads and writes at most. `quantization`: as Ollama names it.
-    :ivar chats: whether it answers messages; an embedder does not, nor a model without a chat template.
-    :ivar thinks: whether it can think before it answers. `silenced`: whether it then answers at once where it is told to.
-    :ivar format: whether an answer keeps to a JSON schema that it is given.
-    :ivar remote: whether it is no model of this Ollama's but of a service elsewhere, to which all that it is asked is sent.
-    :ivar speed: tokens that it writes in a second, as last measured.
-    :ivar probed: what of this was found out, and is not only claimed.
+    :ivar parameters: number of parameters. `context`: maximum tokens that it reads and writes. `quantization`: as Ollama names it.
+    :ivar chats: True if it answers messages; an embedder does not, nor a model without a chat template.
+    :ivar thinks: True if it can think before it answers. `silenced`: True if it answers at once when told to.
+    :ivar format: True if its answers keep to a given JSON schema.
+    :ivar remote: True if it is a model of a service elsewhere, to which every request is sent, and not of this Ollama.
+    :ivar speed: tokens written in a second, as last measured.
+    :ivar probed: capabilities that were probed, and not only claimed.
     """
 
     parameters: int | None = None
@@ -102,7 +97,7 @@ class Capabilities:
         return replace(self, **{**found, "probed": frozenset(found.get("probed", ()))})
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object; what is not known is left out."""
+        """Return a JSON object, without unknown values."""
         told = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: sorted(value) if name == "probed" else value for name, value in told.items() if value not in (None, "")}
 
@@ -112,7 +107,7 @@ _SOURCE = {"thinks": "think", "silenced": "think", "tools": "tools", "vision": "
 
 
 def figure(info: Mapping[str, Any], name: str) -> Any:
-    """A figure of the model's architecture, out of `model_info`."""
+    """Return a figure of the model's architecture, out of `model_info`."""
     return info.get(f"{info.get('general.architecture')}.{name}")
 
 
@@ -127,7 +122,7 @@ def writes_for_chats(shown: Mapping[str, Any]) -> bool:
 
 
 def shown_modelfile(shown: Mapping[str, Any]) -> modelfile.Modelfile | None:
-    """The Modelfile that `/api/show` tells; None where it cannot be read."""
+    """Return the Modelfile that `/api/show` tells; None if it cannot be read."""
     try:
         return modelfile.parse_modelfile(str(shown.get("modelfile") or ""))
     except ModelfileError:
@@ -135,7 +130,7 @@ def shown_modelfile(shown: Mapping[str, Any]) -> modelfile.Modelfile | None:
 
 
 def making_of(made: modelfile.Modelfile) -> str:
-    """The name of what decides what a model can do.
+    """Return the name of what decides what a model can do.
 
     :param made: as `/api/show` tells it, with the paths of blobs.
     """
@@ -145,9 +140,9 @@ def making_of(made: modelfile.Modelfile) -> str:
 
 @dataclass(slots=True)
 class KnownCapabilities:
-    """Keeps what is known of models, by digest. Answers from memory.
+    """Capabilities of models, by digest. Answers from memory.
 
-    :ivar keep: is told what was found out of a making: it and its record.
+    :ivar keep: called with a making and its record after a probe.
     """
 
     keep: Callable[[str, dict[str, Any]], object] = lambda making, record: None
@@ -176,12 +171,12 @@ class KnownCapabilities:
         return digest in self._claims
 
     def of(self, digest: str) -> Capabilities | None:
-        """What the model of a digest can do; None as long as its Ollama was not asked."""
+        """Return the capabilities of the model with that digest; None until its Ollama was asked."""
         claims = self._claims.get(digest)
         return None if claims is None else claims.with_record(self._records.get(self._making[digest], {}))
 
     def writes(self, digest: str, mark: str) -> bool:
-        """Whether a mark stands in the model's chat template; True where that is not known."""
+        """Return True if a mark is in the model's chat template, or the template is unknown."""
         return mark in self._templates.get(digest, mark)
 
     def found(self, digest: str, more: Capabilities) -> None:
@@ -216,9 +211,9 @@ _KILO = 1024
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What is needed. Falsy where that is nothing.
+    """Needs of a mission. Falsy if there are none.
 
-    :ivar context: tokens that it has to read and write at once; 0: as many as it is given anyway.
+    :ivar context: tokens to read and write at once; 0: the default context is enough.
     """
 
     vision: bool = False
@@ -246,7 +241,7 @@ class Needs:
         return cls(**dict.fromkeys(abilities, True), context=context)
 
     def __or__(self, other: Needs) -> Needs:
-        """Both together."""
+        """Return both together."""
         abilities = {name: getattr(self, name) or getattr(other, name) for name in ABILITIES}
         return Needs(**abilities, context=max(self.context, other.context))
 
@@ -255,32 +250,32 @@ class Needs:
 
     @property
     def abilities(self) -> list[Ability]:
-        """The abilities that are needed."""
+        """Return the abilities that are needed."""
         return [name for name in ABILITIES if getattr(self, name)]
 
     def words(self) -> list[str]:
-        """As `parse` reads them."""
+        """Return the needs as words that `parse` reads."""
         return [*self.abilities, *([f"context:{self.context}"] if self.context else [])]
 
     def told(self) -> str:
-        """What a model does that meets them, in words."""
+        """Return in words the abilities of a model that meets these needs."""
         parts = [ABILITIES[name] for name in self.abilities]
         parts += [f"reads {self.context:,} tokens at once"] if self.context else []
         return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
     def covers(self, other: Needs) -> bool:
-        """Whether whoever meets these meets the other ones, too."""
+        """Return True if a model that meets these needs also meets the others."""
         return self | other == self
 
     def lacking(self, can: Capabilities) -> Needs:
-        """What of it a model cannot. What is not known of its context is taken to be enough."""
+        """Return the needs that a model does not meet. An unknown context is taken to be enough."""
         has = {"vision": can.vision, "tools": can.tools, "thinking": can.thinks}
         lacks = {name: True for name in self.abilities if not has[name]}
         return Needs(**lacks, context=self.context if can.context is not None and can.context < self.context else 0)
 
     @property
     def probes(self) -> set[str]:
-        """The probes that find out whether a model meets them; its context is found out by loading it."""
+        """Return the probes that find out whether a model meets them; its context is found out by loading it."""
         return {PROBES[name] for name in self.abilities}
 
 
@@ -290,15 +285,15 @@ AS_WORDS = "Answer with nothing but one JSON object of this JSON schema:"
 
 
 def fitted_request(request: ChatRequest, can: Capabilities | None, marks: Sequence[str], writes: Callable[[str], bool]) -> ChatRequest:
-    """The request as it is sent.
+    """Return the request as it is sent.
 
-    `think` goes only to a model that can, which is told not to where nobody asked for it; one that cannot be silenced is let think. Who
-    thinks has tokens of its own for that. Stop marks of the
-    profile's template go only to models in whose template they stand. A schema that a model does not keep to is said in words.
+    `think` goes only to a model that can think; it is told not to, unless someone asked for it. A model that cannot be silenced is left
+    to think, and gets extra tokens for that. Stop marks of the profile's template go only to models whose template has them. A schema
+    that a model does not keep to is put in words.
 
-    :param can: what the model can do; None: not known, then nothing is changed.
-    :param marks: the stop marks of the profile's template; others were named by the user, and are always sent.
-    :param writes: whether a mark stands in the model's own template.
+    :param can: capabilities of the model; None: unknown, then nothing is changed.
+    :param marks: stop marks of the profile's template; stop marks named by the user are always sent.
+    :param writes: returns True if the model's own template has a mark.
     """
     if can is None:
         return request
@@ -344,12 +339,12 @@ _IMAGE = (  # a white square of 32 pixels
 
 
 async def probe(ask: Ask, model: str, claims: Capabilities, wanted: Collection[str], options: Mapping[str, Any]) -> Capabilities:
-    """Find out what is wanted and was not found out yet.
+    """Probe the wanted capabilities that were not probed yet.
 
     :param ask: does an inference.
-    :param claims: what is known so far.
-    :param options: those of every inference, with which the model is loaded.
-    :raises InferenceFailed: where the Ollama is away, or does not answer in time: then nothing of it is known.
+    :param claims: capabilities known so far.
+    :param options: options of every inference, with which the model is loaded.
+    :raises InferenceFailed: if the Ollama is unavailable, or does not answer in time: then nothing is learned.
     """
     found = claims
     for name in ASKED_PROBES:
@@ -369,7 +364,7 @@ async def load_model(ask: Ask, model: str, options: Mapping[str, Any]) -> None:
 
 
 def tiny_request(model: str, options: Mapping[str, Any]) -> ChatRequest:
-    """A request that a model answers with hardly anything."""
+    """Return a request that a model answers with hardly anything."""
     given = {name: value for name, value in options.items() if name != "think"}
     return ChatRequest(model, "", _QUESTION, options=tuple(sorted({**given, "num_predict": 1, "seed": 1}.items())))
 
@@ -378,7 +373,7 @@ Say = Callable[..., Awaitable[ChatReply | None]]
 
 
 def _asking(ask: Ask, model: str, options: Mapping[str, Any]) -> Say:
-    """A way to ask the model something tiny; it answers None where Ollama refuses the request."""
+    """Return a way to ask the model something tiny; it answers None if Ollama refuses the request."""
 
     async def say(*, think: bool | None = None, **more: Any) -> ChatReply | None:
         given = {**options, "num_predict": PROBE_TOKENS, "seed": 1, **({} if think is None else {"think": think})}

@@ -1,13 +1,10 @@
-"""The catalogue: models that are not here and can be had, with what they are said to do and take. Nothing is asked or pulled.
+"""Catalogue of models that can be pulled, with their claimed capabilities and sizes. Nothing is pulled here.
 
-What comes with BAT OS is in `catalogue.toml` beside this module; a user's own is a file of that name in the data folder. What a registry
-of the user's has is listed by `batos.bridge.catalogue`.
+The shipped catalogue is `catalogue.toml` beside this module; a user's own is a file of that name in the data folder.
 
-What a registry has: the models in it, each with what it can do and takes, read from its manifests and the beginnings of its files.
-
-A registry speaks the distribution protocol: `/v2/_catalog` lists its repositories, where it allows that (the public library of Ollama does
-not; `batos.bridge.catalogue` has what is known of that one). Of each model some kilobytes are read, and of its weights no more than the
-header. Nothing is pulled.
+The user's own registry is listed too. It speaks the distribution protocol: `/v2/_catalog` lists its repositories, if it allows that (the
+public library of Ollama does not; the shipped catalogue covers it). The listing reads the manifest of each model, some kilobytes of its
+files, and only the header of its weights.
 """
 
 from __future__ import annotations
@@ -71,9 +68,9 @@ class Offer(NamedTuple):
 
 
 def offers(data: Path) -> list[Offer]:
-    """The models of the shipped catalogue, and of the user's own in the folder `data`, which go before those of the same name.
+    """Return the models of the shipped catalogue, and of the user's own in the folder `data`, which go before those of the same name.
 
-    :raises ConfigError: where the user's own file is not well formed.
+    :raises ConfigError: if the user's own file is not well formed.
     """
     own = data / CATALOGUE
     found = {offer.model.name: offer for offer in _read(CATALOGUE_FILE)}
@@ -116,18 +113,18 @@ _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 class RegistryListing(NamedTuple):
-    """What a registry has, and why that is not all of it, in words; empty where it is."""
+    """Models in a registry, and the reason why the list is incomplete, in words; empty if it is complete."""
 
     offers: tuple[Offer, ...]
     trouble: str = ""
 
 
 class _Unfit(Exception):
-    """A registry, or a model in it, does not say what is asked: why."""
+    """Reason why a registry, or a model in it, lacks requested data."""
 
 
 async def registry_models(host: str) -> RegistryListing:
-    """The models of the registry at `host` (host:port; plain HTTP on loopback, else HTTPS).
+    """Return the models of the registry at `host` (host:port; plain HTTP on loopback, else HTTPS).
 
     Never raises for what a registry does: it may be away, or answer nonsense.
     """
@@ -171,7 +168,7 @@ class _Registry:
             return []
 
     async def _model(self, name: str, tag: str) -> Candidate | None:
-        """A model of the registry; None for what is none, or does not say."""
+        """Return a model of the registry; None if it is not a model, or lacks data."""
         import httpx
 
         try:
@@ -200,9 +197,9 @@ class _Registry:
         return read
 
     async def _bytes(self, path: str, most: int, headers: Mapping[str, str] | None = None, *, whole: bool = False) -> bytes:
-        """The first bytes of what is at a path.
+        """Return the first bytes of the content at a path.
 
-        :param whole: whether more than that is an error.
+        :param whole: True: longer content is an error.
         """
         asked = {**(headers or {}), **({} if whole else {"Range": f"bytes=0-{most - 1}"})}
         read = bytearray()
@@ -224,7 +221,7 @@ def _texts(told: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _capabilities(config: Mapping[str, Any], template: str, keys: Mapping[str, Any], *, projector: bool) -> Capabilities:
-    """What a model can do, as Ollama will claim of it once it is there; claims, which are probed then."""
+    """Return the capabilities that Ollama will claim for a model once it is installed. They are claims: probes check them then."""
     parser, renderer = str(config.get("parser") or ""), str(config.get("renderer") or "")
     context = figure(keys, "context_length")
     return Capabilities(
@@ -239,7 +236,7 @@ def _capabilities(config: Mapping[str, Any], template: str, keys: Mapping[str, A
 
 
 def _parameters(counted: Any, said: str) -> int | None:
-    """How many parameters a model has: as its file counts them, else as its configuration says (`134.52M`)."""
+    """Return the number of parameters: from the model's file, else from its configuration (`134.52M`); None if unknown."""
     if isinstance(counted, int) and counted > 0:
         return counted
     found = _SIZE.fullmatch(said.strip())

@@ -1,14 +1,13 @@
-"""Inferences on an Ollama server, through `ollama.AsyncClient` and nothing else.
+"""Ollama client: inferences through `ollama.AsyncClient` and nothing else.
 
-Every chat streams, has `num_ctx`, `num_predict` and a deadline, and is cut when it runs away. Whatever goes wrong becomes one
-`InferenceFailed` with its cause. Cancelling the caller closes the stream, and Ollama stops generating.
+Every chat streams, has `num_ctx`, `num_predict` and a deadline, and is stopped when it loops. Every fault becomes one `InferenceFailed`
+with its cause. Cancelling the caller closes the stream, and Ollama stops generating.
 
-Texts that are longer than an embedder reads, embedded whole: in parts, whose mean they get.
+A text longer than the embedder's context is embedded in parts, and gets the mean of their vectors.
 
-Marks by which chat templates tell who speaks, in texts that come from elsewhere: notes, briefs, web pages, what was said before.
-
-Ollama makes a control token of each that it finds in a message, whoever wrote it: a note could end the user's turn and speak as the system.
-A blank within such a mark leaves its letters to be read, and makes it a text.
+Role marks of chat templates are defused in texts from elsewhere (notes, briefs, web pages, earlier answers). Ollama makes a control token
+of each mark that it finds in a message, whoever wrote it: a note could end the user's turn and speak as the system. A blank inside the
+mark leaves its letters readable, and makes it plain text.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
 
 
 async def embed_whole(ask: Ask, texts: Sequence[str]) -> list[list[float]]:
-    """One vector for each text, in order.
+    """Return one vector for each text, in order.
 
     :param ask: makes the vectors of a batch, and raises `InferenceFailed` with cause `too_long` where one is too long. The batch is
         then halved until that text is alone, and the text until its parts are short enough: few batches hold one.
@@ -57,7 +56,7 @@ async def embed_whole(ask: Ask, texts: Sequence[str]) -> list[list[float]]:
 
 
 def _halves(text: str) -> list[str]:
-    """The text in two, parted at the space nearest to its middle, or in its middle where there is none."""
+    """Return the text in two, parted at the space nearest to its middle, or in its middle where there is none."""
     middle = len(text) // 2
     spaces = [at for at in (text.rfind(" ", 1, middle), text.find(" ", middle, len(text) - 1)) if at > 0]
     cut = min(spaces, key=lambda at: abs(at - middle), default=middle)
@@ -65,7 +64,7 @@ def _halves(text: str) -> list[str]:
 
 
 def _mean(vectors: list[list[float]], weights: list[int]) -> list[float]:
-    """The direction of the weighted sum, of length 1."""
+    """Return the direction of the weighted sum, of length 1."""
     total = [sum(x * w for x, w in zip(column, weights, strict=True)) for column in zip(*vectors, strict=True)]
     length = math.sqrt(sum(x * x for x in total))
     return [x / length for x in total] if length > 0 else vectors[0]
@@ -96,7 +95,7 @@ _MARK = re.compile(
 
 
 def break_control_marks(text: str) -> str:
-    """A text in which no mark of a template is one: `<|im_end|>` is `< |im_end|>`."""
+    """Return a text in which no mark of a template is one: `<|im_end|>` is `< |im_end|>`."""
     return _MARK.sub(lambda found: f"{found[0]} ", text)
 
 
@@ -122,9 +121,9 @@ _ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
 
 
 def connect(host: str) -> AsyncClient:
-    """A client for the Ollama at `host` (as in OLLAMA_HOST: host, host:port or a URL).
+    """Return a client for the Ollama at `host` (as in OLLAMA_HOST: host, host:port or a URL).
 
-    :raises ConfigError: where that is no address, or the environment names a proxy, certificates or a key for it that cannot be used.
+    :raises ConfigError: if that is not a valid address, or the environment gives it an unusable proxy, certificate or key.
     """
     import httpx
 
@@ -135,15 +134,15 @@ def connect(host: str) -> AsyncClient:
     try:
         return _whole_chats()(address.url, timeout=timeout, trust_env=False, transport=carrier, auth=address.user)
     except (ValueError, httpx.InvalidURL) as e:
-        raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: {host!r} is no address ({e})") from None
+        raise ConfigError(f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {host!r} is no address ({e})") from None
 
 
 @functools.cache
 def _whole_chats() -> type[AsyncClient]:
-    """A client whose chats are whole or refused.
+    """Return a client whose chats are complete or refused.
 
-    Ollama cuts off the front of what is longer than the context, also while it answers, and says nothing, unless it is told not to. The
-    client's `chat` has no arguments for that.
+    Ollama silently cuts the front of a prompt that exceeds the context, also while it answers, unless it is told not to. The client's
+    `chat` has no arguments for that.
     """
     from batos.bridge.client_library import AsyncClient
 
@@ -157,7 +156,7 @@ def _whole_chats() -> type[AsyncClient]:
 
 
 async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | None:
-    """The version of a client's Ollama; None where none answers in that time."""
+    """Return the version of a client's Ollama; None if none answers in that time."""
     import httpx
 
     try:
@@ -179,12 +178,19 @@ class OllamaInference:
     :param concurrency: chats under way at the same time; the others wait their turn, and the deadline of each counts from
         its turn. Embeddings have a turn of their own, one at a time: they take milliseconds, and do not wait for chats.
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
+    :param digest_ttl_s: for how long a digest is believed.
     """
 
     def __init__(
-        self, host: str, concurrency: int = 2, defaults: Mapping[str, Any] | None = None, policy: RetryPolicy | None = None
+        self,
+        host: str,
+        concurrency: int = 2,
+        defaults: Mapping[str, Any] | None = None,
+        policy: RetryPolicy | None = None,
+        *,
+        digest_ttl_s: float = DIGEST_TTL_S,
     ) -> None:
-        self.host = host
+        self.host, self._digest_ttl_s = host, digest_ttl_s
         self.under_way = 0
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
@@ -237,7 +243,7 @@ class OllamaInference:
         )
 
     async def _listen(self, request: ChatRequest, heard: StreamedAnswer) -> ChatResponse | None:
-        """Hear the answer to its end: its last part, or None where it was cut."""
+        """Hear the answer to its end: its last part, or None if it was cut."""
         # aclosing: leaving the block for any reason closes the connection, which is what stops the generation.
         async with contextlib.aclosing(self._parts(request, heard)) as stream:
             async for part in stream:
@@ -316,18 +322,18 @@ class OllamaInference:
         return [list(vector) for vector in reply.embeddings]
 
     async def digest(self, model: str) -> str:
-        """See `Inference.digest`. A digest is believed for `DIGEST_TTL_S`, then asked for again."""
+        """See `Inference.digest`. A digest is believed for `digest_ttl_s`, then asked for again."""
         known = await self.digests(model)
         if tagged(model) not in known:
             raise InferenceFailed(f"Ollama at {self.host} has no model {model!r}", cause="model_missing", model=model)
         return known[tagged(model)]
 
     async def digests(self, model: str) -> Mapping[str, str]:
-        """The digests of the server's models, by name; asked for again after `DIGEST_TTL_S`, or where `model` is not among them.
+        """Return the digests of the server's models, by name; asked for again after `digest_ttl_s`, or where `model` is not among them.
 
-        :raises InferenceFailed: where the server does not say.
+        :raises InferenceFailed: if the server does not say.
         """
-        if tagged(model) not in self._digests or self._digests_at < max(self._changed_at, time.monotonic() - DIGEST_TTL_S):
+        if tagged(model) not in self._digests or self._digests_at < max(self._changed_at, time.monotonic() - self._digest_ttl_s):
             asked_at = time.monotonic()
             async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
                 listed = await self._request(model, self._client.list)
@@ -345,7 +351,7 @@ class OllamaInference:
 
     @property
     def models_seen(self) -> Mapping[str, str]:
-        """The digests of the server's models as they were last heard of, by name."""
+        """Return the digests of the server's models as they were last heard of, by name."""
         return self._digests
 
     async def _answers(self) -> bool:
@@ -376,7 +382,7 @@ class OllamaInference:
             raise InferenceFailed(late, cause=cause, model=model) from None
 
     async def _request(self, model: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """A request with one answer."""
+        """Return a request with one answer."""
 
         async def once() -> T:
             with inference_failures(self.host, model):

@@ -1,8 +1,8 @@
 """The `ollama` library, imported so that the environment cannot fail the import.
 
-It makes a client of its own while it is imported, out of `OLLAMA_HOST`, the variables of proxies and those of certificates; one that
-cannot be used would end the daemon there, though an Ollama on this machine needs nothing of the kind. Whoever needs the library at run
-time takes it from here; what an address really needs of the environment, `batos.bridge.addresses` says.
+At import the library makes a client of its own from `OLLAMA_HOST`, the proxy variables and the certificate variables. A value that is not
+usable would end the daemon there, although an Ollama on this machine needs none of them. Every module that needs the library at run time
+takes it from here. `batos.bridge.addresses` determines what an address really needs of the environment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Pulls: a model out of a registry, layer by layer, if it fits on the disk, and so that no kill costs much of it.
+"""Downloads: pull a model from a registry, layer by layer, if it fits on the disk, and so that a kill loses little.
 
-Ollama notes how far a layer came when a transfer ends, and not at its own end: killed, it begins all parts anew that were under way,
-up to 16 of 100 MB to 1 GB. So a long transfer is broken off and begun anew now and then; it goes on where it was.
+Ollama records the progress of a layer when a transfer ends, and not at its own end: after a kill it restarts all parts that were under way,
+up to 16 of 100 MB to 1 GB. So a long transfer is interrupted and resumed now and then.
 
-Room on disk: asked for before a pull or a create, so that neither fails half way nor fills the disk the image is on.
+Disk space is claimed before a pull or a create, so that neither fails half way nor fills the disk of the image.
 """
 
 from __future__ import annotations
@@ -15,20 +15,36 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batos.bridge.model_status import AGAIN, ModelProgress, ModelUnavailable, PullAllowance, ServerErrors
 from batos.config import MIB
+from batos.config.limits import Limits, limit
 
 if TYPE_CHECKING:
     from ollama import AsyncClient, ProgressResponse
 
 
-class DiskSpace:
-    """Free disk of the folder of Ollama's models, less what is being written there.
+@dataclass(frozen=True, slots=True)
+class ProvisionLimits(Limits):
+    """Limits of the provisioning of models."""
 
-    :param folder: that folder; None where it is not known, as with an Ollama that is not the daemon's own: then all fits.
+    concurrency: int = limit(2, ge=1, le=16)
+    """Models pulled, and models created, at the same time."""
+    retry_s: float = limit(60.0, ge=1, le=86_400)
+    """Pause before a model that could not be had is tried again."""
+    reserve_bytes: int = limit(512 * MIB, ge=0, le=2**50)
+    """Free disk that a pull or a create must leave."""
+    note_s: float = limit(60.0, ge=0.1, le=86_400)
+    """Seconds between two notes of Ollama how far a pull is: what a kill may cost."""
+
+
+class DiskSpace:
+    """Free disk space in the folder of Ollama's models, less the claims of downloads under way.
+
+    :param folder: that folder; None if unknown, as for an Ollama that is not the daemon's own: then everything fits.
     :param reserve: bytes that stay free.
     """
 
@@ -37,18 +53,18 @@ class DiskSpace:
         self._claims: dict[Hashable, int] = {}
 
     def left(self) -> int | None:
-        """Bytes that may be written now; None where that is not known."""
+        """Return the bytes that may be written now; None if that is not known."""
         free = self._free()
         return None if free is None else max(0, free - sum(self._claims.values()) - self._reserve)
 
     def is_claimed(self, layer: str) -> bool:
-        """Whether a layer is on its way now."""
+        """Return True if a layer is being downloaded now."""
         return any(isinstance(holder, tuple) and layer in holder for holder in self._claims)
 
     def claim(self, holder: Hashable, needed: int) -> None:
-        """See that `needed` bytes fit beside what others claim, and keep them for `holder` until `release`.
+        """Claim `needed` bytes for `holder` until `release`, if they fit beside other claims.
 
-        What was claimed once is not refused later: `update` takes what is on disk by now off the claim.
+        A claim is never refused later: `update` subtracts the bytes that are on disk by now.
 
         :raises Cannot: with the sizes and the remedy.
         """
@@ -59,14 +75,14 @@ class DiskSpace:
             others = f", {mib(taken)} are on their way already" if taken else ""
             raise ModelUnavailable(
                 f"no room on disk: {mib(needed)} are needed, {self.folder} has {mib(free)} free{others}, and {mib(self._reserve)}"
-                " stay free (setting disk_reserve_bytes)",
-                f"free {mib(lacking)} there, or lower disk_reserve_bytes; {AGAIN}",
+                " stay free",
+                f"free {mib(lacking)} there; {AGAIN}",
                 "disk_full",
             )
         self._claims[holder] = needed
 
     def update(self, holder: Hashable, left: int) -> None:
-        """So many bytes are still to be written for `holder`."""
+        """Set the bytes that are still to be written for `holder`."""
         self._claims[holder] = left
 
     def release(self, holder: Hashable) -> None:
@@ -83,7 +99,7 @@ class DiskSpace:
 
 
 def mib(count: int) -> str:
-    """A size in words."""
+    """Return a size in words."""
     return f"{count / MIB:,.0f} MiB"
 
 
@@ -105,9 +121,9 @@ class _Anew(Exception):
 
 
 class _Transfer:
-    """What is heard of one pull: claims room for each layer as it begins, and says when it is time to break off, or enough.
+    """Progress of one pull: claims disk space as each layer begins, and decides when to interrupt the transfer or stop it.
 
-    `came` are the bytes that it brought so far.
+    `came` is the number of bytes transferred so far.
     """
 
     def __init__(self, model: str, room: DiskSpace, step: Step, note_s: float, allowance: PullAllowance | None = None) -> None:
@@ -124,7 +140,7 @@ class _Transfer:
         self.again()
 
     def again(self) -> None:
-        """A transfer begins."""
+        """Record that a transfer begins."""
         self._begun = time.monotonic()
 
     @property
@@ -140,7 +156,7 @@ class _Transfer:
         if most is not None and self._needed > most:
             raise ModelUnavailable(
                 f"{self._model} takes {mib(self._needed)} or more, and {mib(most)} may be pulled for it",
-                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting loop_pull_bytes)",
+                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting autonomy.pull_bytes)",
                 TOO_LARGE,
             )
         self._room.claim((self._model, layer), total - completed)
@@ -150,10 +166,10 @@ class _Transfer:
         self.layers.add(layer)
 
     def hear(self, part: ProgressResponse) -> None:
-        """One step.
+        """Process one step.
 
-        :raises Cannot: for a layer that does not fit, or is more than may be pulled.
-        :raises _Anew: when it is time.
+        :raises Cannot: if a layer does not fit, or exceeds the allowance.
+        :raises _Anew: when it is time to restart the transfer.
         """
         layer, total, completed = part.digest or "", part.total, part.completed or 0
         if layer and total is not None:
@@ -180,12 +196,12 @@ class _Transfer:
 
 
 def _blob(layer: str) -> str:
-    """The name of a layer's file."""
+    """Return the name of a layer's file."""
     return layer.replace(":", "-")
 
 
 def _blobs(folder: Path | None) -> set[str] | None:
-    """The names of the layers that an Ollama has; None where its folder is not known."""
+    """Return the names of the layers that an Ollama has; None if its folder is not known."""
     return None if folder is None else {path.name for path in (folder / "blobs").glob("sha256-*")}
 
 
@@ -200,13 +216,13 @@ async def pull(
     note_s: float = NOTE_S,
     allowance: PullAllowance | None = None,
 ) -> None:
-    """Pull `name`. What came of it before it broke off, or was cancelled, Ollama keeps; the next pull goes on there.
+    """Pull `name`. Ollama keeps the data of an interrupted or cancelled pull; the next pull resumes it.
 
-    :param model: the name under which its steps are told.
-    :param again: what is to be done, or not, to have it tried again.
-    :param note_s: time after which it is begun anew, so that Ollama notes how far it is.
-    :param allowance: what it may bring, and what it brought.
-    :raises Cannot: when it cannot be had, a layer of it would not fit, or it is larger than it may be.
+    :param model: name under which its steps are reported.
+    :param again: remedy for the error message.
+    :param note_s: seconds after which the transfer is restarted, so that Ollama records its progress.
+    :param allowance: limit of the pull, and the bytes pulled.
+    :raises Cannot: if the model is unavailable, a layer would not fit, or it is larger than allowed.
     """
     remedy = f"see that this machine reaches the registry ({again}), or run `ollama pull {name}` where it does"
     allowance = allowance or PullAllowance()
@@ -224,7 +240,7 @@ async def pull(
 
 
 async def _transferred(client: AsyncClient, name: str, transfer: _Transfer, remedy: str) -> bool:
-    """One transfer; whether it came to its end, and was not broken off on purpose."""
+    """Run one transfer. Return True if it completed, and was not interrupted on purpose."""
     from batos.bridge.client_library import ResponseError
 
     transfer.again()
@@ -287,9 +303,9 @@ async def clear_when_quiet(folder: Path, layers: Collection[str], since: float |
 
 
 def clear_leftovers(folder: Path, layers: Collection[str], since: float | None = None) -> list[str]:
-    """Delete what is left of a pull now; see `cleared`. Its parts go, and files of its layers that no model refers to.
+    """Delete the leftovers of a pull: its parts, and files of its layers that no model refers to.
 
-    :param folder: of an Ollama's models. Its server does the same when it starts.
+    :param folder: folder of an Ollama's models. Its server does the same when it starts.
     """
     blobs, gone = folder / "blobs", []
     names = [_blob(layer) for layer in layers]
@@ -313,7 +329,7 @@ def _written(path: Path) -> float:
 
 
 def _used(folder: Path) -> set[str]:
-    """The files of layers that models of an Ollama refer to."""
+    """Return the files of layers that models of an Ollama refer to."""
     used = set()
     for path in (folder / "manifests").rglob("*"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a folder, or what is no manifest
@@ -323,7 +339,7 @@ def _used(folder: Path) -> set[str]:
 
 
 def on_loopback(name: str) -> bool:
-    """Whether a model's name names a registry on this machine: such a one speaks plain HTTP, and no one listens in."""
+    """Return True if a model's name points to a registry on this machine. Such a registry speaks plain HTTP, which no one can overhear."""
     host, slash, _ = name.partition("://")[2].partition("/") if "://" in name else name.partition("/")
     if not slash:
         return False

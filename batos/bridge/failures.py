@@ -1,17 +1,15 @@
-"""Whatever a request to Ollama raises becomes one `InferenceFailed` with its cause.
+"""Failures of requests to Ollama: one error class, retries after races, and a circuit breaker for each host.
 
-Requests that another change of Ollama's models came between.
+Everything that a request raises becomes one `InferenceFailed` with its cause.
 
-Ollama lists the files of its manifests and then looks at each. Where one is deleted in between, whatever was asked fails, of whichever
-model: listing, creating and deleting with the path that is gone, looking at a model and chatting with "not found" (0.17.4,
-`manifest.Manifests` in manifest/manifest.go; measured: one request in a hundred beside a client that makes and deletes models).
-And a layer that a create found there may go with another model that has it before the manifest is written: then it is made again from
-the upload on.
+Some requests race with another change of Ollama's models. Ollama lists the files of its manifests and then looks at each. If one is deleted
+in between, the request fails, whichever model it is about: listing, creating and deleting with the path that is gone, looking at a
+model and chatting with "not found" (0.17.4, `manifest.Manifests` in manifest/manifest.go; measured: one request in a hundred beside a
+client that makes and deletes models). A layer that a create found may also go, with another model that has it, before the manifest is
+written: then the create is repeated from the upload on.
 
-What is done about a host that fails: asked again at once a few times, then left alone until it answers again.
-
-Closed, the breaker lets everything through. After some failures in a row it opens: inferences are refused at once, and nothing but a
-question for the version goes to the host, once in a while (half open). The first answer closes it.
+The breaker is closed while a host answers. After some failures in a row it opens: inferences are refused at once, and only a request for
+the version goes to the host now and then (half open). The first answer closes it.
 """
 
 from __future__ import annotations
@@ -26,7 +24,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from batos.config import Settings
+from batos.concurrency import cancel_and_wait
+from batos.config.limits import Limits, limit
 from batos.errors import InferenceFailed
 
 NO_SPACE = "no space left on device"  # the words of ENOSPC, which Ollama passes on
@@ -58,7 +57,7 @@ def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda
 
 
 def failure_cause(error: BaseException, reported: str = "server_error") -> str:
-    """The cause behind what a request raised.
+    """Return the cause behind what a request raised.
 
     :param reported: of an error that Ollama reports and does not lay to the request: inside a stream it has no status (-1).
     """
@@ -86,10 +85,10 @@ RACE_TRIES = 3
 
 
 async def retry_on_race(call: Callable[[], Awaitable[T]]) -> T:
-    """What a request answers, made again at once where another one came between.
+    """Return the answer to a request, retried at once if it raced with another one.
 
-    :param call: makes the request; one that is answered in parts reads them all. It may need others to be made again before it.
-    :raises Exception: as the last one had it.
+    :param call: makes the request; a streamed answer is read to its end. It may have to repeat other requests first.
+    :raises Exception: the error of the last attempt.
     """
     for _ in range(RACE_TRIES - 1):
         try:
@@ -101,7 +100,7 @@ async def retry_on_race(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _may_be(error: BaseException | None) -> bool:
-    """Whether it may come of that. "Not found" mostly is true, and is then said again."""
+    """Return True if the error may come from a race. "Not found" is mostly true, and then comes again."""
     from batos.bridge.client_library import ResponseError
 
     if not isinstance(error, ResponseError):
@@ -114,18 +113,21 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """The settings of the same names: how often and how soon a request is made again, and when a host is left alone."""
+class RetryPolicy(Limits):
+    """Rules for requests that fail: repetition, the breaker of a host, and how long inferences wait for one."""
 
-    inference_retries: int = 2
-    inference_backoff_s: float = 0.2
-    breaker_failures: int = 3
-    breaker_probe_s: float = 1.0
-
-    @classmethod
-    def of(cls, settings: Settings) -> RetryPolicy:
-        """As the settings have it."""
-        return cls(settings.inference_retries, settings.inference_backoff_s, settings.breaker_failures, settings.breaker_probe_s)
+    inference_retries: int = limit(2, ge=0, le=20)
+    """Times that a request is repeated at once, if no token has come."""
+    inference_backoff_s: float = limit(0.2, ge=0, le=60)
+    """Seconds before the first repetition of a request; doubled for each further one."""
+    breaker_failures: int = limit(3, ge=1, le=1000)
+    """Failures in a row after which an Ollama is left alone until it answers."""
+    breaker_probe_s: float = limit(1.0, ge=0.01, le=600)
+    """Seconds between two questions whether an Ollama that was left alone answers again."""
+    outage_wait_s: float = limit(600.0, ge=0, le=7 * 86400)
+    """Seconds that an inference waits while no Ollama answers."""
+    switch_wait_s: float = limit(30.0, ge=0, le=7 * 86400)
+    """Seconds that an inference waits while one answers whose model of that name has other weights."""
 
 
 class Breaker:
@@ -149,12 +151,12 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether the host is left alone."""
+        """Return True if the host gets no requests for now."""
         return not self._closed.is_set()
 
     @property
     def open_s(self) -> float:
-        """Seconds since it opened; 0 while it is closed."""
+        """Return the seconds since it opened; 0 while it is closed."""
         return time.monotonic() - self._since if self.open else 0.0
 
     def check(self, model: str) -> None:
@@ -170,13 +172,13 @@ class Breaker:
             )
 
     def failed(self, why: str) -> None:
-        """The host failed."""
+        """Count a failure of the host."""
         self._failures += 1
         if self._failures >= self._policy.breaker_failures:
             self.lost(why)
 
     def lost(self, why: str) -> None:
-        """The host does not answer, that much is known: open, if it is not."""
+        """Open the breaker, because the host is known not to answer."""
         if self.open:
             return
         self._closed.clear()
@@ -187,7 +189,7 @@ class Breaker:
         log.warning("ollama does not answer; what needs it waits", host=self._host, why=why)
 
     def answered(self) -> None:
-        """The host gave an answer, if only to say what is wrong."""
+        """Count an answer of the host, even an error."""
         self._failures = 0
         if self.open:
             log.info("ollama answers again", host=self._host, after_s=round(self.open_s, 1))
@@ -200,8 +202,7 @@ class Breaker:
     async def stop(self) -> None:
         """End the probing."""
         if self._probing is not None:
-            self._probing.cancel()
-            await asyncio.wait([self._probing])
+            await cancel_and_wait(self._probing)
 
     async def _probe(self) -> None:
         while self.open:
@@ -210,6 +211,6 @@ class Breaker:
                 self.answered()
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it."""
+        """Return the facts for `info`."""
         away = {"away_s": round(self.open_s, 1), "why": self._why} if self.open else {}
         return {"answers": not self.open, "outages": self.opened, **away}

@@ -1,13 +1,13 @@
-"""One `Inference` over several Ollama hosts, or over the only one.
+"""One `Inference` over one or several Ollama hosts.
 
-The least busy host that has the model does the work, unless what is in use there would have to leave its memory; one that fails before the
-first token hands over to the next. When none answers, what is asked for waits until one does.
+The least busy host that has the model does the work, unless that would evict models in use there. A host that fails before the first token
+hands over to the next. If none answers, the request waits until one does.
 
-An answer is keyed by the digest of its model, and a mission must not see that change from one thought to the next. So each name is held to
-one digest: that of the first host that had it, for as long as any host has it or may have it when it comes back. A host with other
-weights under the name counts as not having the model.
+An answer is keyed by the digest of its model, and a mission must not see that change between two thoughts. So each name is held to one
+digest: that of the first host that had it, for as long as any host has it or may have it when it comes back. A host with other weights
+under the name counts as not having the model.
 
-A place: one Ollama with all that the daemon keeps of it: how it stands, its models, its memory.
+`ManagedHost` is one Ollama with everything that the daemon keeps for it: its breaker, its models, its memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Host(Inference, Protocol):
 
     @property
     def host(self) -> str:
-        """Its address."""
+        """Return its address."""
         ...
 
     @property
@@ -50,12 +50,12 @@ class Host(Inference, Protocol):
 
     @property
     def breaker(self) -> Breaker:
-        """Whether it answers."""
+        """Return the circuit breaker of the host."""
         ...
 
     @property
     def models_seen(self) -> Mapping[str, str]:
-        """The digests of its models as they were last heard of, by name."""
+        """Return the digests of its models as they were last heard of, by name."""
         ...
 
     async def close(self) -> None:
@@ -67,13 +67,13 @@ H = TypeVar("H", bound=Host)
 
 
 class Hosts(Generic[H]):
-    """See the module.
+    """Inference over several hosts: see the module.
 
     :param hosts: the first is the one on which experts are built.
-    :param crowded: whether what is in use at a host would have to leave for a model.
-    :param wait_s: how long an inference waits where no host answers that could do it.
-    :param switch_s: how long, where one answers that has other weights under the model's name.
-    :param look_s: how often it looks meanwhile, at the least.
+    :param crowded: returns True if loads in use at a host would be evicted for a model.
+    :param wait_s: seconds that an inference waits if no host that could do it answers.
+    :param switch_s: seconds that it waits if one answers that has other weights under the model's name.
+    :param look_s: maximum seconds between two looks meanwhile.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Hosts(Generic[H]):
             failed = dict.fromkeys(self._hosts)
 
     async def _choose(self, model: str, digest: str, failed: dict[H, InferenceFailed | None]) -> H | None:
-        """The least busy host that has the model and has not failed yet; notes in `failed` why the others cannot."""
+        """Return the least busy host that has the model and has not failed yet; notes in `failed` why the others cannot."""
         have = await self._have(model, failed)
         found = {host: of for host, of in have.items() if isinstance(of, str)}
         failed |= {host: of for host, of in have.items() if isinstance(of, InferenceFailed)}
@@ -163,7 +163,7 @@ class Hosts(Generic[H]):
         return min(fit, key=lambda host: (self._crowded(host, model), host.under_way), default=None)
 
     def _hold(self, model: str, found: dict[H, str], away: list[H]) -> str:
-        """The digest that the model's name is held to."""
+        """Return the digest that the model's name is held to."""
         name = tagged(model)
         held = self._held.get(name, "")
         there = held in found.values() or any(host.models_seen.get(name) == held for host in away)
@@ -172,7 +172,7 @@ class Hosts(Generic[H]):
         return held
 
     async def _have(self, model: str, hosts: dict[H, InferenceFailed | None]) -> dict[H, str | InferenceFailed]:
-        """What each host that has not failed yet has under a model's name: a digest, or why it has none."""
+        """Ask each host that has not failed yet for the model. Return for each a digest, or the failure that says why it has none."""
         asked = [host for host, failure in hosts.items() if failure is None]
 
         async def look(host: H) -> str | InferenceFailed:
@@ -211,13 +211,13 @@ class Hosts(Generic[H]):
 
     @property
     def outage(self) -> str:
-        """That no host answers, and for how long; empty where one does."""
+        """Return in words that no host answers, and for how long; empty if one does."""
         if not all(host.breaker.open for host in self._hosts):
             return ""
         return "no Ollama answers: " + ", ".join(f"{host.host} for {host.breaker.open_s:.0f} s" for host in self._hosts)
 
     def facts(self) -> list[dict[str, Any]]:
-        """What `info` says of each host."""
+        """Return the facts about each host for `info`."""
         return [
             {
                 "host": host.host,
@@ -248,8 +248,7 @@ class ManagedHost(ResidentInference):
         known: KnownCapabilities | None = None,
         marks: Sequence[str] = (),
     ) -> None:
-        """
-        :param known: what is known of models.
+        """:param known: known capabilities of models.
         :param marks: stop marks of the profile's own template.
         """
         super().__init__(inference, residency)
@@ -262,12 +261,12 @@ class ManagedHost(ResidentInference):
 
     @property
     def host(self) -> str:
-        """Its address."""
+        """Return its address."""
         return self._ollama.host
 
     @property
     def breaker(self) -> Breaker:
-        """Whether it answers."""
+        """Return the circuit breaker of the host."""
         return self._ollama.breaker
 
     @property
@@ -303,10 +302,11 @@ class ManagedHost(ResidentInference):
         deadline_s: float = PROBE_S,
         options: Mapping[str, Any] | None = None,
     ) -> Capabilities | None:
-        """Find out of a model what is not found out yet, and keep it; what it can do, None where its Ollama does not say.
+        """Probe the capabilities of a model that were not probed yet, and keep them. Return them; None if its Ollama does not know the
+        model.
 
-        :param options: with which it is loaded; None: as every model here is.
-        :raises InferenceFailed: where it is not there, or not to be reached.
+        :param options: options to load it with; None: the usual ones.
+        :raises InferenceFailed: if the model is missing, or its Ollama unreachable.
         """
         digest = await self.digest(model)
         async with self._probing:
@@ -321,9 +321,9 @@ class ManagedHost(ResidentInference):
         return self.known.of(digest)
 
     async def takes(self, model: str, context: int, options: Mapping[str, Any], deadline_s: float = PROBE_S) -> bool:
-        """Load a model with a context; whether its Ollama gives it as much. True where that Ollama does not say.
+        """Load a model with a context; whether its Ollama gives it as much. True if that Ollama does not say.
 
-        :raises InferenceFailed: where it cannot be loaded.
+        :raises InferenceFailed: if it cannot be loaded.
         """
         digest = await self.digest(model)
         async with self._probing:
@@ -333,7 +333,7 @@ class ManagedHost(ResidentInference):
         return given is None or given >= context
 
     async def _with_context(self, ask: capabilities.Ask, model: str, digest: str, found: Capabilities) -> Capabilities:
-        """What was found out of a model, with the context that it has where Ollama gives it less than it was asked for."""
+        """Return the capabilities found by probes, with the real context if Ollama gives the model less than requested."""
         await capabilities.load_model(ask, model, self.residency.options)
         await self.residency.refresh()
         given, asked = self.residency.context_of(digest), self.residency.options.get("num_ctx")
@@ -359,7 +359,7 @@ class ManagedHost(ResidentInference):
         return digest
 
     async def has(self, model: str) -> bool:
-        """Whether it is known to have a model now."""
+        """Return True if the host is known to have the model now."""
         try:
             return tagged(model) in await self._ollama.digests(model)
         except InferenceFailed:
@@ -371,7 +371,7 @@ class ManagedHost(ResidentInference):
         await self.residency.learn_all([model])
 
     def crowded(self, model: str) -> bool:
-        """Whether what is in use in its memory would have to leave for the model."""
+        """Return True if loading the model would evict loads that are in use."""
         load, gate = self.residency.load_of(model), self.residency.gate
         return load is not None and any(gate.conflict(load, other) for other in gate.in_use)
 
@@ -396,7 +396,7 @@ class ManagedHost(ResidentInference):
                 await self.breaker.closed()
 
     async def close(self) -> None:
-        """End what is under way here, and the connections."""
+        """End the work under way, and close the connections."""
         await self.residency.close()
         await self.provisioner.close()
         await self._ollama.close()

@@ -1,15 +1,13 @@
-"""What an inference is, for the parts that want one and the parts that do one.
+"""Inference: requests, answers and the protocol between the parts that ask for an inference and those that do it.
 
-Pure values and one protocol: mind, memory and the benches depend on this module only, so that they can be given
-`bridge.client.OllamaInference` or anything else that answers.
+These are pure values and one protocol. Mind, memory and the benches depend on this module only, so that they can be given
+`bridge.client.OllamaInference` or any other implementation.
 
-Inference that waits for its model: what comes before provisioning is done waits; what vanished is brought back.
+An inference waits for its model: before provisioning has ended it waits, and a model that vanished is provided again.
 
-Tells what a picture is by its first bytes: the formats that Ollama reads (PNG, JPEG, WebP), and how large it is drawn out.
-
-Nothing is decoded here. The size is asked for because a file of a few bytes may say that it is a square of 60,000 pixels, for which
-whoever decodes it takes 14 GB. No library is taken for it: those that read headers only are no smaller than what is needed, and those that
-decode do too much.
+Pictures are recognised by their first bytes: the formats that Ollama reads (PNG, JPEG, WebP), and the size in pixels. Nothing is decoded
+here. The size matters because a file of a few bytes may claim to be a square of 60,000 pixels, and decoding it takes 14 GB. No library is
+used: those that read headers only are no smaller than this code, and those that decode do too much.
 """
 
 from __future__ import annotations
@@ -25,18 +23,17 @@ from batos.errors import InferenceFailed, InvalidInput
 class ChatRequest:
     """One inference: everything that decides its answer.
 
-    `schema` is a JSON schema that the answer must have the form of; `options` are Ollama's (`num_ctx`, `num_predict`,
-    `temperature`, `seed`, `stop` ...) as pairs sorted by name; `think` among them says whether the model thinks before it answers.
+    `schema` is a JSON schema for the answer; `options` are Ollama's (`num_ctx`, `num_predict`, `temperature`, `seed`, `stop` ...) as
+    pairs sorted by name; `think` among them makes the model think before it answers.
 
-    `begun` is the beginning of the answer, kept from an attempt that was interrupted, and `begun_tokens` what it took: the
-    model goes on from there where its template can. It is no part of what the answer is keyed by.
+    `begun` is the beginning of the answer, kept from an interrupted attempt, and `begun_tokens` its cost: the model continues it if its
+    template allows. It is not part of the answer's key.
 
-    `turns` are what was said before, as pairs of what the user said and what was answered, the oldest first.
+    `turns` are the conversation so far, as pairs of a user's message and its answer, the oldest first.
 
-    `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
-
-    `shown` names pictures by their digests, of each turn and at the end of what the user says: what the answer is keyed by. `images` are
-    the same in base64, as they are sent. `tools` are offered to the model, as Ollama's API has them; they are no part of the key yet.
+    `digest`, if given, is that of the model which must answer: it is part of the answer's key. `shown` names pictures by their digests,
+    for each turn and at the end for the user's message: they are part of the key. `images` are the same in base64, as they are sent.
+    `tools` are offered to the model, in the form of Ollama's API; they are not part of the key yet.
     """
 
     model: str
@@ -89,18 +86,18 @@ class Inference(Protocol):
         ...
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        """One vector for each text, in order.
+        """Return one vector for each text, in order.
 
         :raises InferenceFailed: with its cause.
         """
         ...
 
     async def continues(self, model: str) -> bool:
-        """Whether the model goes on with an answer that was begun (`ChatRequest.begun`); where not, it begins anew."""
+        """Return True if the model continues an answer that was begun (`ChatRequest.begun`); otherwise it begins again."""
         ...
 
     async def digest(self, model: str) -> str:
-        """The content digest of a model.
+        """Return the content digest of a model.
 
         :raises InferenceFailed: with cause `model_missing` where there is no such model.
         """
@@ -157,7 +154,7 @@ _OTHERS = (
 
 
 class PictureLook(NamedTuple):
-    """What a picture is: its media type, and its size in pixels."""
+    """Header of a picture: its media type, and its size in pixels."""
 
     type: str
     width: int

@@ -1,6 +1,6 @@
-"""The models that an Ollama has, what each takes in memory, and which of them is best to think with. Nothing is pulled or loaded.
+"""Installed models: list them, measure the memory that each takes, and choose the best one to think with. Nothing is pulled or loaded.
 
-What an Ollama that does not run has in its folder: the models that it will list once it is started.
+For an Ollama that does not run, its folder tells which models it will list once it is started.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ class Candidate:
 
     @classmethod
     def of(cls, name: str, digest: str, size: int, shown: Mapping[str, Any]) -> Candidate:
-        """The model that `/api/show` tells of."""
+        """Return the model that `/api/show` tells of."""
         can, cache = Capabilities.claimed(shown), cache_of(shown.get("model_info") or {})
         ours = is_own_model(name) or EXPERT_MARK.search(str(shown.get("license") or "")) is not None
         return cls(tagged(name), digest, size, cache, can, ours)
 
     def memory(self, context: int) -> int:
-        """Bytes that it takes with such a context, about."""
+        """Return the bytes that it takes with such a context, about."""
         return self.bytes + self.cache * min(context, self.can.context or context) + BESIDE
 
     def context_within(self, budget: int) -> int:
-        """The context that it is given: the largest one that it has and that fits; the smallest where none does."""
+        """Return the context that it is given: the largest one that it has and that fits; the smallest where none does."""
         most = self.can.context or CONTEXTS[0]
         had = [context for context in CONTEXTS if context <= most] or [most]
         return next((context for context in had if self.memory(context) <= budget), had[-1])
 
     @property
     def least_memory(self) -> int:
-        """Bytes that it takes at least."""
+        """Return the bytes that it takes at least."""
         return self.memory(CONTEXTS[-1])
 
     @property
@@ -81,7 +81,7 @@ class Candidate:
         return (self.can.parameters or 0) * LACKING**lacks
 
     def unfit(self, budget: int) -> str:
-        """Why it does not think here unless it is asked to by name, in words; empty where it may."""
+        """Why it does not think here unless it is asked to by name, in words; empty if it may."""
         if self.ours:
             return "BAT OS made it, on another model"
         if not self.can.chats:
@@ -93,12 +93,12 @@ class Candidate:
         if self.can.context is not None and self.can.context < LEAST_CONTEXT:
             return f"its context has {self.can.context} tokens"
         if self.least_memory > budget:
-            return f"it takes {self.least_memory / 1e9:.1f} GB, and memory_budget_bytes is {budget / 1e9:.1f} GB"
+            return f"it takes {self.least_memory / 1e9:.1f} GB, and inference.memory_bytes is {budget / 1e9:.1f} GB"
         return ""
 
 
 def cache_of(info: Mapping[str, Any]) -> int:
-    """Bytes of cache (keys and values of 16 bits, every layer) that each token of a model's context takes.
+    """Return the bytes of cache (keys and values of 16 bits, every layer) that each token of a model's context takes.
 
     :param info: `model_info` of `/api/show`.
     """
@@ -114,11 +114,11 @@ def cache_of(info: Mapping[str, Any]) -> int:
 async def list_models(
     client: AsyncClient, hear: Callable[[str, Mapping[str, Any]], object] = lambda digest, shown: None
 ) -> list[Candidate]:
-    """The models that an Ollama has, by name.
+    """Return the models that an Ollama has, by name.
 
     :param hear: told of each, by its digest, what `/api/show` says.
 
-    :raises Cannot: where it does not say.
+    :raises Cannot: if it does not say.
     """
     with ServerErrors("cannot list the models", AGAIN):
         async with asyncio.timeout(LOOK_S):
@@ -138,16 +138,16 @@ async def list_models(
 
 
 async def listed_name(client: AsyncClient, name: str) -> str:
-    """A model's name as its Ollama lists it: FROM is the one place where another spelling is not found. As it is, where it is not there.
+    """Return a model's name as its Ollama lists it, because FROM accepts no other spelling; the given name if the model is missing.
 
-    :raises ollama.ResponseError, ConnectionError, httpx.HTTPError: where the Ollama does not say.
+    :raises ollama.ResponseError, ConnectionError, httpx.HTTPError: if the Ollama does not answer.
     """
     wanted = tagged(name)
     return next((m.model for m in (await retry_on_race(client.list)).models if m.model and tagged(m.model) == wanted), name)
 
 
 async def show_model(client: AsyncClient, name: str) -> dict[str, Any] | None:
-    """Ask `/api/show` about a model; None where it is not there. `AsyncClient.show` leaves out fields that it does not know.
+    """Ask `/api/show` about a model; None if it is not there. `AsyncClient.show` leaves out fields that it does not know.
 
     :raises ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError: where the Ollama does not say.
     """
@@ -166,7 +166,7 @@ async def show_model(client: AsyncClient, name: str) -> dict[str, Any] | None:
 
 
 def best_model(found: Sequence[Candidate], budget: int) -> Candidate | None:
-    """The best model to think with that fits, None where there is none.
+    """Return the best model to think with that fits, None if there is none.
 
     :param budget: bytes that models may take.
     """
@@ -174,7 +174,7 @@ def best_model(found: Sequence[Candidate], budget: int) -> Candidate | None:
 
 
 def models_in_folder(folder: Path) -> frozenset[str]:
-    """Names of the models in a folder of Ollama's (`OLLAMA_MODELS`) that are there with all their blobs."""
+    """Return the names of the models in a folder of Ollama's (`OLLAMA_MODELS`) that are there with all their blobs."""
     manifests = folder / "manifests"
     try:
         found = [path for path in manifests.glob("*/*/*/*") if path.is_file()]

@@ -1,10 +1,10 @@
-"""Starts a program that must not outlive the process which started it. Run by path, needs nothing of BAT OS.
+"""Launcher: start a program that must not outlive the process that starts it. It is run by path and needs no other module of BAT OS.
 
     python -I -S launcher.py PARENT_PID [--idle] [NAME=VALUE ...] -- PROGRAM [ARGUMENT ...]
 
-Linux sends the program SIGTERM when its parent dies, however it dies (PR_SET_PDEATHSIG survives the exec). SIGTERM and not
-SIGKILL: `ollama serve` then takes its runners with it. With `--idle` it computes only when nobody
-else wants to, and is the first to go where memory runs out.
+Linux sends the program SIGTERM when its parent dies, however it dies (PR_SET_PDEATHSIG survives the exec). It is SIGTERM and not SIGKILL
+so that `ollama serve` also stops its runners. With `--idle` the program gets processor time only when no other program wants it, and is
+the first to be killed when memory runs out.
 """
 
 import ctypes

@@ -1,15 +1,12 @@
-"""Builds: a base model from a package's files, a persona's model from its Modelfile; once a content.
+"""Model builder: builds a base model from a package's files, and a persona's model from its Modelfile; once for each content.
 
-Files on their way into Ollama: content-addressed, and not uploaded twice.
+Files are uploaded to Ollama by content, and not twice. A recipe is the request to `/api/create`, made from a Modelfile or from a base
+model's source.
 
-What the models were built from: kept in a small file, so that each is built once a content.
-
-Ollama says what a model is, not what it was made of: weights and adapters are converted on their way in, texts with quotes are
-shown as they cannot be read back. So the file holds, for each model, the digest under which Ollama lists it and the fingerprint
-of its recipe. A model that was changed by others has another digest, and what is written here is void. Losing the file costs
-one more build of some models.
-
-Recipes: what `/api/create` is asked for, from a Modelfile or from a base model's source.
+A small file records what each model was built from, so that each is built once for a content. Ollama reports what a model is, not what it
+was made of: weights and adapters are converted on their way in, and texts with quotes are shown in a form that cannot be read back. So
+the file holds, for each model, the digest under which Ollama lists it and the fingerprint of its recipe. A model that others changed has
+another digest, and its entry is void. Losing the file costs one more build of some models.
 """
 
 from __future__ import annotations
@@ -65,13 +62,13 @@ async def upload_blob(client: AsyncClient, path: Path, *, digest: str | None = N
 
 
 async def has_blob(client: AsyncClient, digest: str) -> bool:
-    """Whether Ollama has the blob of that digest."""
+    """Return True if Ollama has the blob with that digest."""
     # AsyncClient has no call for this question; its address and connections are the ones to ask with.
     return bool((await client._client.head(f"/api/blobs/{digest}")).status_code == 200)
 
 
 def blob_digest(path: Path) -> str:
-    """The digest of a file's content, `sha256:...`."""
+    """Return the digest of a file's content, `sha256:...`."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
@@ -92,12 +89,12 @@ VERSION = 1
 
 
 def built_models_file(folder: Path, host: str) -> Path:
-    """The file of a further Ollama, at `host`; that of the first one is `built.json`."""
+    """Return the file of a further Ollama, at `host`; that of the first one is `built.json`."""
     return folder / f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
 
 
 class BuiltModels:
-    """The file at `path`; without one, what is noted lasts as long as this object."""
+    """Record of built models in the file at `path`; without a file, it lasts as long as this object."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -107,30 +104,30 @@ class BuiltModels:
             self._load(path)
 
     def knows(self, model: str, digest: str) -> bool:
-        """Whether the model of that digest was built here."""
+        """Return True if the model with that digest was built here."""
         return self._models.get(model, {}).get("digest") == digest
 
     def fits(self, model: str, digest: str, fingerprint: str) -> bool:
-        """Whether the model of that digest was built from just that recipe."""
+        """Return True if the model with that digest was built from exactly that recipe."""
         return self._models.get(model) == {"digest": digest, "fingerprint": fingerprint}
 
     def note(self, model: str, digest: str, fingerprint: str) -> None:
-        """The model of that digest is that recipe's."""
+        """Record that the model with that digest was built from that recipe."""
         noted = {"digest": digest, "fingerprint": fingerprint}
         if self._models.get(model) != noted:
             self._models[model] = noted
             self._save()
 
     def beside(self, name: str) -> Path:
-        """Path of a working file of that name that nobody else writes."""
+        """Return the path of a working file with that name, which no other process writes."""
         if self._path is None:
             return Path(tempfile.gettempdir(), f"batos-{os.getpid()}-{id(self)}-{name}")
         return self._path.with_name(f"{self._path.stem}-{name}")
 
     async def digest_of(self, path: Path) -> str:
-        """The digest of a file's content; read again, in a thread, only where its size or its time changed.
+        """Return the digest of a file's content; read again, in a thread, only where its size or its time changed.
 
-        :raises OSError: where it cannot be read.
+        :raises OSError: if it cannot be read.
         """
         stat = await asyncio.to_thread(path.stat)
         known = self._files.get(str(path))
@@ -189,16 +186,16 @@ class Recipe:
 
     @property
     def paths(self) -> list[Path]:
-        """Every file that goes into it, each once."""
+        """Return every file that goes into it, each once."""
         return list(dict.fromkeys([*self.files.values(), *self.adapters.values()]))
 
     @property
     def converted(self) -> list[Path]:
-        """Those that Ollama converts, which writes about as much again."""
+        """Return those that Ollama converts, which writes about as much again."""
         return [path for path in self.paths if path.suffix == ".safetensors"]
 
     def request(self, digests: Mapping[Path, str]) -> dict[str, Any]:
-        """The arguments of `/api/create`, without the model's own name."""
+        """Return the arguments of `/api/create`, without the model's own name."""
         named = {
             "from": self.base,
             "files": {name: digests[path] for name, path in self.files.items()},
@@ -207,15 +204,15 @@ class Recipe:
         return {name: value for name, value in {**named, **self.said}.items() if value}
 
     def fingerprint(self, digests: Mapping[Path, str], base_digest: str) -> str:
-        """What says that a model was built from just this: the request, with what the base is by content."""
+        """Return the fingerprint of a build: the request, with the base given by its content."""
         made_of = {**self.request(digests), "from": base_digest, **({"requantize": self.requantize} if self.requantize else {})}
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
 
 def recipe_from_source(source: BaseModelSource) -> Recipe:
-    """The recipe of a base model from a package.
+    """Return the recipe of a base model from a package.
 
-    :raises Cannot: where the package, or a file of it, is not there.
+    :raises Cannot: if the package, or a file of it, is not there.
     """
     try:
         paths = source.paths()
@@ -227,7 +224,7 @@ def recipe_from_source(source: BaseModelSource) -> Recipe:
 
 
 def recipe_from_modelfile(made: Modelfile, folder: Path) -> Recipe:
-    """The recipe of a Modelfile that lies in `folder`. What FROM names is a file or a folder if there is one, else a model.
+    """Return the recipe of a Modelfile that lies in `folder`. What FROM names is a file or a folder if there is one, else a model.
 
     :raises Cannot: for a file that is not there, and for what Ollama cannot build.
     """
@@ -258,7 +255,7 @@ def recipe_from_modelfile(made: Modelfile, folder: Path) -> Recipe:
 
 
 def _means_file(name: str) -> bool:
-    """Whether a name in FROM cannot be meant as a model's."""
+    """Return True if a name in FROM cannot be the name of a model."""
     return name.startswith((".", "/", "~")) or name.endswith((".gguf", ".safetensors"))
 
 
@@ -267,7 +264,7 @@ def _place(name: str, folder: Path) -> Path:
 
 
 def _files(place: Path, weights: tuple[str, ...], instruction: str) -> dict[str, Path]:
-    """The files at `place` by the names they have in the request."""
+    """Return the files at `place` by the names they have in the request."""
     if place.is_file():
         return {place.name: place.resolve()}
     found = next((hits for pattern in weights if (hits := sorted(place.glob(pattern)))), [])
@@ -289,7 +286,7 @@ class ModelBuilder:
         self._client, self._built, self._room, self._step = client, built, room, step
 
     async def listed(self) -> dict[str, str]:
-        """The models that are there, each with its digest.
+        """Return the models that are there, each with its digest.
 
         :raises Cannot: when Ollama does not say.
         """
@@ -299,7 +296,7 @@ class ModelBuilder:
             return {tagged(m.model): m.digest or "" for m in listed.models if m.model}
 
     async def digests(self, model: str, recipe: Recipe) -> dict[Path, str]:
-        """The digest of every file of a recipe."""
+        """Return the digest of every file of a recipe."""
         found = {}
         for path in recipe.paths:
             self._step(ModelProgress(model, f"reading {path.name}"))
@@ -310,10 +307,10 @@ class ModelBuilder:
         return found
 
     async def is_built(self, model: str, recipe: Recipe, digests: dict[Path, str], base_digest: str, digest: str) -> bool:
-        """Whether the model, listed under `digest`, is what the recipe makes on the base of that digest.
+        """Return True if the model, listed under `digest`, is what the recipe makes on the base with that digest.
 
-        What was built here is known by its fingerprint. Of any other model, one of a former version's say, what `show` tells
-        is compared, where that tells all of it.
+        A model that was built here is known by its fingerprint. Any other, such as one of an earlier version, is compared with the
+        output of `show`, if that tells everything.
         """
         fingerprint = recipe.fingerprint(digests, base_digest)
         if self._built.knows(model, digest):
@@ -349,7 +346,9 @@ class ModelBuilder:
 
     @asynccontextmanager
     async def _requantized(self, model: str, recipe: Recipe, digests: dict[Path, str]) -> AsyncIterator[tuple[Recipe, dict[Path, str]]]:
-        """The recipe as it goes to Ollama, with its files' digests; its weights, where it says so, written anew while the build lasts."""
+        """Yield the recipe as it goes to Ollama, with its files' digests. If it asks for that, its weights are rewritten while the build
+        lasts.
+        """
         if not recipe.requantize:
             yield recipe, digests
             return
@@ -392,7 +391,7 @@ class ModelBuilder:
         self._step(ModelProgress(model, part.status or "", part.digest or "", part.completed, part.total))
 
     async def _shown(self, name: str) -> Modelfile | None:
-        """What a model is made of; None where it is not there or its Modelfile cannot be read: then it is built anew."""
+        """Return the Modelfile of a model; None if the model is missing or its Modelfile cannot be read: then it is built again."""
         from batos.bridge.client_library import ResponseError
 
         with ServerErrors(f"cannot look at {name}", AGAIN):
@@ -408,9 +407,9 @@ class ModelBuilder:
 
 
 def _written(source: Path, kind: str, out: Path, stop: Event) -> str:
-    """Write weights anew; answers the digest of what was written.
+    """Write weights in other blocks. Return the digest of the new file.
 
-    :raises Cannot: where they cannot be read, or what is written has no room.
+    :raises Cannot: if they cannot be read, or the new file does not fit on the disk.
     """
     try:
         private_files.make(out.parent)
@@ -426,12 +425,15 @@ def _written(source: Path, kind: str, out: Path, stop: Event) -> str:
 
 
 def total_bytes(paths: list[Path]) -> int:
-    """Bytes of files, all together."""
+    """Return the bytes of files, all together."""
     return sum(path.stat().st_size for path in paths)
 
 
 def _same_from(weights: str, shown: Modelfile, recipe: Recipe) -> bool:
-    """Whether a model is of those weights, one GGUF file, and says what the recipe says. A template that is not said is Ollama's own."""
+    """Return True if a model has those weights, one GGUF file, and the recipe's texts.
+
+    A template that the recipe leaves out is Ollama's own.
+    """
     said = recipe.said
     return (
         shown.from_.endswith(weights.replace(":", "-"))
@@ -442,7 +444,7 @@ def _same_from(weights: str, shown: Modelfile, recipe: Recipe) -> bool:
 
 
 def _same_on(base: Modelfile, shown: Modelfile, recipe: Recipe) -> bool:
-    """Whether a model is what the recipe says, on its base as it is now. `show` names the weights by the digest of their blob."""
+    """Return True if a model is what the recipe makes on the current base. `show` names the weights by the digest of their blob."""
     said = recipe.said
     inherited = _rest_of(base)
     return (
@@ -457,7 +459,7 @@ _RESTS = ("system", "messages", "license", "renderer", "parser", "requires")
 
 
 def _rest_of(shown: Modelfile) -> dict[str, Any]:
-    """The rest of what a model says, in a recipe's words."""
+    """Return the rest of what a model says, in a recipe's words."""
     messages = [{"role": role, "content": content} for role, content in shown.messages]
     values = (shown.system, messages, list(shown.licenses), shown.renderer, shown.parser, shown.requires)
     return {name: value or None for name, value in zip(_RESTS, values, strict=True)}

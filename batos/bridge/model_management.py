@@ -1,9 +1,8 @@
-"""The models as a client sees them: a list, a way to ask for them, and news while they come.
+"""Model management for clients: list the models, request them, follow their progress, and remove what BAT OS made.
 
-Taking away what BAT OS made in somebody's Ollama, and nothing else.
-
-What it made it knows by three signs: the prefix of personas' models, the mark in an expert's license, and the notes of what was built for
-a profile (`ollama/built*.json` in the data folder), which say under which digest: a model that somebody changed since is theirs.
+Removal deletes only models that BAT OS made in the user's Ollama. It recognises them by three signs: the prefix of personas' models, the
+mark in an expert's licence, and the records of builds for a profile (`ollama/built*.json` in the data folder) with their digests. A model
+that was changed since belongs to whoever changed it and stays.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ Fit = Callable[[Sequence[str]], Awaitable[Reply]]
 
 
 class ModelManager:
-    """The models of a profile. Without a place, where something else infers in Ollama's place, there are none.
+    """Models of a profile. There are none without a managed host, when another service does the inferences.
 
-    Where there are several places, all that is told says of which one it is: its `host`.
+    With several hosts, each reply names the `host` that it is about.
     """
 
     def __init__(
@@ -54,28 +53,28 @@ class ModelManager:
         """Let a model think from now on, also after a restart.
 
         :param name: of a model, of a profile, or `robin=NAME` for one persona.
-        :raises InvalidInput: where it cannot.
+        :raises InvalidInput: if it cannot.
         """
         if self._use is None:
             raise InvalidInput("there is no Ollama here that could think with it")
         return await self._use(name)
 
     async def fit(self, names: Sequence[str]) -> Reply:
-        """What the first Ollama has, what each can do and takes, and whether it fits the memory budget.
+        """Return the models of the first Ollama, with capabilities and sizes, and whether each fits the memory budget.
 
-        :param names: models that are tried first, so that it is known what is only claimed of others, and how fast they are.
-        :raises InferenceFailed: where there is no Ollama, or it does not say.
+        :param names: models to try first, so that their claimed capabilities and their speed are measured.
+        :raises InferenceFailed: if there is no Ollama, or it does not answer.
         """
         if self._fit is None:
             raise InferenceFailed("there is no Ollama that could have models", cause="unreachable")
         return await self._fit(names)
 
     def listed(self) -> list[Reply]:
-        """How it stands with each model, and what is known of its place in memory."""
+        """Return the state of each model, and its known share of memory."""
         return [self._told(place, status) for place in self._places for status in place.provisioner.status()]
 
     def there(self) -> set[str]:
-        """The names of those that can be asked now."""
+        """Return the names of those that can be asked now."""
         return {status.name for place in self._places for status in place.provisioner.status() if status.ready}
 
     async def refresh(self) -> None:
@@ -89,21 +88,23 @@ class ModelManager:
         return {"host": place.host} if len(self._places) > 1 else {}
 
     def describe(self, names: Sequence[str] = ()) -> Reply:
-        """How it stands with these models, or all, and whether they are being looked after now."""
+        """Return the state of these models, or of all, and whether provisioning is under way."""
         wanted = {tagged(name) for name in names}
         models = [model for model in self.listed() if not wanted or model["name"] in wanted]
         under_way = any(place.provisioner.under_way for place in self._places)
         return {"profile": self._profile(), "models": models, "under_way": under_way}
 
     async def ensure(self, names: Sequence[str] = ()) -> Reply:
-        """Make or pull what is missing of these, or of all; when each is there or has failed, how it stands with them, as `describe`
-        says it. Cancelled, the work goes on."""
+        """Build or pull those of these models, or of all, that are missing. Return `describe` when each is ready or has failed.
+
+        If the call is cancelled, the work goes on.
+        """
         found = await asyncio.gather(*(place.provisioner.ensure(names) for place in self._places))
         told = [self._told(place, status) for place, statuses in zip(self._places, found, strict=True) for status in statuses]
         return {**self.describe(), "models": told}
 
     async def has(self, name: str) -> bool:
-        """Whether an Ollama has a model now, of the profile or not."""
+        """Return True if an Ollama has a model now, in the profile or not."""
         return any(await asyncio.gather(*(place.has(name) for place in self._places)))
 
     async def fetch(
@@ -111,7 +112,7 @@ class ModelManager:
     ) -> tuple[ModelStatus, int]:
         """See `Provisioner.fetch`; on the first Ollama.
 
-        :raises InferenceFailed: where there is none.
+        :raises InferenceFailed: if there is none.
         """
         if not self._places:
             raise InferenceFailed(f"there is no Ollama that could have the model {name}", cause="unreachable", model=name)
@@ -152,12 +153,12 @@ async def remove_own_models(settings: Settings, *, dry: bool = False) -> list[Re
     """Delete what BAT OS made in each Ollama that the settings name, or in the one at the default port.
 
     :param dry: delete nothing, and answer the same.
-    :raises OllamaUnavailable: where none of them answers.
+    :raises OllamaUnavailable: if none of them answers.
     """
-    hosts = dict.fromkeys((settings.ollama_host or DEFAULT_HOST, *settings.ollama_hosts))
+    hosts = dict.fromkeys((settings.inference.host or DEFAULT_HOST, *settings.inference.hosts))
     answering = [host for host in hosts if await version_at(host) is not None]
     if not answering:
-        raise OllamaUnavailable(f"no Ollama answers at {', '.join(hosts)}; name one in ollama_host or OLLAMA_HOST")
+        raise OllamaUnavailable(f"no Ollama answers at {', '.join(hosts)}; name one in inference.host or OLLAMA_HOST")
     removed = []
     for host in answering:
         notes = [BuiltModels(path) for path in _notes(settings, host)]
@@ -180,6 +181,6 @@ async def _made_here(client: AsyncClient, name: str, digest: str, notes: list[Bu
 
 
 def _notes(settings: Settings, host: str) -> list[Path]:
-    """The notes of what was built in an Ollama: it may have been the first one of a daemon, or a further one."""
+    """Return the notes of what was built in an Ollama: it may have been the first one of a daemon, or a further one."""
     folder = settings.data / "ollama"
     return [folder / "built.json", built_models_file(folder, host)]

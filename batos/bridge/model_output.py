@@ -1,12 +1,11 @@
-"""Thought and answer apart, for models that write both into one text: `<think>…</think>` and the like before, or within, the answer.
+"""Model output: separate thought from answer, detect loops, and clean fences.
 
-A mark counts where a text begins with it, as in Ollama's own parser (ollama/thinking/parser.go), after another thought, and after a short
-opening such as "Sure.". One that only closes a thought ends what the model's template opened. In code, and in a sentence about such marks,
+Some models write thought and answer into one text: `<think>…</think>` and similar marks before, or within, the answer. A mark counts
+where a text begins with it, as in Ollama's own parser (ollama/thinking/parser.go), after another thought, and after a short opening
+such as "Sure.". A closing mark alone ends the thought that the model's template opened. In code, and in a sentence about such marks,
 they are text.
 
-Texts on their way from models: their own output put right (loops, fences).
-
-One answer as it comes: text and thought apart, watched for loops.
+An answer is processed as it streams: text and thought apart, watched for loops.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ CHECK_EVERY = 48  # characters between two checks: each costs some microseconds
 
 
 def strip_fences(text: str) -> str:
-    """The content of the first fenced block, or the text itself where there is none, stripped at both ends.
+    """Return the content of the first fenced block, or the text itself where there is none, stripped at both ends.
 
     A fence that is never closed ends with the text: a model that ran out of tokens.
     """
@@ -46,7 +45,7 @@ class RunawayWatch:
 
     @property
     def text(self) -> str:
-        """All that was fed."""
+        """Return all that was fed."""
         return self._text
 
     def feed(self, piece: str) -> str | None:
@@ -75,7 +74,7 @@ class RunawayWatch:
 
 
 def _repeats_at_end(text: str, period: int) -> int:
-    """How often the last `period` characters stand at the end of `text`, one after another."""
+    """Return the number of times that the last `period` characters repeat at the end of `text`."""
     unit, count, at = text[-period:], 1, len(text) - 2 * period
     while at >= 0 and text.startswith(unit, at):
         count, at = count + 1, at - period
@@ -83,10 +82,10 @@ def _repeats_at_end(text: str, period: int) -> int:
 
 
 def leaves_open(template: str) -> bool:
-    """Whether a chat template (Go's text/template, as Ollama has them) leaves a last message of the assistant open.
+    """Return True if a chat template (Go's text/template, as in Ollama) leaves a last message of the assistant open.
 
-    One that knows `.Messages` does if it treats the last message apart; one that only knows `.Response` always does, since
-    Ollama ends it there (ollama/template/template.go).
+    A template with `.Messages` does if it treats the last message apart; one that has only `.Response` always does, since Ollama ends it
+    there (ollama/template/template.go).
     """
     if ".Messages" not in template:
         return ".Response" in template
@@ -137,7 +136,7 @@ class ThoughtSplitter:
         self._before = ""  # the mark of the thought before
 
     def feed(self, piece: str) -> tuple[str, str]:
-        """Add a piece; what is known to be answer and what is known to be thought since the last one."""
+        """Add a piece. Return the new certain parts of the answer and of the thought."""
         self._held += piece
         answers, thoughts = "", ""
         while True:
@@ -204,7 +203,7 @@ class ThoughtSplitter:
         return "", thought
 
     def _answer(self) -> str:
-        """What of the answer can be told: all of it, up to a mark that may open another thought."""
+        """Return the part of the answer that is certain: everything up to a mark that may open another thought."""
         if not self._before and len(self._told) > _SHORT:
             text, self._held = self._held, ""
             return text
@@ -239,10 +238,9 @@ class ThoughtSplitter:
 
 
 def without_thought(text: str) -> tuple[str, str]:
-    """A whole text as answer and thought.
+    """Split a complete text into answer and thought.
 
-    A mark that closes a thought, outside of code, where none was opened, closes one that the model's template opened: what is before it
-    is thought.
+    An unopened closing mark outside of code ends a thought that the model's template opened: the text before it is thought.
     """
     splitter = ThoughtSplitter()
     fed, rest = splitter.feed(text), splitter.end()
@@ -260,18 +258,18 @@ def without_thought(text: str) -> tuple[str, str]:
 
 
 def _line_ended(text: str) -> bool:
-    """Return True where a text ends with a sentence and then a line break."""
+    """Return True if a text ends with a sentence and then a line break."""
     said = text.rstrip()
     return "\n" in text[len(said) :] and said.rstrip(_CLOSERS)[-1:] in tuple(_SENTENCE_ENDS)
 
 
 def _in_code(before: str) -> bool:
-    """Whether what follows a text stands in a fence, or in code within a line."""
+    """Return True if the text after `before` is in a fence, or in code within a line."""
     return before.count("```") % 2 == 1 or before.rpartition("\n")[2].replace("```", "").count("`") % 2 == 1
 
 
 def _begun_at_end(text: str, tag: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `tag`."""
+    """Return the number of characters at the end of `text` that may be the beginning of `tag`."""
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)
 
 
@@ -300,7 +298,7 @@ class StreamedAnswer:
         return self._kept is None and self._kept_thoughts is None
 
     def end(self) -> None:
-        """The model is done."""
+        """Record that the model has finished."""
         self._tell(self._splitter.end()[0])
 
     def _tell(self, text: str) -> None:
@@ -313,7 +311,7 @@ class StreamedAnswer:
         return len(self._content.text) + len(self._thoughts.text)
 
     def answer(self) -> tuple[str, str]:
-        """The text and the thought, without what ran away."""
+        """Return the text and the thought, without what ran away."""
         text, inner = without_thought(self._content.text if self._kept is None else self._kept)
         outer = self._thoughts.text if self._kept_thoughts is None else self._kept_thoughts
         return text, "\n".join(part for part in (outer, inner) if part)

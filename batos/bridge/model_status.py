@@ -1,9 +1,7 @@
-"""What provisioning works on: a model that is needed, how it stands with it, and what goes wrong on the way.
+"""Status of provisioning: wanted models, their state, failures, and progress reports.
 
-News of provisioning on their way to whoever listens: to watchers at a bounded pace, to the log far less often.
-
-Ollama reports a pull some sixteen times a second and layer. What is heard is the first step of a layer, its last, and between
-them one now and then.
+Progress goes to watchers at a bounded pace, to the log far less often. Ollama reports a pull some sixteen times a second and layer; passed
+on are the first step of a layer, the last, and one now and then between them.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ AGAIN = "the daemon tries again by itself"
 
 @dataclass(frozen=True, slots=True)
 class ModelProgress:
-    """One step of one model. `layer` is what is on its way, a blob's digest or a file's name; `completed` and `total` are its bytes."""
+    """Progress of one model. `layer` is the current blob's digest or file's name; `completed` and `total` are its bytes."""
 
     model: str
     status: str
@@ -37,19 +35,19 @@ class ModelProgress:
 
     @property
     def done(self) -> bool:
-        """Whether all of the layer is there."""
+        """Return True if the layer is complete."""
         return self.total is not None and self.completed is not None and self.completed >= self.total
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object; what is not known is left out."""
+        """Return a JSON object, without unknown values."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """How it stands with one model; `detail` says why, `remedy` what to do where it failed, `cause` in one word what was in the way.
+    """State of one model. After a failure `detail` says why, `remedy` what to do, and `cause` names the obstacle in one word.
 
-    One with a cause that is `waiting` waits for its Ollama, which does not answer.
+    A state `waiting` with a cause waits for an Ollama that does not answer.
     """
 
     name: str
@@ -60,11 +58,11 @@ class ModelStatus:
 
     @property
     def ready(self) -> bool:
-        """Whether inferences on it can be done."""
+        """Return True if the model can serve inferences."""
         return self.state in ("present", "created", "pulled")
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return a JSON object."""
         return asdict(self)
 
 
@@ -78,10 +76,10 @@ class ModelUnavailable(Exception):
 
 @dataclass(slots=True)
 class PullAllowance:
-    """How many bytes a pull may bring (`most`; None: as many as it needs), and how many it brought.
+    """Limit of a pull in bytes (`most`; None: no limit), and the bytes pulled so far (`came`).
 
-    `whole` hears at once of the bytes of each layer that is there now: a pull that is cut off brought those all the same. `begins` hears of
-    each layer that was not there before, by its digest: what a pull that is given up may leave behind.
+    `whole` is called with the size of each layer as soon as it is complete: an interrupted pull has brought those all the same. `begins` is
+    called with the digest of each layer that is new here: an abandoned pull may leave it behind.
     """
 
     most: int | None = None
@@ -92,11 +90,11 @@ class PullAllowance:
 
 @dataclass(slots=True, eq=False)
 class WantedModel:
-    """A model that is needed: one with a source, or one that a Modelfile describes, which lies in a `file` or was `made` here. Work on it
-    `began` and `ended` last at these times of the monotonic clock; `waits_for` is its base.
+    """Model that is needed: one with a source, or one that a Modelfile describes, which is in a `file` or was `made` here.
 
-    `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
-    `allowance` is how much a pull of it may bring. `waiting` counts those who wait for the work that is under way.
+    Work on it `began` and `ended` last at these times of the monotonic clock; `waits_for` is its base. `kept` is True if a failed model
+    is retried: a model that was only requested by name is forgotten when it fails. `allowance` limits its pull. `waiting` counts the
+    callers that wait for the work under way.
     """
 
     name: str
@@ -116,12 +114,12 @@ class WantedModel:
         self.status = ModelStatus(self.name, "waiting")
 
     def settle(self, state: State, detail: str = "", remedy: str = "", cause: str = "") -> None:
-        """It is there, or cannot be had: who waits for it goes on."""
+        """Set the final state, ready or failed, and wake the waiting callers."""
         self.status = ModelStatus(self.name, state, detail, remedy, cause)
         self.settled.set()
 
     def reopen(self, detail: str, remedy: str = "", cause: str = "") -> None:
-        """Who needs it waits from now on."""
+        """Set the state to `waiting`: callers that need the model wait from now on."""
         self.status = ModelStatus(self.name, "waiting", detail, remedy, cause)
         self.settled.clear()
 
@@ -160,7 +158,7 @@ LINE_BYTES = 1024 * 1024  # layers below this have no lines of their own
 
 
 class Reports:
-    """Takes every step and status, and passes on what is worth it.
+    """Filter of progress and status events: passes on those worth reporting.
 
     :param clock: seconds, as `time.monotonic`.
     """
@@ -173,14 +171,14 @@ class Reports:
         self._lines: dict[tuple[str, str], tuple[float, int]] = {}
 
     def watch(self, hear: Hear) -> Callable[[], None]:
-        """Let `hear` have the events from now on, and first those of what is under way; answers the way to end that."""
+        """Call `hear` with the events from now on, and first with those of the work under way. Return the function that ends that."""
         for step in self._steps.values():
             hear({"type": "progress", **step.to_wire()})
         self._hearers.append(hear)
         return lambda: self._hearers.remove(hear)
 
     def step(self, step: ModelProgress) -> None:
-        """A model got on."""
+        """Take a progress event of a model."""
         key, now = (step.model, step.layer), self._clock()
         before = self._steps.get(key)
         self._steps[key] = step
@@ -198,7 +196,7 @@ class Reports:
                 del kept[key]
 
     def status(self, status: ModelStatus) -> None:
-        """It is settled, otherwise than before, how it stands with a model."""
+        """Take a new status of a model."""
         self._tell({"type": "model", **status.to_wire()})
         if status.state == "failed":
             log.warning("model cannot be had", model=status.name, cause=status.cause, detail=status.detail, remedy=status.remedy)

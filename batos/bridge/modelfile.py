@@ -1,13 +1,12 @@
-"""Modelfiles: the text that describes a model, as `ollama create` reads it and `ollama show` writes it.
+"""Modelfiles: the text that describes a model, as `ollama create` reads it and `ollama show` writes it; and names of models.
 
-The syntax is Ollama's: one instruction a line, its name in any case; `#` opens a comment at the start of a line only; a value in
-`"..."` or three double quotes may run over several lines and ends at a line that ends with the same quotes; there are no
-escapes. FROM may be repeated for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
+The syntax is Ollama's: one instruction a line, its name in any case; `#` opens a comment at the start of a line only; a value in `"..."` or
+three double quotes may run over several lines and ends at a line that ends with the same quotes; there are no escapes. FROM may be
+repeated for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
 
-Names of models. Ollama takes one model's name in many spellings, and lists it in one.
-
-`SmolLM2:Embedded`, `library/smollm2:embedded` and `registry.ollama.ai/library/smollm2:embedded` are one model: letters of either size are
-the same, its own registry and library need not be said, and `latest` is the tag of a name without one (ollama/types/model/name.go).
+Ollama accepts a model's name in many spellings, and lists it in one. `SmolLM2:Embedded`, `library/smollm2:embedded` and
+`registry.ollama.ai/library/smollm2:embedded` are one model: case is ignored, its own registry and library may be left out, and `latest` is
+the default tag (ollama/types/model/name.go).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _REGISTRY, _LIBRARY, _TAG = "registry.ollama.ai/", "library/", "latest"
 
 
 def tagged(name: str) -> str:
-    """The one spelling by which a model's name is compared: `Robin` is `robin:latest`. A pull goes by the name as it was given."""
+    """Return the one spelling by which a model's name is compared: `Robin` is `robin:latest`. A pull goes by the name as it was given."""
     bare = name.strip().translate(_SMALL)
     for scheme in _SCHEMES:
         bare = bare.removeprefix(scheme)
@@ -80,7 +79,7 @@ _BLANK = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
 
 @dataclass(frozen=True, slots=True)
 class Modelfile:
-    """What a Modelfile says. `None` and empty mean: not said, the base's holds.
+    """Content of a Modelfile. `None` and empty values are inherited from the base.
 
     `from_` names a model, a file or a folder; `also_from` are files beside it.
     """
@@ -98,7 +97,7 @@ class Modelfile:
     requires: str | None = None
 
     def render(self) -> str:
-        """The text of it: `parse` reads the same value back.
+        """Return the text of it: `parse` reads the same value back.
 
         :raises ModelfileError: for a text that the syntax cannot say: a line of it, not the last, ends in three double quotes.
         """
@@ -125,10 +124,10 @@ class Modelfile:
 
 
 def read_modelfile(path: Path) -> Modelfile:
-    """Read the Modelfile at `path`: UTF-8, or UTF-16 with its mark. The system's way to end lines is no part of it.
+    """Read the Modelfile at `path`: UTF-8, or UTF-16 with its mark, with line ends of any system.
 
     :raises ModelfileError: as `parse`.
-    :raises OSError, UnicodeDecodeError: where it cannot be read.
+    :raises OSError, UnicodeDecodeError: if it cannot be read.
     """
     data = path.read_bytes()
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -172,7 +171,7 @@ def parse_modelfile(text: str) -> Modelfile:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """The lines of a text, each with what ends it."""
+    """Return the lines of a text, each with what ends it."""
     parts = _LINE_END.split(text)
     return zip(parts[::2], [*parts[1::2], ""], strict=True)
 
@@ -203,7 +202,7 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _value(rest: str, end: str, more: Iterator[tuple[str, str]]) -> str | None:
-    """The value that begins with `rest` and goes on over lines while its quotes are open; None where they stay so."""
+    """Return the value that begins with `rest` and goes on over lines while its quotes are open; None if they stay so."""
     first = rest.strip(_BLANK)
     quotes = '"""' if first.startswith('"""') else '"' if first.startswith('"') else ""
     if not quotes:
@@ -220,7 +219,7 @@ def _value(rest: str, end: str, more: Iterator[tuple[str, str]]) -> str | None:
 
 
 def _quote(instruction: str, value: str, line: int) -> str:
-    """The value in the first form that reads back as it is: as it stands, in quotes, in three."""
+    """Return the first form of a value that reads back unchanged: unquoted, in quotes, in triple quotes."""
     for quotes in ("", '"', '"""') if value else ('"',):
         lines = _lines(quotes + value + quotes)
         if _value(*next(lines), lines) == value and next(lines, None) is None:

@@ -1,11 +1,10 @@
-"""Profiles: which models serve, where their weights come from, and which of them is whose voice.
+"""Profiles: the models that serve, the sources of their weights, and the model of each persona.
 
-Those that come with BAT OS are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
+Shipped profiles are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
 
-The models of personas on a model that somebody else made: their names, and the Modelfiles that are made of the codex.
-
-Such a Modelfile says who speaks and how warmly, and nothing else: template, stop marks, renderer and parser are those of the model that
-it rests on. All names begin with `PREFIX`, so that what BAT OS made in somebody's Ollama is known, and can be taken away again.
+For a persona on a model that someone else made, a Modelfile is made from the codex. It gives only the system message and the temperature:
+template, stop marks, renderer and parser are those of the base model. All names begin with `PERSONA_PREFIX`, so that models made by BAT OS
+in a user's Ollama are recognised, and can be removed.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ AUTO, EMBEDDED = "auto", "embedded"
 
 
 class BaseModelSource(BaseModel):
-    """A base model: taken from the files of an installed package, else pulled from the registry under its own name.
+    """Base model: taken from the files of an installed package, else pulled from the registry under its own name.
 
-    `known_as`: names that adapters trained on it may give as their base; empty: any. `pulled`: whether it may be, where it is missing and
-    no package has it. `requantize`: the package's one file is a GGUF, and
-    its matrices are written anew in such blocks before Ollama gets it (`batos.bridge.lora.gguf`); empty: as it is.
+    `known_as`: names that adapters trained on it may give as their base; empty: any. `pulled`: True if it may be pulled when it is
+    missing and no package has it. `requantize`: block type in which the matrices of the package's one GGUF file are rewritten before
+    Ollama gets it (`batos.bridge.lora.gguf`); empty: unchanged.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,9 +93,9 @@ class Profile(BaseModel):
         return self
 
     def model_of(self, role: str) -> str:
-        """The model of a persona's role, its name in any case; what is no role of this profile is a model's own name.
+        """Return the model of a persona's role, in any case; a name that is not a role of this profile is a model's own name.
 
-        The role `base` is the model that the personas of the profile are made of, as it is.
+        The role `base` is the plain model that the profile's personas are made of.
         """
         return self.personas.get(role.lower()) or (self.base if role == "base" else role)
 
@@ -107,7 +106,7 @@ class Profile(BaseModel):
 
 
 def load_profile(name: str, path: Path = PROFILES_FILE, own: Path | None = None) -> Profile:
-    """The profile of that name.
+    """Return the profile of that name.
 
     :param own: a file of the user's own, whose profiles go before those of the same name; it need not be there.
     :raises ConfigError: for an unknown name, with the known ones, and for a profile that is not well formed.
@@ -129,15 +128,15 @@ def load_profile(name: str, path: Path = PROFILES_FILE, own: Path | None = None)
 
 
 def profile_names(own: Path) -> set[str]:
-    """The names that the setting `profile` may have, `auto` included.
+    """Return the names that the setting `inference.profile` may have, `auto` included.
 
-    :raises ConfigError: where the user's own file cannot be read.
+    :raises ConfigError: if the user's own file cannot be read.
     """
     return {AUTO, *_read(PROFILES_FILE), *(_read(own) if own.is_file() else ())}
 
 
 def own_profiles(data: Path) -> Path:
-    """The file of a user's own profiles, in the data folder."""
+    """Return the file of a user's own profiles, in the data folder."""
     return data / PROFILES
 
 
@@ -149,9 +148,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _completed(said: Any, shipped: bool) -> Any:
-    """What a profile of the user's own says, with the embedder of the shipped ones where it names none: a mind's memory keeps its vectors.
+    """Return a user's own profile, with the embedder of the shipped ones if it names none: the memory then keeps its vectors.
 
-    :raises TypeError: where it is no table.
+    :raises TypeError: if it is not a table.
     """
     if shipped or not isinstance(said, dict) or "embedder" in said:
         return said
@@ -165,20 +164,20 @@ def _embedding() -> dict[str, Any]:
 
 
 def embedder_source() -> BaseModelSource:
-    """Where the embedder of the shipped profiles comes from."""
+    """Return the source of the embedder in the shipped profiles."""
     profile = load_profile(EMBEDDED)
     return next(model for model in profile.models if model.name == profile.embedder)
 
 
 @functools.cache
 def shipped_profiles() -> frozenset[str]:
-    """The names of the profiles that come with BAT OS."""
+    """Return the names of the profiles that come with BAT OS."""
     return frozenset(_read(PROFILES_FILE))
 
 
 @functools.cache
 def shipped_names() -> frozenset[str]:
-    """The models that BAT OS makes for these profiles, each with its tag: those of personas, and bases that a package has."""
+    """Return the models that BAT OS makes for these profiles, each with its tag: those of personas, and bases that a package has."""
     profiles = [load_profile(name) for name in shipped_profiles()]
     return frozenset(name for one in profiles for name in (*one.personas.values(), *(model.name for model in one.models if model.package)))
 
@@ -186,11 +185,11 @@ def shipped_names() -> frozenset[str]:
 def on_model(
     name: str, model: str, *, context: int, answer: int, pulled: bool = True, thinks: bool = False, description: str = ""
 ) -> Profile:
-    """A profile that thinks with a model that somebody else made, and embeds as the shipped ones do.
+    """Return a profile that thinks with a model that someone else made, and embeds as the shipped ones do.
 
-    :param context: tokens of an inference, `answer` of its answer at most.
-    :param pulled: whether the model may be pulled where it is missing.
-    :param thinks: whether the model thinks before each answer.
+    :param context: tokens of an inference; `answer`: maximum tokens of its answer.
+    :param pulled: True if the model may be pulled when it is missing.
+    :param thinks: True if the model thinks before each answer.
     """
     return Profile(
         name=name,
@@ -203,9 +202,9 @@ def on_model(
 
 
 def modelfiles_folder(override: str = "") -> Path:
-    """The folder of Modelfiles (one folder a profile): the one named in the settings, else the one that came with BAT OS.
+    """Return the folder of Modelfiles (one folder a profile): the one named in the settings, else the one that came with BAT OS.
 
-    :raises ConfigError: where there is none.
+    :raises ConfigError: if there is none.
     """
     package = Path(__file__).parents[1]
     # Installed from a wheel they lie in the package; in a checkout beside it.
@@ -224,9 +223,9 @@ TAG_CHARS = 80  # Ollama takes no longer tag than this
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """What the codex says of a persona, for a model of its own: its role in a profile, who it is, and how warmly it speaks.
+    """Model settings of a persona from the codex: its role in a profile, its system message and its temperature.
 
-    :ivar temperature: None: as the model that it rests on.
+    :ivar temperature: None: that of the base model.
     """
 
     role: str
@@ -235,24 +234,24 @@ class Voice:
 
 
 def persona_model_name(persona: str, model: str) -> str:
-    """The name of a persona's model: `batos/robin:qwen3-8b` is ROBIN's on `qwen3:8b`."""
+    """Return the name of a persona's model: `batos/robin:qwen3-8b` is ROBIN's on `qwen3:8b`."""
     tag = re.sub(r"[^a-z0-9._-]+", "-", tagged(model).lower().removesuffix(":latest")).strip("-.")
     return f"{PERSONA_PREFIX}{persona}:{tag[-TAG_CHARS:].lstrip('-.')}"
 
 
 def persona_modelfile(voice: Voice, model: str) -> Modelfile:
-    """The Modelfile of a persona's model on `model`."""
+    """Return the Modelfile of a persona's model on `model`."""
     warmth = {} if voice.temperature is None else {"temperature": voice.temperature}
     return Modelfile(from_=model, system=voice.system, parameters=warmth)
 
 
 def is_own_model(name: str) -> bool:
-    """Whether BAT OS made a model of that name: one of a persona, or one that comes with a profile."""
+    """Return True if BAT OS made the model with that name: one of a persona, or one of a shipped profile."""
     return tagged(name).startswith(PERSONA_PREFIX) or tagged(name) in shipped_names()
 
 
 def with_personas(profile: Profile, voices: Mapping[str, Voice], models: Mapping[str, str]) -> Profile:
-    """A profile in which these personas speak with these models.
+    """Return a profile in which these personas speak with these models.
 
     :param models: a persona's name to the model that its own is made on.
     :param voices: of every persona in it.

@@ -1,8 +1,8 @@
-"""Provisioning: what the profile needs is compared with what Ollama has, and what is missing is made or pulled.
+"""Provisioning: compare the models that the profile needs with those that Ollama has, and build or pull the missing ones.
 
-Runs at every start and whenever it is asked for, so it heals: a model that was deleted by hand comes back, a base whose files
-changed is rebuilt, and so is a persona whose Modelfile, adapter or base did. Each model is worked on by a task of its own, which
-nobody who waits for it can cancel: one that cannot be had, or takes an hour, does not keep the others waiting.
+It runs at every start and on request, so it heals: a model that was deleted by hand comes back, a base whose files changed is rebuilt, and
+so is a persona whose Modelfile, adapter or base changed. Each model has a task of its own, which no waiting caller can cancel: a model that
+is unavailable, or takes an hour, does not delay the others.
 """
 
 from __future__ import annotations
@@ -77,28 +77,28 @@ class Provisioner:
     # --- what is asked of it
 
     def status(self) -> list[ModelStatus]:
-        """How it stands with each model now."""
+        """Return the current state of each model."""
         return [want.status for want in self._wants.values()]
 
     def knows(self, model: str) -> bool:
-        """Whether a model is of the profile, or was asked for."""
+        """Return True if a model is in the profile, or was requested."""
         return tagged(model) in self._wants
 
     def is_ready(self, model: str) -> bool:
-        """Whether a model of the profile is there, as it shall be."""
+        """Return True if a model of the profile is installed as the profile wants it."""
         want = self._wants.get(tagged(model))
         return want is not None and want.status.ready
 
     @property
     def under_way(self) -> bool:
-        """Whether models are being looked after now."""
+        """Return True if provisioning is under way."""
         return self._runs > 0
 
     def watch(self, hear: Hear) -> Callable[[], None]:
-        """Let `hear` have every event from now on; answers the way to end that. It is called on the loop, and must not wait.
+        """Call `hear` with every event from now on. Return the function that ends that. `hear` is called on the loop, and must not wait.
 
-        Events: `{"type": "progress", "model", "status", "layer", "completed", "total"}`, the last three where they are known
-        (bytes), and `{"type": "model", "name", "state", "detail", "remedy"}` when it is settled how it stands with one.
+        Events: `{"type": "progress", "model", "status", "layer", "completed", "total"}`, the last three if known (bytes), and `{"type":
+        "model", "name", "state", "detail", "remedy"}` when a model's state is final.
         """
         return self._reports.watch(hear)
 
@@ -152,13 +152,13 @@ class Provisioner:
         whole: Callable[[int], object] = lambda size: None,
         begins: Callable[[str], object] = lambda layer: None,
     ) -> tuple[ModelStatus, int]:
-        """Pull a model that nothing needs yet, of `most` bytes at most; how it stands with it then, and how many bytes came.
+        """Pull a model that nothing needs yet, of at most `most` bytes. Return its final status, and the bytes pulled.
 
-        Cancelled, the pull ends, unless somebody else waits for it, too; what came of it is kept for the next one.
+        If the call is cancelled, the pull ends, unless another caller waits for it too; the next pull resumes it.
 
-        :param most: None: as many as it needs.
-        :param whole: hears at once of the bytes of each layer that has come.
-        :param begins: hears of each layer that was not there before.
+        :param most: limit in bytes; None: no limit.
+        :param whole: called with the size of each layer as soon as it is complete.
+        :param begins: called with the digest of each layer that is new here.
         """
         want = self._want(model, kept=False)
         if not want.kept:
@@ -173,14 +173,14 @@ class Provisioner:
         return want.status, allowance.came
 
     async def abandon(self, model: str, others: int = 0) -> None:
-        """End the work on a model, unless more than so many `others` wait for it; whoever waits hears that it failed."""
+        """End the work on a model, unless more than `others` callers wait for it; waiting callers learn that it failed."""
         want = self._wants.get(tagged(model))
         if want is not None and want.waiting <= others:
             await self._works.give_up(want)
             self._forget(want)
 
     async def make(self, base: str, models: Mapping[str, Modelfile]) -> list[ModelStatus]:
-        """Make models on a base that is there, which nothing needs but who asks; how it stands with each then. The base is not pulled.
+        """Build models on an installed base, for the caller only. Return the final status of each. The base is not pulled.
 
         :param models: the Modelfile of each, by name.
         """
@@ -207,13 +207,13 @@ class Provisioner:
 
     @property
     def room(self) -> int | None:
-        """Bytes of disk that a pull may take now; None where that is not known."""
+        """Return the bytes of disk that a pull may take now; None if that is not known."""
         return self._room.left()
 
     async def discard(self, model: str) -> None:
         """Delete a model that nothing needs any more, if it is there.
 
-        :raises InferenceFailed: where Ollama does not do it now.
+        :raises InferenceFailed: if Ollama does not do it now.
         """
         from batos.bridge.client_library import ResponseError
 
@@ -229,12 +229,12 @@ class Provisioner:
             self.changed()
 
     async def close(self) -> None:
-        """End what is under way. Ollama keeps what a pull brought so far, and the next one goes on there."""
+        """End the work under way. Ollama keeps the data of a pull, and the next one resumes it."""
         self._stopping = True
         await self._works.stop()
 
     def adopt(self, profile: Profile) -> None:
-        """See to the models of another profile from now on. What is under way for the last one goes on; nothing is deleted."""
+        """Provide the models of another profile from now on. Work for the last one goes on; nothing is deleted."""
         fresh = self._wanted(profile)
         asked_for = {name: want for name, want in self._wants.items() if not want.kept}
         self._wants = asked_for | {name: self._wants.get(name, want) if want.made is None else want for name, want in fresh.items()}
@@ -280,7 +280,7 @@ class Provisioner:
                 self._quiet.set()
 
     def _begin(self, want: WantedModel) -> asyncio.Task[None]:
-        """The work on a model: what is under way, else begun now."""
+        """Return the task for a model: the one under way, or a new one."""
         return self._works.begin(want, lambda: self._settle(want))
 
     async def _settle(self, want: WantedModel) -> None:
@@ -371,7 +371,7 @@ class Provisioner:
             raise ModelUnavailable(f"{file}, {e.message}", f"correct that line; {AGAIN}") from None
 
     async def _base(self, want: WantedModel, model: str) -> str:
-        """The digest of a base, once it is there. One that no profile lists is taken if it is there, else pulled."""
+        """Return the digest of a base, once it is there. One that no profile lists is taken if it is there, else pulled."""
         below: WantedModel | None = self._want(model, kept=want.kept)
         while below is not None:
             if below is want:

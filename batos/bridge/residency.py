@@ -1,9 +1,9 @@
-"""Residency: which models are in Ollama's memory, what must leave before another comes, and what it all takes.
+"""Residency: the models in Ollama's memory, the order of eviction, and the memory budget.
 
-Sizes are measured (`ps`) and held against a budget. A load that was never measured counts with the size of its files. What
-Ollama holds for others than BAT OS counts too, and is left alone.
+Sizes are measured (`ps`) and compared with a budget. A load that was never measured counts with the size of its files. Models that Ollama
+holds for other programs count too, and are left alone.
 
-Preloading: in a pause, the model that is likely to be needed next is brought into memory. Never in a real request's way.
+Preloading loads the model that is likely to be needed next, in a pause. It never delays a real request.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
@@ -24,6 +25,8 @@ from batos.bridge.failures import retry_on_race
 from batos.bridge.inference import ChatReply, ChatRequest, Inference
 from batos.bridge.installed_models import show_model
 from batos.bridge.modelfile import tagged
+from batos.concurrency import Background, cancel_and_wait
+from batos.config.limits import Limits, limit
 from batos.errors import ModelfileError
 
 if TYPE_CHECKING:
@@ -35,6 +38,18 @@ TRUST_S = 30.0  # how long a load that was used is believed to be there still: O
 UNLOAD_S = 10.0  # time for a model to leave the memory
 PRELOAD_S = 300.0  # time for one to come when nobody waits for it
 POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyLimits(Limits):
+    """Limits of the choice which models are loaded, and for whom."""
+
+    group_missions: int = limit(64, ge=1, le=4096)
+    """Waiting missions of which those on a loaded model may go first: 2, 4, 8 ...; 1: in the order in which they came."""
+    group_wait_s: float = limit(120.0, ge=0, le=86_400)
+    """Greatest number of seconds for which missions on a loaded model go first; 0: none."""
+    preload_idle_s: float = limit(1.0, ge=0, le=86_400)
+    """Pause of inferences after which the likely next model is loaded; 0: never."""
 
 
 class Residency:
@@ -70,46 +85,45 @@ class Residency:
         self.preloader: Preloader | None = None
         self._warned: set[Load] = set()
         self._one_change = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     async def close(self) -> None:
-        """End what is under way on its own account."""
+        """End the work that was started here."""
         if self.preloader is not None:
             await self.preloader.stop()
-        for task in list(self._tasks):
-            task.cancel()
-            await asyncio.wait([task])
+        await self._background.stop()
 
     # --- what is known
 
     def load_of(self, model: str) -> Load | None:
-        """What is loaded for a model; None as long as that is not known."""
+        """Return the load of a model; None as long as that is not known."""
         return self._known.get(tagged(model))
 
     def digest_of(self, model: str) -> str:
-        """The digest that a model was last learnt with; empty where it was not."""
+        """Return the digest that a model was last learnt with; empty where it was not."""
         return self._digests.get(tagged(model), "")
 
     def context_of(self, digest: str) -> int | None:
-        """The context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not said."""
+        """Return the context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not
+        said."""
         return self._contexts.get(digest)
 
     def size(self, load: Load) -> int:
-        """Bytes that a load takes: as measured, else the size of its files, else 0."""
+        """Return the bytes that a load takes: as measured, else the size of its files, else 0."""
         return self._measured.get(load, self._files.get(load, 0))
 
     def fits(self, loads: Set[Load]) -> bool:
-        """Whether these are within the budget together."""
+        """Return whether these loads are within the budget together."""
         return sum(map(self.size, loads)) <= self._budget
 
     def is_resident(self, load: Load) -> bool:
-        """Whether a load is believed to be in memory."""
+        """Return whether a load is believed to be in memory."""
         return self._resident.get(load.weights) == load
 
     async def learn(self, model: str, digest: str, sent: Mapping[str, Any] | None = None) -> Load:
-        """What is loaded for a model by a request with these options; those of every chat if left out.
+        """Return the load of a model for a request with these options; those of every chat if left out.
 
-        :param digest: the model's, as `Inference.digest` gives it.
+        :param digest: digest of the model, as `Inference.digest` returns it.
         """
         if digest not in self._made:
             await self._look_at(model, digest)
@@ -166,6 +180,12 @@ class Residency:
             if loads:
                 self._measure_later(load)
 
+    def preload_with(self, preloader: Preloader) -> None:
+        """From now on load models in pauses. A pause that has begun after an inference counts."""
+        self.preloader = preloader
+        if self._used_at and self.gate.idle:
+            preloader.rest()
+
     def _rest(self) -> None:
         if self.preloader is not None:
             self.preloader.rest()
@@ -193,7 +213,7 @@ class Residency:
         self._loads[load] += 1
 
     async def _make_room(self, load: Load) -> None:
-        """Unload what was not used for longest, until the load fits; what is in use stays."""
+        """Unload the least recently used loads until the load fits; loads in use stay."""
         if self.size(load) > self._budget and load not in self._warned:
             self._warned.add(load)
             log.warning(
@@ -207,9 +227,9 @@ class Residency:
             await self._unload(victim)
 
     def victims(self, load: Load, kept: Set[Load]) -> tuple[list[Load], bool]:
-        """What would have to leave for a load, the least recently used first, and whether it fits then.
+        """Return the loads that would have to leave for another, the least recently used first, and whether that one fits then.
 
-        :param kept: what must not leave.
+        :param kept: loads that must not be evicted.
         """
         others = [other for weights, other in self._resident.items() if weights != load.weights]
         needed = self.size(load) + sum(map(self.size, others)) + self._foreign
@@ -223,9 +243,9 @@ class Residency:
         return leaving, needed <= self._budget
 
     async def preload(self, load: Load, kept: Set[Load]) -> None:
-        """Load what is not needed yet. Cancelled, it may be there or not; that is asked before it is used.
+        """Load a model that is not needed yet. If the call is cancelled, its state is unknown, and is asked for before use.
 
-        :param kept: what must not be unloaded for it.
+        :param kept: loads that must not be unloaded for it.
         """
         async with self._one_change:
             await self._refresh()
@@ -243,7 +263,7 @@ class Residency:
             await self._refresh()
 
     async def _unload(self, load: Load) -> None:
-        """Have Ollama forget a load, and wait until its memory is free; not if somebody needs it again by now."""
+        """Make Ollama unload a load, and wait until its memory is free; not if it is needed again by now."""
         if load in self.gate.in_use:
             return
         name, gone = self._names[load], False
@@ -258,7 +278,7 @@ class Residency:
             log.warning("a model stays in memory", model=name, bytes=self.size(load))
 
     async def _wait_gone(self, load: Load) -> bool:
-        """Whether a load leaves the memory within `UNLOAD_S`; False at once when somebody needs it again."""
+        """Return whether a load leaves the memory within `UNLOAD_S`; False at once when an inference needs it again."""
         until = asyncio.get_running_loop().time() + UNLOAD_S
         while True:
             await self._ask()
@@ -274,19 +294,12 @@ class Residency:
                 await self._refresh()
                 await self._make_room(load)  # it may be larger than its files
 
-        task = asyncio.create_task(measure(), name="residency-measure")
-        self._tasks.add(task)
-        task.add_done_callback(self._measured_one)
-
-    def _measured_one(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            log.error("background_failed", part="residency", error=repr(failure))
+        self._background.start(measure(), "residency-measure", "residency")
 
     # --- Ollama
 
     async def refresh(self) -> None:
-        """Ask Ollama what is in memory."""
+        """Ask Ollama which models are in memory."""
         async with self._one_change:
             await self._refresh()
 
@@ -312,7 +325,7 @@ class Residency:
         self._resident = there | coming | {load.weights: load for load in self._coming}
 
     def _recognised(self, digest: str) -> Load | None:
-        """The load of a model that Ollama lists; which options it was loaded with is not told."""
+        """Return the load of a model that Ollama lists; Ollama does not say with which options it was loaded."""
         made = self._made.get(digest)
         if made is None:
             known = Load(digest)
@@ -322,7 +335,7 @@ class Residency:
 
     @contextlib.contextmanager
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
-        """What fails here does not fail an inference: that one will meet the same Ollama and say what is wrong with it."""
+        """Log a failure, which fails no inference: that one will meet the same Ollama and say what is wrong with it."""
         import httpx
 
         from batos.bridge.client_library import ResponseError
@@ -342,7 +355,7 @@ class Residency:
     # --- facts
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of the memory; sizes in bytes."""
+        """Return the facts for `info` about the memory; sizes in bytes."""
         return {
             "budget": self._budget,
             "bytes": sum(map(self.size, self._resident.values())),
@@ -355,7 +368,7 @@ class Residency:
         }
 
     def about(self, model: str) -> dict[str, Any]:
-        """What `models` says of one model: models that share weights and adapters share these facts."""
+        """Return the facts for `models` about one model: models that share weights and adapters share these facts."""
         load = self.load_of(model)
         if load is None:
             return {}
@@ -400,50 +413,49 @@ class Expected(NamedTuple):
 
 
 class Preloader:
-    """Loads what is expected when no inference has been under way for a while."""
+    """Preloader: loads the likely next model when no inference has been under way for a while."""
 
     def __init__(self, residency: Residency, idle_s: float, expected: Callable[[], Expected]) -> None:
         """
         :param idle_s: seconds without an inference before anything is preloaded.
         """
         self._residency, self._idle_s, self._expected = residency, idle_s, expected
+        self._background = Background()
         self._task: asyncio.Task[None] | None = None
         self._loading: Load | None = None
 
     def rest(self) -> None:
-        """No inference is under way: begin to wait for the pause to be long enough."""
+        """Begin to wait for a long enough pause, because no inference is under way."""
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="preload")
-            self._task.add_done_callback(self._ended)
+            self._task = self._background.start(self._run(), "preload")
 
     async def give_way(self, load: Load) -> None:
-        """An inference comes: what is being preloaded is given up, unless it is what the inference needs."""
+        """Give up what is being preloaded for an inference that comes, unless it needs that very load."""
         if self._loading != load:
             await self.stop()
 
     async def stop(self) -> None:
-        """Give up what is being preloaded; returns when that is over."""
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        """Stop the preload. Return when it has ended."""
+        if self._task is not None and not self._task.done():
+            await cancel_and_wait(self._task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if self._task is task:  # else it was begun anew before this ran
-            self._task = self._loading = None
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            log.error("background_failed", part="preload", error=repr(failure))
+    async def settled(self) -> None:
+        """Wait until the models that were expected in this pause are loaded, or given up."""
+        await self._background.drain()
 
     async def _run(self) -> None:
         await asyncio.sleep(self._idle_s)
         tried: set[Load] = set()
-        while self._residency.gate.idle and (chosen := self._choose(tried)) is not None:
-            self._loading, kept = chosen
-            tried.add(self._loading)
-            await self._residency.preload(self._loading, kept)
+        try:
+            while self._residency.gate.idle and (chosen := self._choose(tried)) is not None:
+                self._loading, kept = chosen
+                tried.add(self._loading)
+                await self._residency.preload(self._loading, kept)
+        finally:
+            self._loading = None
 
     def _choose(self, tried: Set[Load]) -> tuple[Load, set[Load]] | None:
-        """What to load next, and what must not be thrown out for it: what is in use, what waiting missions need, what is likelier."""
+        """Return the load to preload next, and those that must stay for it: in use, needed by waiting missions, or likelier."""
         residency, (needed, likely) = self._residency, self._expected()
         waited_for = [load for model in needed if (load := residency.load_of(model))]
         kept = {*residency.gate.in_use, *waited_for}

@@ -1,12 +1,11 @@
-"""Which model meets what a mission needs, by capability and room: of those that are here, else of those that can be had.
+"""Selection of models: the one that meets a mission's needs, and the one that thinks.
 
-Of those here it is the best, by the same rate as the profile `auto` goes by. Of those that can be had it is the smallest download that is
-no weaker than what thinks now, or where none is so strong the strongest; what the user's own registry has goes before what the shipped
-catalogue names. Why it is that one is said in a sentence, and so is why there is none.
+Of the installed models that meet the needs it takes the best, by the same rating as the profile `auto`. Otherwise it takes, of those that
+can be pulled, the smallest download that is no weaker than the current model, or the strongest if none is that strong; the user's own
+registry goes before the shipped catalogue. One sentence gives the reason for the choice, or for finding none.
 
-Which models think: what the settings name; with the profile `auto` the best that the user's own Ollama has, else what is installed.
-
-`auto` pulls nothing, takes no model that BAT OS made itself, and says in one sentence what it took and why.
+The settings name the models that think; with the profile `auto` it is the best that the user's own Ollama has, else an installed one.
+`auto` pulls nothing, takes no model that BAT OS made itself, and gives its choice and the reason in one sentence.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LEAST_ANSWER, MOST_ANSWER, ANSWER_SHARE = 256, 1024, 8
 
 
 class NamedModels(NamedTuple):
-    """The models that the setting `model` names: for all personas (empty: none), and for some."""
+    """The models that the setting `inference.model` names: for all personas (empty: none), and for some."""
 
     all: str
     personas: Mapping[str, str]
@@ -57,17 +56,17 @@ class ChosenProfile(NamedTuple):
 
 
 def named_models(settings: Settings) -> NamedModels:
-    """What the setting `model` names."""
-    pairs = [entry.rpartition("=") for entry in settings.model]
+    """Return the models that the setting `inference.model` names."""
+    pairs = [entry.rpartition("=") for entry in settings.inference.model]
     return NamedModels(
         next((name for persona, _, name in pairs if not persona), ""), {persona: name for persona, _, name in pairs if persona}
     )
 
 
 def check_personas(settings: Settings, personas: Collection[str]) -> None:
-    """See that the setting `model` names models for personas that there are.
+    """See that the setting `inference.model` names models for personas that there are.
 
-    :raises ConfigError: where it does not.
+    :raises ConfigError: if it does not.
     """
     for persona in named_models(settings).personas:
         if persona not in personas:
@@ -77,18 +76,18 @@ def check_personas(settings: Settings, personas: Collection[str]) -> None:
 
 
 def configured_profile(settings: Settings) -> Profile:
-    """The profile that the settings name; the embedded one, which needs nothing, where they leave the choice to the daemon.
+    """Return the profile that the settings name; the embedded one, which needs nothing, where they leave the choice to the daemon.
 
-    :raises ConfigError: where there is none of that name.
+    :raises ConfigError: if there is none of that name.
     """
-    return load_profile(EMBEDDED if settings.profile == AUTO else settings.profile, own=own_profiles(settings.data))
+    return load_profile(EMBEDDED if settings.inference.profile == AUTO else settings.inference.profile, own=own_profiles(settings.data))
 
 
 def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Candidate] | None, host: str = "") -> ChosenProfile:
-    """The profile to think with.
+    """Return the profile to think with.
 
     :param voices: of each persona that has a role of its own in profiles.
-    :param found: the models of the user's own Ollama at `host`; None where there is none (`host` is empty then), or it does not say.
+    :param found: the models of the user's own Ollama at `host`; None if there is none (`host` is empty then), or it does not say.
     :raises ConfigError: for a profile that there is not, and a model that cannot chat.
     """
     wanted, have = named_models(settings), {one.name: one for one in found or ()}
@@ -96,21 +95,23 @@ def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Seque
         if (one := have.get(tagged(name))) is not None and not one.can.chats:
             raise ConfigError(f"setting 'model': {name} does not answer messages; name a model that chats")
     if wanted.all:
-        chosen = _on(settings, wanted.all, have.get(tagged(wanted.all)), voices, f"{wanted.all} is named (setting model)")
-    elif settings.profile != AUTO:
+        chosen = _on(settings, wanted.all, have.get(tagged(wanted.all)), voices, f"{wanted.all} is named (setting inference.model)")
+    elif settings.inference.profile != AUTO:
         chosen = ChosenProfile(
-            _complete(configured_profile(settings), voices, settings), f"the profile {settings.profile} is named (setting profile)"
+            _complete(configured_profile(settings), voices, settings),
+            f"the profile {settings.inference.profile} is named (setting inference.profile)",
         )
     elif found is None:
         lacks = f"the Ollama at {host} does not say what it has" if host else "no Ollama of yours answers"
         chosen = ChosenProfile(load_profile(EMBEDDED), f"{lacks}, so the installed models think")
-    elif (one := installed_models.best_model(found, settings.memory_budget_bytes)) is None:
-        why = f"the Ollama at {host} has no chat model that is larger and fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+    elif (one := installed_models.best_model(found, settings.inference.memory_bytes)) is None:
+        memory = _gb(settings.inference.memory_bytes)
+        why = f"the Ollama at {host} has no chat model that is larger and fits {memory} (inference.memory_bytes)"
         chosen = ChosenProfile(load_profile(EMBEDDED), why)
     else:
-        others = sum(not other.unfit(settings.memory_budget_bytes) for other in found) - 1
+        others = sum(not other.unfit(settings.inference.memory_bytes) for other in found) - 1
         which = f"the best of {others + 1} chat models" if others else "the one chat model"
-        fits = f"that fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
+        fits = f"that fits {_gb(settings.inference.memory_bytes)} (inference.memory_bytes)"
         why = f"{one.name} is {which} of the Ollama at {host} {fits}; `batos models use NAME` takes another"
         chosen = _on(settings, one.name, one, voices, why, pulled=False)
     if not wanted.personas:
@@ -127,23 +128,23 @@ def answer_limit(context: int) -> int:
 def _on(
     settings: Settings, model: str, facts: Candidate | None, voices: Mapping[str, Voice], why: str, *, pulled: bool = True
 ) -> ChosenProfile:
-    """A profile on one model, for all personas that have a role of their own.
+    """Return a profile on one model, for all personas that have a role of their own.
 
-    :param facts: what its Ollama says of it; None where that is not known, as before it is pulled.
+    :param facts: what its Ollama says of it; None if that is not known, as before it is pulled.
     """
-    context = CONTEXTS[1] if facts is None else facts.context_within(settings.memory_budget_bytes)
+    context = CONTEXTS[1] if facts is None else facts.context_within(settings.inference.memory_bytes)
     answer = answer_limit(context)
-    if facts is not None and facts.memory(context) > settings.memory_budget_bytes:
-        why += f", though it takes {_gb(facts.memory(context))}, and memory_budget_bytes is {_gb(settings.memory_budget_bytes)}"
+    if facts is not None and facts.memory(context) > settings.inference.memory_bytes:
+        why += f", though it takes {_gb(facts.memory(context))}, and inference.memory_bytes is {_gb(settings.inference.memory_bytes)}"
     profile = on_model(OWN, model, context=context, answer=answer, pulled=pulled)
     return ChosenProfile(with_personas(profile, voices, dict.fromkeys(voices, model)), why)
 
 
 def _complete(profile: Profile, voices: Mapping[str, Voice], settings: Settings) -> Profile:
-    """A profile of the user's own with a voice on its base for each persona for which it names none."""
+    """Return a profile of the user's own with a voice on its base for each persona for which it names none."""
     if profile.name in shipped_profiles():
         return profile
-    folder = modelfiles_folder(settings.modelfiles) / profile.name
+    folder = modelfiles_folder(settings.inference.modelfiles) / profile.name
     lacking = [name for name, voice in voices.items() if voice.role not in profile.personas]
     complete = with_personas(profile, voices, dict.fromkeys(lacking, profile.base))
     without = [n for n, v in voices.items() if n not in lacking and not (folder / f"{v.role}.Modelfile").exists()]
@@ -183,7 +184,7 @@ class ModelChoice(NamedTuple):
 
 
 def with_wider_context(present: Candidate, needs: Needs, room: Space) -> ModelChoice | None:
-    """The model that thinks anyway, with the context that is needed; None where it cannot, or that does not fit."""
+    """Return the model that thinks anyway, with the context that is needed; None if it cannot, or that does not fit."""
     memory = present.memory(needs.context)
     if needs.lacking(present.can) or not needs.context or memory > room.memory:
         return None
@@ -192,14 +193,14 @@ def with_wider_context(present: Candidate, needs: Needs, room: Space) -> ModelCh
 
 
 def best_installed(found: Sequence[Candidate], needs: Needs, room: Space, left_out: Collection[str] = ()) -> ModelChoice | None:
-    """The best of the models that are here; None where none can or fits."""
+    """Return the best of the models that are here; None if none can or fits."""
     own = [one for one in found if not one.ours and not one.can.remote and one.name not in left_out]
     fit = [one for one in own if not _unfit(one, needs, room, disk=False)]
     best = max(fit, key=lambda one: (one.worth, one.bytes, one.name), default=None)
     if best is None:
         return None
     which = f"the best of {len(fit)} models here that do" if len(fit) > 1 else "the one model here that does"
-    why = f"{best.name} {needs.told()}: it is {which} and that fits {_gb_selection(room.memory)} (memory_budget_bytes)"
+    why = f"{best.name} {needs.told()}: it is {which} and that fits {_gb_selection(room.memory)} (inference.memory_bytes)"
     return _chosen(best, "", needs, room, why)
 
 
@@ -212,7 +213,7 @@ def best_available(
     first: Collection[str] = (),
     left_out: Collection[str] = (),
 ) -> ModelChoice | None:
-    """The model to be had of several lists, of which an earlier one goes first; None where none can or fits.
+    """Return the model to be had of several lists, of which an earlier one goes first; None if none can or fits.
 
     :param least: parameters of what thinks now.
     :param first: models that go before all others: those that may be pulled without asking.
@@ -231,7 +232,7 @@ def best_available(
             model, source = max(some, key=lambda one: (one.model.can.parameters or 0, one.model.name))
             which, weaker = "the strongest", ", though it is weaker than what thinks now"
         disk = "" if room.disk is None else f", and {_gb_selection(room.disk)} of disk"
-        fits = f"it fits {_gb_selection(room.memory)} (memory_budget_bytes){disk}"
+        fits = f"it fits {_gb_selection(room.memory)} (inference.memory_bytes){disk}"
         why = f"{model.name} is {which} of {len(some)} in {source} that {needs.told()}{weaker}; {fits}"
         return _chosen(model, source, needs, room, why)
     return None
@@ -249,25 +250,25 @@ def why_none_available(offered: Sequence[Sequence[Offer]], needs: Needs, room: S
 
 
 def _is_short(one: Candidate) -> bool:
-    """Whether a model has less context than others are given here: a mission's prompts may not fit."""
+    """Return True if a model has less context than others get here: a mission's prompts may not fit."""
     return (one.can.context or 0) < CONTEXTS[0]
 
 
 def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
-    """Why a model does not do, as the end of a sentence about several; empty where it does."""
+    """Why a model does not do, as the end of a sentence about several; empty if it does."""
     if not one.can.chats:
         return "do not answer messages"
     if lacks := needs.lacking(one.can):
         return f"lack what is needed ({', '.join(lacks.words())})" if len(lacks.words()) < len(needs.words()) else "lack what is needed"
     if one.memory(_context(one, needs, room)) > room.memory:
-        return f"do not fit {_gb_selection(room.memory)} of memory (memory_budget_bytes)"
+        return f"do not fit {_gb_selection(room.memory)} of memory (inference.memory_bytes)"
     if disk and room.disk is not None and one.bytes > room.disk:
-        return f"do not fit {_gb_selection(room.disk)} of free disk (disk_reserve_bytes stay free)"
+        return f"do not fit {_gb_selection(room.disk)} of free disk (a reserve stays free)"
     return ""
 
 
 def _context(one: Candidate, needs: Needs, room: Space) -> int:
-    """The context that a model is given: what is needed, or more where that fits, as other models are."""
+    """Return the context for a model: the needed one, or the larger usual one if that fits."""
     usual = one.context_within(room.memory)
     return max(needs.context, usual) if needs.context <= CONTEXTS[0] else needs.context
 

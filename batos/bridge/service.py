@@ -1,11 +1,10 @@
-"""The Ollama server: one that answers is used as it is; else one is started, watched over, and stopped with the daemon.
+"""The Ollama server: use one that answers, else start one, watch it, and stop it with the daemon.
 
-The child runs on a free loopback port with its models under the data folder. It is started again when it dies or hangs, on the same
-port. A daemon that is killed takes it along (see `launcher`); what is left all the same is stopped at the next start.
+The child runs on a free loopback port with its models in the data folder. It is restarted on the same port when it dies or hangs. When the
+daemon is killed the child dies too (`launcher`); a child that survives all the same is stopped at the next start.
 
-A process group that outlived its daemon: how it is remembered, recognised and ended.
-
-The note on disk holds what a recycled pid cannot match: the start time of the process and the boot of the machine.
+Such a process group is recorded on disk with values that a recycled pid cannot match: the start time of the process and the boot of the
+machine.
 """
 
 from __future__ import annotations
@@ -28,11 +27,23 @@ import structlog
 
 from batos import private_files
 from batos.bridge.client import connect, version_of
+from batos.concurrency import cancel_and_wait
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import OllamaUnavailable
 
 TERM_S = 5.0  # time between SIGTERM and SIGKILL
 _POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits(Limits):
+    """Limits of an Ollama that the daemon starts."""
+
+    start_s: float = limit(60.0, gt=0, le=600)
+    """Time for a started Ollama to answer."""
+    broken_pull_days: float = limit(7.0, ge=0, le=3650)
+    """Days for which the parts of a pull that broke off are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,7 @@ class ProcessNote:
 
     @classmethod
     def of(cls, pid: int) -> ProcessNote:
-        """The note of a running process."""
+        """Return the note of a running process."""
         stat = _stat(pid)
         return cls(pid, stat.started if stat else 0, _boot())
 
@@ -55,14 +66,14 @@ class ProcessNote:
 
     @classmethod
     def read(cls, path: Path) -> ProcessNote | None:
-        """The note in a file; None where there is none, or it was cut short by a crash."""
+        """Return the note in a file; None if there is none, or it was cut short by a crash."""
         try:
             return cls(**json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def members(self) -> list[int]:
-        """The processes of the group that are still alive: a killed leader may leave its children behind.
+        """Return the processes of the group that are still alive: a killed leader may leave its children behind.
 
         A pid is not given anew while a group of that number exists, so session, group and start time tell them apart
         from strangers.
@@ -117,7 +128,7 @@ def _boot() -> str:
 
 
 def exclusive_lock(path: Path) -> IO[bytes] | None:
-    """An exclusive lock on a file, held until the returned file is closed or the process dies; None if another has it."""
+    """Return an exclusive lock on a file, held until the returned file is closed or the process dies; None if another has it."""
     private_files.make(path.parent)
     file = private_files.extend(path)
     try:
@@ -141,13 +152,13 @@ STOP_S = 5.0
 LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside
 LOOK_S = 60.0  # between two looks at a child: whether it says its version, and how long its log is
 SAY_S = 20.0  # time for it to do so; while it loads, pulls or generates it takes milliseconds, but the machine may be short of memory
-HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`outage_wait_s`)
+HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`RetryPolicy.outage_wait_s`)
 LOG_TAIL = 600  # characters of it that an error shows
-NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one that runs"
+NO_BINARY = "run `make ollama`, or install Ollama, or set inference.host to one that runs"
 
 
 def find_binary(settings: Settings) -> Path | None:
-    """The `ollama` to start: on PATH, built in this checkout, or in the data folder."""
+    """Return the `ollama` to start: on PATH, built in this checkout, or in the data folder."""
     root = Path(__file__).parents[2]
     on_path = shutil.which("ollama")
     places = [Path(on_path)] if on_path else []
@@ -156,7 +167,7 @@ def find_binary(settings: Settings) -> Path | None:
 
 
 async def version_at(host: str) -> str | None:
-    """The version of the Ollama at `host`; None where none answers in time."""
+    """Return the version of the Ollama at `host`; None if none answers in time."""
     async with connect(host) as client:
         return await version_of(client)
 
@@ -189,17 +200,17 @@ class OllamaService:
 
     @property
     def version(self) -> str:
-        """Version of the server, as it said at the start; empty where it did not answer."""
+        """Version of the server, as it said at the start; empty if it did not answer."""
         return self._version
 
     @property
     def restarts(self) -> int:
-        """How often the child died, or hung, and was started again."""
+        """Return the number of restarts of the child after it died or hung."""
         return self._restarts
 
     @property
     def models_folder(self) -> Path | None:
-        """Where the child keeps its models; None for a server that was found, whose folder is not known."""
+        """Return the child's folder of models; None for a server that was found, whose folder is unknown."""
         return None if self._state == "external" else self._folder / "models"
 
     @property
@@ -208,12 +219,12 @@ class OllamaService:
         return self._child.pid if self._child is not None else None
 
     async def start(self) -> str:
-        """Find a server or start one; answers its address. One that was named and does not answer is waited for if none can be started.
+        """Find a server or start one. Return its address. A configured one that does not answer is waited for if none can be started.
 
-        :raises OllamaUnavailable: where none answers, none was named and none can be started, with the remedy.
-        :raises ConfigError: where `ollama_host` is no address.
+        :raises OllamaUnavailable: if none answers, none is configured and none can be started, with the remedy.
+        :raises ConfigError: if `inference.host` is not a valid address.
         """
-        named = self._settings.ollama_host
+        named = self._settings.inference.host
         self._state = "starting"
         try:
             version = await version_at(named or DEFAULT_HOST)
@@ -239,8 +250,7 @@ class OllamaService:
         """End the child, its runners included. A server that was found is left alone."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            watcher.cancel()
-            await asyncio.wait([watcher])
+            await cancel_and_wait(watcher)
         child, self._child = self._child, None
         if child is not None and child.returncode is None:
             child.send_signal(signal.SIGTERM)
@@ -287,30 +297,30 @@ class OllamaService:
             )  # fmt: skip
         self._note = ProcessNote.of(self._child.pid)
         self._note.write(self._note_path)
-        deadline = time.monotonic() + self._settings.ollama_start_s
+        deadline = time.monotonic() + ServiceLimits.of(self._settings).start_s
         while (version := await version_at(self._host)) is None:
             if self._child.returncode is not None:
                 raise OllamaUnavailable(f"{binary} ended with status {self._child.returncode} at its start: {self._log_tail()}")
             if time.monotonic() > deadline:
-                limit = f"{self._settings.ollama_start_s:g} s (ollama_start_s)"
+                limit = f"{ServiceLimits.of(self._settings).start_s:g} s"
                 raise OllamaUnavailable(f"{binary} did not answer at {self._host} within {limit}: {self._log_tail()}")
             await asyncio.sleep(POLL_S)
         self._version = version
         log.info("ollama started", host=self._host, version=version, pid=self._child.pid)
 
     def _environment(self) -> list[str]:
-        """What the child needs to know, as NAME=VALUE; its keys are kept in the data folder too."""
+        """Return the child's environment as NAME=VALUE; its keys are kept in the data folder too."""
         return [
             f"OLLAMA_HOST={self._host}",
             f"OLLAMA_MODELS={self._folder / 'models'}",
             *(["OLLAMA_NOPRUNE=1"] if self._has_broken_pulls() else []),
-            f"OLLAMA_NUM_PARALLEL={self._settings.inference_concurrency}",
+            f"OLLAMA_NUM_PARALLEL={self._settings.inference.concurrency}",
             f"HOME={self._folder}",
         ]
 
     def _has_broken_pulls(self) -> bool:
-        """Whether parts of layers wait for a pull to go on. Ollama would drop them at its start, with other blobs that no model uses."""
-        oldest = time.time() - self._settings.broken_pull_days * 86400
+        """Return True if parts of layers wait for a pull to resume. Ollama would delete them at its start, with other unused blobs."""
+        oldest = time.time() - ServiceLimits.of(self._settings).broken_pull_days * 86400
         return any(part.stat().st_mtime > oldest for part in (self._folder / "models" / "blobs").glob("*-partial"))
 
     async def _watch(self, binary: Path) -> None:

@@ -1,16 +1,16 @@
-r"""JSON schemas as Ollama can make grammars of them.
+r"""Structured output: JSON schemas that Ollama can turn into grammars, JSON in a model's text, and answers parsed into pydantic models.
 
-llama.cpp's converter knows a part of JSON Schema, and has no mercy with the rest: of a pattern with `\d`, or one that repeats something
-more than 2,000 times, Ollama's runner dies, and with it whatever else that runner had in hand; of others it says that the schema is none;
-with `[^x]` or `.` in a pattern, or a quote in a property's name, its grammar writes what is no JSON. So what is not known to be safe is
-left out of what is sent. Who asked checks the answer against all of the schema. Tried on 0.17.4 and 0.21.0 (`tests/contract`).
+llama.cpp's converter knows a part of JSON Schema and fails badly on the rest. A pattern with `\d`, or one that repeats something more than
+2,000 times, kills Ollama's runner with everything else that it was doing. Others are refused as invalid schemas. With `[^x]` or `.` in a
+pattern, or a quote in a property's name, its grammar produces text that is not JSON. So everything that is not known to be safe is left
+out of what is sent, and the caller checks the answer against the whole schema. Tried on 0.17.4 and 0.21.0 (`tests/contract`).
 
-JSON in what a model wrote: found between other words, and closed where only its end is missing.
+JSON is found between other words, and closed if only its end is missing.
 
 Answers of a given form: a model's JSON read into a pydantic model, with repair that ends.
 
 One function for whatever wants one (mind, memory, synthesis). It knows nothing of Ollama: it is given something that can be asked, which
-in a mission is `mind.thinking.Thinking.chat` and so the journal.
+in a mission is `mind.attempt.Attempt.chat` and so the journal.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TOKEN = re.compile(rf"""(?P<class>{_CLASS})|\\(?P<short>[dw])|\\(?P<plain>[.\-+
 
 
 def grammar_schema(schema: Any) -> Any:
-    """The schema, or a copy without what no grammar can be made of; None where there is none."""
+    """Return the schema, or a copy without what no grammar can be made of; None if there is none."""
     return dict(_kept(schema)) if isinstance(schema, dict) else schema if schema is None else {}
 
 
@@ -67,7 +67,7 @@ _LEFT = object()
 
 
 def _keyword(name: str, value: Any, schema: dict[str, Any]) -> Any:
-    """What is sent of a keyword's value; `_LEFT` where nothing is."""
+    """Return the value to send for a keyword; `_LEFT` to leave the keyword out."""
     keeps = False
     if name == "properties" or name in _NAMED:
         return {key: grammar_schema(one) for key, one in value.items()} if isinstance(value, dict) else _LEFT
@@ -110,7 +110,7 @@ def _names(properties: Any) -> list[str]:
 
 
 def grammar_pattern(text: str) -> str | None:
-    """A pattern in the words of the converter; None where it has none for it, or would take them for something else."""
+    """Return a pattern in the words of the converter; None if it has none for it, or would take them for something else."""
     if len(text) < 3 or not (text.startswith("^") and text.endswith("$")):
         return None
     body, made, at = text[1:-1], ["^"], 0
@@ -151,7 +151,7 @@ def grammar_pattern(text: str) -> str | None:
 
 
 def _in_class(text: str) -> str:
-    """The characters of a class, with `-` at its end, where it is no range."""
+    """Return the characters of a class; a `-` that is not a range goes to its end."""
     inner = re.sub(r"\\([dw])", lambda found: _SHORT[found[1]], text[1:-1]).replace(r"\-", "\0")
     inner = re.sub(r"\\(.)", r"\1", inner)
     if inner.startswith("-") or (inner.endswith("-") and len(inner) > 1):
@@ -164,9 +164,10 @@ _DECODER = json.JSONDecoder(parse_constant=lambda name: _refuse(name))
 
 
 def json_values(text: str) -> Iterator[tuple[Any, str]]:
-    """What a model's text may mean as JSON, likeliest first, each with what had to be done to read it (empty: nothing).
+    """Yield possible JSON values of a model's text, likeliest first, each with the repair needed to read it (empty: none).
 
-    The whole text; without thought and fence; its first object or array, whatever stands around it; the same closed at the end.
+    They are: the whole text; the text without thought and fence; its first object or array, whatever surrounds it; the same closed at
+    the end.
     """
     seen: list[Any] = []
     for repair, found in _read(text):
@@ -193,7 +194,7 @@ def _refuse(name: str) -> Any:
 
 
 def _sound(value: Any) -> Any:
-    """The value, if it can be written as UTF-8: half a surrogate pair cannot, and neither the image nor the wire take it."""
+    """Return the value, if it can be written as UTF-8: half a surrogate pair cannot, and neither the image nor the wire take it."""
     json.dumps(value, ensure_ascii=False).encode()
     return value
 
@@ -206,7 +207,7 @@ def _whole(text: str) -> list[Any]:
 
 
 def _first(text: str) -> list[Any]:
-    """The first object or array that stands anywhere in a text."""
+    """Return the first object or array that stands anywhere in a text."""
     for at, letter in enumerate(text):
         if letter in _CLOSERS:
             try:
@@ -219,9 +220,9 @@ def _first(text: str) -> list[Any]:
 
 
 def _closed(text: str) -> list[Any]:
-    """A text that breaks off, with the missing brackets added, if every value in it is whole.
+    """Return a text that breaks off, with the missing brackets added, if every value in it is complete.
 
-    Half a string or a number that might have gone on is no value: to guess its end would be to answer in the model's place.
+    Half a string, or a number that might have gone on, is not complete: guessing its end would mean answering in the model's place.
     """
     at = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
     if at < 0:
@@ -268,7 +269,7 @@ def _schema_of(form: type[BaseModel]) -> dict[str, Any]:
 
 
 async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, raw_chars: int) -> Structured[Form]:
-    """An answer to `prompt` of the form `form`.
+    """Return an answer to `prompt` of the form `form`.
 
     What can be put right without the model is. Else it is asked again, with what was wrong; the last time, if there are two or more,
     without a schema and with its words instead, since constrained output may loop or never end (ollama#15502, ollama#18567).
@@ -305,7 +306,7 @@ async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, r
 
 
 def read_structured(text: str, form: type[Form]) -> tuple[tuple[Form, str] | None, str]:
-    """The value in a model's text and what had to be repaired, or None and what is wrong with it."""
+    """Return the value in a model's text and the repairs made, or None and the fault."""
     fault = ""
     for value, repair in json_values(text):
         try:
@@ -316,7 +317,7 @@ def read_structured(text: str, form: type[Form]) -> tuple[tuple[Form, str] | Non
 
 
 def _about_the_schema(failure: InferenceFailed) -> bool:
-    """Whether Ollama could make no grammar of a schema: it says so in words only (ollama/llm/server.go)."""
+    """Return True if Ollama could make no grammar of a schema: it says so in words only (ollama/llm/server.go)."""
     return failure.cause in ("refused", "server_error") and any(word in failure.message for word in ("schema", "grammar", "format"))
 
 

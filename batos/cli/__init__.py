@@ -32,10 +32,10 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
-    """Run a command line and return its exit code. The version alone needs nothing of the application.
+    """Run a command line and return its exit code. `--version` alone does not import the application.
 
-    :param argv: the words after the program's name; those of the process if left out.
-    :param alone: the verb where there is no word at all.
+    :param argv: words after the program's name; default: those of the process.
+    :param alone: verb to run if there are no words.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     if words == ["--version"] and sys.stdout is not None:

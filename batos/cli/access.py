@@ -1,7 +1,4 @@
-"""The verb `keys`: make CURVE keys, say which there are, and what each may do.
-
-The verb `console`: the link to the web console of this data folder, and the end of its sessions.
-"""
+"""The verbs `keys` and `console`: CURVE keys with their roles, and the link to the web console of this data folder with its sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import typer
 from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint, meant_folder, settings_from
 from batos.cli.client import ask
 from batos.cli.output import Output
-from batos.config import Settings, nearest
+from batos.config import Settings, former, nearest
 from batos.errors import ConfigError, DaemonUnavailable
 from batos.wire import keys as made
 from batos.wire.fields import ROLES, Role
@@ -83,7 +80,9 @@ def _list(settings: Settings, output: Output) -> None:
         known = made.Clients(settings.clients).known()
         clients = [{"name": client.name, "role": client.role, "key": key.decode()} for key, client in known.items()]
     except OSError as e:
-        raise ConfigError(f"the folder of clients {settings.clients} cannot be read: {e.strerror}; see --data and curve_clients") from None
+        raise ConfigError(
+            f"the folder of clients {settings.clients} cannot be read: {e.strerror}; see --data and wire.client_keys"
+        ) from None
     if output.as_json:
         output.document({"type": "keys", "folder": str(settings.clients), "clients": clients})
         return
@@ -98,24 +97,31 @@ def _new(settings: Settings, name: str | None, role: Role, output: Output) -> No
     written: dict[str, Any] = {}
     if name is None:
         secret, server = made.create(folder, made.SERVER)
-        written = {"curve_secret": str(secret)}
+        written = {"wire.secret_key": str(secret)}
     elif not server.exists():
         raise typer.BadParameter(f"there is no {server} yet: `batos keys new` makes it, and the first client's")
     own, public = made.create(folder, name or CLIENT, settings.clients, role=role)
-    written |= {"curve_client": str(own), "curve_server": made.load_public(server).decode()}
+    written |= {"wire.client_key": str(own), "wire.server_key": made.load_public(server).decode()}
     if output.as_json:
-        output.document({"type": "keys", "client": name or CLIENT, "role": role, "public": str(public), "settings": written})
+        output.document(
+            {"type": "keys", "client": name or CLIENT, "role": role, "public": str(public), "settings": written | _formerly(written)}
+        )
         return
     output.say(f"made: {own}, and {public}, which lets it in")
     output.say(f"it may {_MAY[role]}; `batos keys role {name or CLIENT} ROLE` changes that: {', '.join(ROLES)}")
-    if "curve_secret" in written:
+    if "wire.secret_key" in written:
         output.say("\nFor the daemon, in batos.toml or the environment:")
-        output.say(f'  curve_secret = "{written["curve_secret"]}"', "bold")
+        output.say(f'  wire.secret_key = "{written["wire.secret_key"]}"', "bold")
     output.say("\nFor this client; take its secret key to its machine, and leave no copy here unless it lives here:")
-    output.say(f'  curve_client = "{own}"', "bold")
-    output.say(f'  curve_server = "{written["curve_server"]}"', "bold")
-    if not Path(settings.curve_secret).exists() and "curve_secret" not in written:
-        output.note("the daemon asks for no keys yet: curve_secret is not set", "yellow")
+    output.say(f'  wire.client_key = "{own}"', "bold")
+    output.say(f'  wire.server_key = "{written["wire.server_key"]}"', "bold")
+    if not Path(settings.wire.secret_key).exists() and "wire.secret_key" not in written:
+        output.note("the daemon asks for no keys yet: wire.secret_key is not set", "yellow")
+
+
+def _formerly(written: dict[str, Any]) -> dict[str, Any]:
+    """Return the same values by the former names of the settings, which scripts may read as long as these are accepted."""
+    return {name: written[now] for name, now in former.RENAMED.items() if now in written}
 
 
 @app.command()
@@ -162,7 +168,7 @@ def console(
 
 
 def _folder_of_daemon(connect: str | None) -> str | None:
-    """The data folder of the daemon; None where none answers and the settings have to say it."""
+    """Return the data folder of the daemon; None if none answers and the settings have to say it."""
     try:
         folder: str = ask(endpoint(connect), lambda client: client.info())["data"]
     except DaemonUnavailable:
@@ -173,8 +179,9 @@ def _folder_of_daemon(connect: str | None) -> str | None:
 
 
 def _logout_all(settings: Settings) -> int:
-    from batos.console.access import Sessions, token_of
+    from batos.console.access import ConsoleLimits, Sessions, token_of
 
     if not settings.data.is_dir():
         return 0
-    return Sessions(settings.data, token_of(settings.data), settings.console_session_s, settings.console_sessions).end_all()
+    limits = ConsoleLimits.of(settings)
+    return Sessions(settings.data, token_of(settings.data), limits.session_s, limits.sessions).end_all()

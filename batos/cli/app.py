@@ -1,14 +1,10 @@
-"""The typer application: its verbs, the options they share, and the way from an error to an exit code.
+"""The typer application: verbs, shared options, and exit codes for errors.
 
-The verbs in groups, as `batos --help` lists them, each with the module that has it.
+Verbs are grouped as `batos --help` lists them, each with its module. A command imports the module of its own verb and no other, so that it
+does not pay for the others. Negative numbers such as `-5` are arguments and not options.
 
-A verb that is run needs its own module and no other, so that a command costs what it does and not what all of them could.
-
-Arguments that are negative numbers: `-5` is no option.
-
-Which data folder is meant, where none is named: the user's own, unless an earlier version of `make run` kept the image in the checkout.
-
-`make run`, `batos run`, `doctor` and `service` mean one folder. Whoever has an image in another one is asked, on a terminal, or told.
+The default data folder is the user's own, unless an earlier version of `make run` kept the image in the checkout. `make run`, `batos run`,
+`doctor` and `service` use the same folder. A user with an image in another one is asked, on a terminal, or told.
 """
 
 from __future__ import annotations
@@ -119,7 +115,7 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one a line for streams.")]
 Connect = Annotated[
     str | None,
-    typer.Option("--connect", metavar="ENDPOINT", help="Endpoint of the daemon; without it the first one of the setting `listen`."),
+    typer.Option("--connect", metavar="ENDPOINT", help="Endpoint of the daemon; without it the first one of the setting `wire.listen`."),
 ]
 DataFlag = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Folder of the image, Ollama's models, keys and logs.")]
 ImageFlag = Annotated[str | None, typer.Option("--image", metavar="URI", help="URI of the living image: file://, zeo:// or postgres://.")]
@@ -132,7 +128,9 @@ ModelFlag = Annotated[
     typer.Option("--model", metavar="[PERSONA=]NAME", help="Model that all personas speak with, or one of them; may be repeated."),
 ]
 ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML) instead of batos.toml.")]
-SetFlag = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated.")]
+SetFlag = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, such as missions.queue=50; may be repeated.")
+]
 
 
 def settings_from(
@@ -144,30 +142,32 @@ def settings_from(
     more: list[str] | None,
     model: list[str] | None = None,
 ) -> tuple[config.Settings, dict[str, str]]:
-    """The settings in force with these flags, and the source of each.
+    """Return the settings in force with these flags, and the source of each.
 
     :raises ConfigError: for a setting that does not exist (with the nearest name) or a value it cannot have.
     """
     flags: dict[str, Any] = {
-        "data": data, "image": image, "listen": tuple(listen or ()), "profile": profile, "model": tuple(model or ()),
-    }  # fmt: skip
+        "data": data,
+        "image.uri": image,
+        "wire.listen": tuple(listen or ()),
+        "inference.profile": profile,
+        "inference.model": tuple(model or ()),
+    }
     for assignment in more or ():
         name, equals, value = assignment.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
             raise ConfigError(f"--set takes NAME=VALUE, got {config.shown(assignment)}")
-        if name not in config.Settings.model_fields:
-            raise ConfigError(f"no setting {name!r}{config.nearest(name, config.Settings.model_fields)}; `batos config` lists them")
         flags[name] = value
     return config.load_with_sources(flags, config_file=file)
 
 
 def endpoint(connect: str | None) -> str:
-    """Where a client verb finds the daemon."""
+    """Return the endpoint of the daemon for a client verb."""
     from batos.wire.endpoints import to_connect  # late: not every verb asks one
 
     if connect == "":  # of a shell variable that is not set, say: another daemon than was meant would be asked
-        raise typer.BadParameter("'' names no endpoint; leave --connect out to ask the daemon of the setting listen")
+        raise typer.BadParameter("'' names no endpoint; leave --connect out to ask the daemon of the setting wire.listen")
     return connect or to_connect(config.load().endpoints[0])
 
 
@@ -176,7 +176,7 @@ SOURCES = ("mission:", "said:", "note:", "archive:")
 
 
 def check_named(*given: str | None) -> None:
-    """An empty name, of a shell variable that is not set, say, would be made the working folder, whole.
+    """Refuse an empty path, as from an unset shell variable: it would mean the whole working folder.
 
     :raises typer.BadParameter: if one of them is empty.
     """
@@ -185,10 +185,10 @@ def check_named(*given: str | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Say at once that nobody is there, where that can be known: ZeroMQ itself would wait for somebody to come.
+    """Report at once that no daemon listens, if that can be known: ZeroMQ itself would wait for one.
 
     :raises DaemonUnavailable: if nothing listens at the endpoint.
-    :raises EndpointError: for a port that there is not.
+    :raises EndpointError: if the port is out of range.
     """
     kind, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
@@ -224,7 +224,7 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 def register(verb: str = "") -> None:
-    """Import the module of a verb, or all of them where there is no such verb: what they have registers with the application."""
+    """Import the module of a verb, or of all verbs if it is unknown: import registers them with the application."""
     for module in [MODULES[verb]] if verb in MODULES else dict.fromkeys(MODULES.values()):
         importlib.import_module(f"batos.cli.{module}")
 
@@ -239,7 +239,7 @@ def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
 
 
 def _run(words: list[str]) -> int:
-    """Run a verb to its exit code; what is wrong is told."""
+    """Run a verb. Return its exit code, and print its error."""
     try:
         invoke(words)
     except SystemExit as e:  # how typer ends
@@ -268,7 +268,7 @@ def _told(error: BatosError, words: Sequence[str]) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Write what is left to be written, while an error can still be told: a result that nobody got is no success.
+    """Flush the output while an error can still be reported: a result that could not be written is no success.
 
     :returns: the exit code, that of the error if it would be 0.
     """
@@ -308,9 +308,9 @@ def _own_process(verb: str) -> None:
 
 
 def with_verb(words: list[str], alone: str = "run") -> list[str]:
-    """The words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`.
+    """Return the words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`.
 
-    :param alone: the verb where there is no word at all, or one that `run` does not know.
+    :param alone: verb to use if there are no words, or one that `run` does not know.
     """
     own = ("-h", "--help", "--version", "--install-completion", "--show-completion")
     if not words or words[0].split("=", 1)[0] in _DASHBOARD_FLAGS:
@@ -346,7 +346,7 @@ _OF_CHECKOUT = "var"
 def meant_folder(
     data: str | None, output: Output, *, image: str | None = None, config_file: str | None = None, more: list[str] | None = None
 ) -> str | None:
-    """The flag --data as it was given, or as it is meant where it was not: see `chosen`."""
+    """Return the flag --data as it was given, or the folder chosen by `chosen_folder`."""
     if data is not None:
         return data
     settings, sources = settings_from(None, image, None, None, config_file, more)
@@ -355,7 +355,7 @@ def meant_folder(
 
 def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
     """Data folders with an image, of this checkout, that would not be used, since nothing names a folder."""
-    if any(sources[name] != "default" for name in ("data", "image")):
+    if any(sources[name] != "default" for name in ("data", "image.uri")):
         return []
     try:
         here = [Path.cwd()]
@@ -368,10 +368,10 @@ def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
 def chosen_folder(
     settings: Settings, sources: Mapping[str, str], output: Output, ask: Callable[[str], str] = input, *, terminal: bool | None = None
 ) -> str | None:
-    """The data folder that is to be named, where there is a doubt and somebody to ask; None where it stays as it is.
+    """Return the data folder to use, if there is a doubt and a user to ask; None if it stays as it is.
 
-    :param ask: shows a question, and answers what was said to it.
-    :param terminal: whether there is somebody to ask; found out, if left out.
+    :param ask: shows a question, and returns the answer.
+    :param terminal: True if there is a user to ask; default: found out.
     """
     others = other_images(settings, sources)
     if not others:
@@ -398,7 +398,7 @@ def chosen_folder(
 
 
 def _shown(folder: Path) -> str:
-    """A folder as somebody would type it here."""
+    """Return a folder as a user would type it here."""
     try:
         near = os.path.relpath(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""The verb changes: what the system proposed and changed of its own accord, why, and what became of it; and its undo."""
+"""The verb `changes`: the changes that the system proposed and made itself, their reasons and outcomes, and their undo."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.client import FileFlag, ask, look
+from batos.cli.app import Json, app
+from batos.cli.client import DAEMON, QuerySource, ask, grouped, look
 from batos.cli.output import Output, ago, one_line
 from batos.wire.fields import ChangeState
 
@@ -19,6 +19,7 @@ _PAIR = 2  # figures of before and after
 
 
 @app.command()
+@grouped
 def changes(
     what: Annotated[str | None, typer.Argument(metavar="[N|undo]", help="One of them, whole; or undo one. Else a list.")] = None,
     number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The one to undo.")] = None,
@@ -26,16 +27,15 @@ def changes(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 50,
     why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Why it is undone; it is kept with it.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what an undo would do.")] = False,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List what the system proposed and changed of its own accord, show one with its evidence, or undo one: it is not made again."""
     output = Output(as_json)
     if what == "undo":
-        if number is None or image is not None:
+        if number is None or source.image is not None:
             raise typer.BadParameter("undo takes the number of a change, and a daemon")
-        _undo(number, why, dry, endpoint(connect), output)
+        _undo(number, why, dry, source.endpoint, output)
         return
     if number is not None or dry or why is not None:
         raise typer.BadParameter("only `undo N` takes --dry-run and --why")
@@ -43,8 +43,7 @@ def changes(
         raise typer.BadParameter(f"{state!r} is none of {', '.join(STATES)}")
     chosen = _number(what)
     reply = look(
-        image,
-        connect,
+        source,
         lambda looks: looks.changes(chosen, state, limit),
         lambda client: client.changes(chosen, state=state, limit=limit),
     )
@@ -95,7 +94,7 @@ def _table(listed: list[dict[str, Any]], limit: int, output: Output) -> None:
 
 
 def _told(change: dict[str, Any]) -> str:
-    """What says most of a change in one line: what became of it, else the evidence."""
+    """Return the most telling line of a change: its outcome, else the evidence."""
     return str(change["reason"] or change["evidence"].get("words") or change["why"])
 
 

@@ -1,6 +1,6 @@
-"""Looking without changing: moments as people write them, and the verbs that only read, on an image file where no daemon runs.
+"""Client side of the verbs: connect to the daemon, show that it works, and hint at similar names when one is unknown.
 
-Asking the daemon, what a terminal shows until the answer comes, and what to say when a name is not there.
+Verbs that only read also work on an image file when no daemon runs. Moments are parsed as people write them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import datetime
 import functools
+import inspect
 import os
 import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
 
@@ -33,11 +35,11 @@ LOOK_S = 0.5
 
 
 def ask(address: str, question: Callable[[Client], Awaitable[T]], *, shows: bool = False, upkeep: bool = False) -> T:
-    """Ask the daemon at an endpoint one thing. A terminal shows that it goes on, and for how long.
+    """Ask the daemon at an endpoint one question. A terminal shows that it is under way, and for how long.
 
-    :param shows: the question shows itself what happens.
-    :param upkeep: it is a piece of upkeep, of which the daemon says how far it is.
-    :raises DaemonUnavailable: if nobody answers.
+    :param shows: True if the question shows its progress itself.
+    :param upkeep: True if it is a piece of upkeep, whose progress the daemon reports.
+    :raises DaemonUnavailable: if no daemon answers.
     """
 
     async def asking() -> T:
@@ -51,7 +53,7 @@ def ask(address: str, question: Callable[[Client], Awaitable[T]], *, shows: bool
 
 
 def client_of(address: str) -> Client:
-    """A client of the daemon at an endpoint, with the keys that the settings name.
+    """Return a client of the daemon at an endpoint, with the keys that the settings name.
 
     :raises ConfigError: for keys that cannot be used.
     """
@@ -59,7 +61,7 @@ def client_of(address: str) -> Client:
 
 
 async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:
-    """The result of some work, shown from its second second on.
+    """Return the result of some work, shown from its second second on.
 
     :param step: what it is at, asked now and then.
     """
@@ -104,13 +106,13 @@ async def _step(client: Client) -> str:
 
 
 def step_of(progress: dict[str, Any]) -> str:
-    """A step and how far it is: `restoring, 12.0 MiB of 80.1 MiB`."""
+    """Return a step and how far it is: `restoring, 12.0 MiB of 80.1 MiB`."""
     done = f", {size(progress['done'])} of {size(progress['total'])}" if progress.get("total") else ""
     return f"{progress.get('step', '')}{done}"
 
 
 def with_nearest(error: BatosError, word: str) -> BatosError:
-    """The error with the nearest of the names that its message lists after `there are: `."""
+    """Return the error with the nearest of the names that its message lists after `there are: `."""
     if "did you mean" in error.message:
         return error
     names = error.message.rpartition("there are: ")[2].split(", ") if "there are: " in error.message else []
@@ -122,6 +124,62 @@ FileFlag = Annotated[
     str | None,
     typer.Option("--image", metavar="FILE", help="Look into this image (a file, or a URI) instead of asking a daemon."),
 ]
+
+
+class OptionGroup:
+    """Options that belong together, as one parameter of a verb: a frozen dataclass whose fields are options with a default.
+
+        @app.command()
+        @grouped
+        def history(target: Target, source: QuerySource = DAEMON, as_json: Json = False) -> None: ...
+
+    The command line has `--image` and `--connect` in the place of `source`.
+    """
+
+
+def grouped(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return the verb with each parameter that is an option group replaced by the fields of that group, for typer to read."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, type[Any]] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(verb).parameters.items():
+        kind = hints[name]
+        if isinstance(kind, type) and issubclass(kind, OptionGroup):
+            groups[name] = kind
+            types = get_type_hints(kind, include_extras=True)
+            parameters += [parameter.replace(name=one.name, annotation=types[one.name], default=one.default) for one in fields(kind)]  # type: ignore[arg-type]
+        else:
+            parameters.append(parameter.replace(annotation=kind))
+
+    @functools.wraps(verb)
+    def flat(**given: Any) -> None:
+        made = {name: kind(**{one.name: given.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        verb(**given, **made)
+
+    del flat.__wrapped__  # typer would read the signature of that
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    flat.__annotations__ = {one.name: one.annotation for one in parameters}
+    return flat
+
+
+@dataclass(frozen=True)
+class QuerySource(OptionGroup):
+    """Source of a verb's answer: a daemon, or an image file."""
+
+    image: FileFlag = None
+    connect: Connect = None
+
+    @property
+    def endpoint(self) -> str:
+        """Return the endpoint of the daemon."""
+        return endpoint(self.connect)
+
+    def words(self) -> list[str]:
+        """Return the options of a command that has this source."""
+        return [*(["--image", self.image] if self.image else []), *(["--connect", self.connect] if self.connect else [])]
+
+
+DAEMON = QuerySource()
 AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
 _CACHE = 2000  # objects
 _TID = re.compile(r"[0-9a-f]{16}\Z")
@@ -132,9 +190,9 @@ _LAST = 1e-6  # of a second: a TIME is the last instant of what it names
 
 
 def moment(text: str | None, now: Callable[[], float] = time.time) -> float | str | None:
-    """A TIME as the wire has it: the id of a revision as it is, anything else in seconds since the epoch; None for now.
+    """Return a TIME in the wire's form: the id of a revision unchanged, anything else in seconds since the epoch; None for now.
 
-    :raises typer.BadParameter: for what is no TIME.
+    :raises typer.BadParameter: if the text is not a valid TIME.
     """
     if text is None or text == "now":
         return None
@@ -170,7 +228,9 @@ def _calendar(text: str, today: datetime.datetime) -> float:
 
 
 def _seconds(moment: datetime.datetime) -> float:
-    """Seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks, in UTC."""
+    """Return the seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks,
+    in UTC.
+    """
     try:
         return max(_FIRST, *(moment.replace(fold=fold).timestamp() for fold in (0, 1)))
     except (OverflowError, ValueError, OSError):
@@ -178,20 +238,19 @@ def _seconds(moment: datetime.datetime) -> float:
 
 
 def look(
-    image: str | None,
-    connect: Connect,
+    source: QuerySource,
     into: Callable[[Queries], Reply],
     question: Callable[[Client], Awaitable[Reply]],
     target: str = "",
 ) -> Reply:
-    """Ask the daemon, or with `image` look into that image.
+    """Ask the daemon, or read the image file that the source names.
 
-    :param into: what is asked of a file.
-    :param question: the same, of a daemon.
-    :param target: the path or id that it is about, for hints.
+    :param into: question to a file.
+    :param question: the same question to a daemon.
+    :param target: path or id that it is about, for hints.
     """
     try:
-        return ask(endpoint(connect), question) if image is None else into_file(image, into)
+        return ask(source.endpoint, question) if source.image is None else into_file(source.image, into)
     except UnknownTarget as e:
         raise with_nearest(e, target) from None
 

@@ -1,9 +1,8 @@
 """Verbs that need no daemon: run one, examine this machine, print the settings.
 
-`batos run --supervise`: the daemon as a child, started again where a start mends what it ended of.
-
-That is a storage that failed and a loop that stood. What else it ends with is passed on: 0 and signals were asked for, 2 and 4 would come
-again. As the first process of a container it also takes away what the daemon's children leave behind.
+`batos run --supervise` runs the daemon as a child, and restarts it after failures that a restart mends: a failed storage and a stalled
+loop. Other exit codes are passed on: 0 and signals were requested, 2 and 4 would recur. As the first process of a container it also
+reaps the orphaned children of the daemon.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import structlog
@@ -38,7 +38,7 @@ from batos.cli.app import (
     settings_from,
 )
 from batos.cli.output import Output, discard_output, size
-from batos.config import SettingRow, Settings, nearest, supervision, table
+from batos.config import SettingRow, Settings, former, meant, supervision, table
 from batos.errors import EXIT_IMAGE_FAILED, EXIT_STALLED, ConfigError, OutputFailed
 
 log = structlog.get_logger("batos")
@@ -129,7 +129,7 @@ def _asked_to_end_within(seconds: float) -> bool:
     return False
 
 
-ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console = on.")]
+ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console.enabled = on.")]
 
 SuperviseFlag = Annotated[
     bool, typer.Option("--supervise", help="Start it again where its storage failed or its loop stood (exit codes 70 and 62).")
@@ -137,7 +137,7 @@ SuperviseFlag = Annotated[
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913  each is an option of the command line
     data: DataFlag = None,
     image: ImageFlag = None,
     listen: ListenFlag = None,
@@ -151,7 +151,7 @@ def run(
 ) -> None:
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
     output = Output(as_json)
-    more = [*(assignments or ()), *(["console=on"] if console else ())]
+    more = [*(assignments or ()), *(["console.enabled=on"] if console else ())]
     data = meant_folder(data, output, image=image, config_file=config_file, more=more)
 
     def read() -> Settings:
@@ -159,7 +159,7 @@ def run(
 
     if supervise:
         settings = read()
-        logs.configure(settings.log_level, settings.log_format, journal=supervision().journal)
+        logs.configure(settings.daemon.log_level, settings.daemon.log_format, journal=supervision().journal)
         named = {
             "--data": [data],
             "--image": [image],
@@ -250,7 +250,7 @@ def doctor(
 
 
 @app.command("config")
-def show_config(
+def show_config(  # noqa: PLR0913  each is an option of the command line
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this setting.")] = None,
     data: DataFlag = None,
     image: ImageFlag = None,
@@ -279,9 +279,11 @@ def show_config(
     for name, why in doubts(settings):
         if name in shown:
             output.note(f"{name} (from {sources[name]}): {why}", "yellow")
+    for note in settings.notes:
+        output.note(note, "yellow")
     if refused:
         raise typer.Exit(ConfigError.exit_code)
-    if not as_json and {"profile", "model"} & shown:
+    if not as_json and {"inference.profile", "inference.model"} & shown:
         output.say(run_async(_thinks(settings)), "dim")
 
 
@@ -300,15 +302,26 @@ def _named(name: str | None) -> list[SettingRow]:
     rows = table()
     if name is None:
         return rows
-    found = [row for row in rows if row.name == name.replace("-", "_")]
+    asked = name.replace("-", "_")
+    found = [row for row in rows if row.name == former.RENAMED.get(asked, asked)]
+    if not found and asked in former.LIMITS:
+        return [SettingRow(asked, former.type_name(asked), former.limit_value((), asked), "", "no setting any more; see docs/settings.md")]
     if not found:
-        raise ConfigError(f"no setting {name!r}{nearest(name, (row.name for row in rows))}")
+        raise ConfigError(f"no setting {name!r}{meant(name)}; `batos config` lists them")
     return found
 
 
 def _row(row: SettingRow, settings: Settings, sources: dict[str, str]) -> dict[str, Any]:
-    value = settings.model_dump(mode="json")[row.name]
-    return {"name": row.name, "value": value, "source": sources[row.name], "type": row.type, "limits": row.limits, "help": row.help}
+    value = settings.value(row.name)
+    value = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    return {
+        "name": row.name,
+        "value": value,
+        "source": sources.get(row.name, "default"),
+        "type": row.type,
+        "limits": row.limits,
+        "help": row.help,
+    }
 
 
 def _shown(row: dict[str, Any], column: str) -> str:

@@ -1,10 +1,7 @@
-"""`batos` alone: what the daemon does, live on a terminal; where there is none, once and plainly.
+"""The dashboard of `batos` without a verb, live on a terminal; and the verbs `info` and `metrics`.
 
-How the dashboard looks: tables beside each other on a wide terminal, below each other on a narrow one.
-
-The verb `info`: what the daemon says of itself, a line a fact.
-
-The verb `metrics`: what the daemon counts, for people and scripts; Prometheus reads the same from the port of the setting `metrics`.
+If there is no terminal, it prints once and plainly. Tables stand side by side on a wide terminal, below each other on a narrow one. `info`
+prints the daemon's facts, a line a fact. `metrics` prints its counters; Prometheus reads the same from the setting `wire.metrics`.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +28,7 @@ from batos.cli.mission_view import STATE_STYLES, cost, doubts, sources
 from batos.cli.objects import value_of_cell
 from batos.cli.output import Output, ago, clean, one_line, size
 from batos.config import load
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, DaemonUnavailable
 from batos.wire import Client
 
@@ -38,8 +37,16 @@ _FACTS = 46  # columns of the right one
 _UNDER_WAY = ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")
 
 
+@dataclass(frozen=True, slots=True)
+class DashboardLimits(Limits):
+    """Limits of the dashboard."""
+
+    every_s: float = limit(1.0, ge=0.1, le=60)
+    """Seconds between two updates of the dashboard."""
+
+
 class Panels:
-    """What was seen last, laid out for the terminal as wide as it is now."""
+    """Panels with the latest data, laid out for the current width of the terminal."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -95,7 +102,7 @@ class Panels:
         yield Text(f"arrows select, Enter reads, q leaves{more}", style="dim", end="")
 
     def _reader(self, mission: dict[str, Any], console: Console, width: int, height: int) -> Panel:
-        """What a mission asked and came to, from the line on that it was scrolled to."""
+        """Return the panel with a mission's brief and answer, from the line scrolled to."""
         self._page = max(1, height - 2)
         lines = [line for text in told_of(mission) for line in text.wrap(console, max(10, width - 4))]
         self._line = min(self._line, max(0, len(lines) - self._page))
@@ -135,7 +142,7 @@ class Panels:
 
 
 def told_of(mission: dict[str, Any]) -> list[Text]:
-    """What there is to read of a mission: its brief, where it stands, its question, its answer or why there is none."""
+    """Return the text of a mission: its brief, its state, its question, its answer or the reason why there is none."""
     state, result, error = str(mission["state"]), mission.get("result") or {}, mission.get("error")
     facts = [state, str(mission.get("persona") or "").upper(), f"{ago(mission.get('accepted'))} ago" if mission.get("accepted") else ""]
     told = [
@@ -166,13 +173,13 @@ def _pairs(pairs: list[tuple[str, str]]) -> Table:
 
 
 def personas_of(seen: dict[str, Any]) -> list[tuple[str, str]]:
-    """Each persona and what it does: thinks about so many missions, or rests."""
+    """Return each persona and its state: the number of missions it thinks about, or resting."""
     busy = Counter(str(mission.get("persona") or "").lower() for mission in seen["missions"] if mission["state"] in _UNDER_WAY)
     return [(name.upper(), f"thinks about {busy[name]}" if busy[name] else "rests") for name in seen["info"].get("personas", ())]
 
 
 def facts_of(seen: dict[str, Any], tokens_s: float | None = None) -> list[tuple[str, str]]:
-    """The figures of a daemon, as names and values."""
+    """Return the figures of a daemon, as names and values."""
     info = seen["info"]
     missions, costs, image = info.get("missions", {}), info.get("costs", {}), info.get("image", {})
     counted = [
@@ -207,7 +214,7 @@ def _entropy(info: dict[str, Any]) -> list[str]:
 
 
 def _models(info: dict[str, Any]) -> list[str]:
-    """The models in memory, one a line; how it stands with Ollama where there are none."""
+    """Return the models in memory, one a line; the state of Ollama if there are none."""
     memory = info.get("residency", {})
     if memory.get("resident"):
         held = f"{size(memory['bytes'])} of {size(memory['budget'])}"
@@ -269,7 +276,7 @@ class Speed:
         self._seen: deque[tuple[float, int]] = deque()
 
     def take(self, now: float, tokens: int) -> float | None:
-        """The speed as of now; None while too little was seen.
+        """Return the speed as of now; None while too little was seen.
 
         :param now: seconds of a clock that never goes back.
         :param tokens: of all answers ever.
@@ -289,7 +296,7 @@ async def _once(address: str) -> dict[str, Any]:
 
 
 async def look(client: Client) -> dict[str, Any]:
-    """What there is to show: `info`, and `missions`, those under way first and with their personas; the system's own are left out."""
+    """Return the data to show: `info`, and `missions`, those under way first and with their personas; without system missions."""
     info = await client.info()
     under_way = info.get("missions", {}).get("under_way", ())[:SHOWN_MISSIONS]
     live = [status for id in under_way if (status := await client.status(id)).get("origin") != "system"]
@@ -300,7 +307,7 @@ async def look(client: Client) -> dict[str, Any]:
 async def _live(address: str, output: Output) -> None:
     from rich.live import Live
 
-    panels, speed, pause_s = Panels(address), Speed(), load().dashboard_s
+    panels, speed, pause_s = Panels(address), Speed(), DashboardLimits.of(load()).every_s
     pressed: asyncio.Queue[str] = asyncio.Queue()
     with _keys(pressed), Live(panels, console=output.console, screen=True, auto_refresh=False) as live:
         async with client_of(address) as client:
@@ -322,7 +329,7 @@ async def _live(address: str, output: Output) -> None:
 
 
 async def _heeded(pressed: asyncio.Queue[str], panels: Panels, redraw: Callable[[], None], pause_s: float) -> bool:
-    """Heed what is pressed until there is something to be looked at anew; whether it goes on."""
+    """Handle keys until the view changes. Return True if the dashboard goes on."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(pause_s):
             while True:
@@ -336,7 +343,7 @@ async def _heeded(pressed: asyncio.Queue[str], panels: Panels, redraw: Callable[
 
 
 def keys_of(read: bytes) -> list[str]:
-    """What was pressed, by the bytes that a terminal sends: `up`, `down`, `enter`, `back`, `q` ...; others are left out."""
+    """Return the keys pressed, from the bytes that a terminal sends: `up`, `down`, `enter`, `back`, `q` ...; others are left out."""
     found, text = [], read.decode("ascii", "ignore")
     while text:
         known = next((sent for sent in _SENT if text.startswith(sent)), text[0])
@@ -406,7 +413,7 @@ def _flat(facts: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple
 
 
 def _told(path: tuple[str, ...], value: Any) -> str:
-    """A fact as people read it: sizes with a unit, moments by the clock; nothing for what is not there."""
+    """Return a fact as people read it: sizes with a unit, moments by the clock; empty for a missing one."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,9 +1,4 @@
-"""Verbs about the memory: ingest, memory.
-
-What `batos memory` says of the curator: archives, what was put away, brought back or pinned.
-
-The verb `search`: passages of the memory that answer a question.
-"""
+"""Verbs about the memory: ingest, memory with the curator's archives, and search."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ _SOURCES = 3  # of an archive, in a row
 
 
 def curated(told: dict[str, Any], output: Output, *, dry: bool) -> None:
-    """A round of the curator, or what it would be."""
+    """Print a round of the curator, or its preview."""
     found = told["clusters"]
     if not found:
         output.say("nothing may leave the memory now: what is there is young, read, pinned, or alone")
@@ -40,7 +35,7 @@ def curated(told: dict[str, Any], output: Output, *, dry: bool) -> None:
 
 
 def archived(told: dict[str, Any], output: Output) -> None:
-    """The archives, and what is pinned."""
+    """Print the archives, and the pinned documents."""
     listed = told["listed"]
     if listed:
         columns = ("archive", "chunks", "bytes", "level")
@@ -55,7 +50,7 @@ def archived(told: dict[str, Any], output: Output) -> None:
 
 
 def changed(what: str, reply: dict[str, Any], output: Output) -> None:
-    """What was brought back or pinned."""
+    """Print what was restored or pinned."""
     if what == "restore":
         told = reply["restored"]
         back = f"{told['chunks']} chunks are back, from {len(told['archives'])} archives"
@@ -131,7 +126,7 @@ def ingest(
 
 
 def left_out(told: dict[str, Any]) -> str:
-    """What folders have that is not read, in words."""
+    """Return in words the content of folders that is not read."""
     kinds = ", ".join(f"{count} {one_line(suffix, 20) or 'without a suffix'}" for suffix, count in told["kinds"].items())
     said = [f"{told['files']} files that are not read ({kinds})"] if told["files"] else []
     said += [f"{told['ignored']} by patterns (.gitignore, --exclude)"] if told["ignored"] else []
@@ -269,7 +264,7 @@ _SAID = {"user": "you said so", "self": "it said so itself", "tool": "a method n
 
 
 @app.command()
-def search(
+def search(  # noqa: PLR0913  each is an option of the command line
     question: Annotated[list[str], typer.Argument(metavar="QUESTION...", help="What you look for, in words.")],
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, max=100, help="At most so many passages.")] = 5,
     explain: Annotated[bool, typer.Option("--explain", help="Say what the question was taken to ask, and why each was found.")] = False,

@@ -1,6 +1,6 @@
-"""Verbs about generated methods: show the versions, bring one back, teach by examples, grant what they may send.
+"""Verbs about generated methods: show the versions, restore one, teach by examples, grant messages, and audit a file.
 
-The verb `audit`: the guardian's verdict on a file, without a daemon.
+`audit` prints the guardian's verdict on a file, without a daemon.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, Json, SetFlag, app, check_named, endpoint, settings_from
-from batos.cli.client import AtFlag, FileFlag, look, moment, with_nearest
+from batos.cli.client import DAEMON, AtFlag, QuerySource, grouped, look, moment, with_nearest
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
 from batos.cli.output import Output, ago, json_text
 from batos.config import shown
@@ -31,20 +31,19 @@ DOUBTFUL = 3
 
 
 @app.command()
+@grouped
 def method(
     target: Target,
     selector: Selector,
     diff: Annotated[tuple[int, int] | None, typer.Option("--diff", metavar="A B", help="What changed from one version to another.")] = None,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """Show a method: its source, where it came from, its contract, its earlier versions, its examples."""
     then = moment(at)
     reply = look(
-        image,
-        connect,
+        source,
         lambda looks: looks.method(target, selector, then),
         lambda client: client.method(target, selector, then),
         target,
@@ -71,18 +70,18 @@ def method(
 
 
 @app.command()
+@grouped
 def methods(
     target: Annotated[
         str | None, typer.Argument(metavar="[OBJECT]", help="Only what this object holds itself, by its path or oid.")
     ] = None,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List the generated methods of the image: who holds each, its version, the mission that wrote it, how often it ran."""
     then = moment(at)
-    reply = look(image, connect, lambda looks: looks.methods(target, then), lambda client: client.methods(target, then), target or "")
+    reply = look(source, lambda looks: looks.methods(target, then), lambda client: client.methods(target, then), target or "")
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -155,7 +154,7 @@ def teach(
 
 
 def read_example(text: str) -> dict[str, Any]:
-    """`[2, 3] -> 5` (arguments as a JSON array, or one argument as it is), or an object of the wire's form.
+    """Parse `[2, 3] -> 5` (arguments as a JSON array, or one argument as it is), or an object in the wire's form.
 
     :raises typer.BadParameter: if it is neither.
     """
@@ -179,9 +178,9 @@ def read_example(text: str) -> dict[str, Any]:
 
 
 def _side(text: str) -> Any:
-    """A side of an example: JSON where it begins as JSON does, else as it is.
+    """Return a side of an example: JSON if it begins like JSON, else the text.
 
-    :raises ValueError: if it begins so, and is none.
+    :raises ValueError: if it begins like JSON, and is not.
     """
     text = text.strip()
     return json.loads(text) if text[:1] in ("[", "{", '"') else value_of(text)
@@ -201,9 +200,10 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 
 
 def written(came: dict[str, Any]) -> str:
-    """How a method came to be, and what speaks against it: candidates that differed, examples that tell little or leave something open, or
-    that many were refused before one passed the only example (docs/training.md has how many of those are wrong). `amended`: it is one
-    edit away from a draft.
+    """Return how a method was written, and the doubts about it. `amended`: it is one edit away from a draft.
+
+    Doubts are: candidates that differed, examples that prove little or leave something open, or many refused candidates before one
+    passed the only example (docs/training.md has the share of those that are wrong).
 
     :param came: its provenance.
     """
@@ -236,7 +236,7 @@ def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
 
 
 def _ask(target: str, selector: str, asked: list[dict[str, Any]], output: Output) -> None:
-    """What the examples leave open: what is to be taught if the method is right in it, and if another one is that passes them, too."""
+    """Print the case that the examples leave open, with the examples to teach for either answer."""
     output.say("open: which of these is right; teach it that one", "yellow")
     for one, which in zip(asked, ("what it answers now", "what another would that keeps its examples, too"), strict=False):
         output.say(f"  # {which}", "dim")
@@ -244,14 +244,14 @@ def _ask(target: str, selector: str, asked: list[dict[str, Any]], output: Output
 
 
 def _as_example(one: dict[str, Any]) -> str:
-    """An example as `read_example` takes it."""
+    """Return an example as `read_example` takes it."""
     if one.keys() <= {"args", "result"}:
         return f"{json_text(one.get('args', []))} -> {json_text(one['result'])}"
     return json_text(one)
 
 
 def _instead(reply: dict[str, Any]) -> str:
-    """What there is where there is no method, and how one comes back that was reverted."""
+    """Return in words the content of a slot without a method, and the way to restore a reverted method."""
     kind = str(reply["kind"])
     held = {"intent": "an intent", "primitive": "a primitive"}.get(kind, kind)
     back = "; if a mission reverted it, `batos undo` with that mission's id brings its versions back"
@@ -259,9 +259,9 @@ def _instead(reply: dict[str, Any]) -> str:
 
 
 def _diff(reply: dict[str, Any], numbers: tuple[int, int]) -> list[str]:
-    """What changed from one version to another, as lines of a unified diff.
+    """Return the changes from one version to another, as lines of a unified diff.
 
-    :raises typer.BadParameter: for a version that is not there.
+    :raises typer.BadParameter: for a version that does not exist.
     """
     sources = {version["version"]: version["source"].splitlines() for version in reply["versions"]}
     for number in numbers:

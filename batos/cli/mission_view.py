@@ -1,8 +1,7 @@
-"""A mission as it is thought through: its states, the persona and why, the answer as it comes, the result and its cost.
+"""View of a mission: its states, its persona and the reason, the answer as it streams, the result and its cost.
 
-Answering a mission's question at the terminal on which it is watched.
-
-The record of a mission as a page to read: what was thought, by whom, from what, at what cost.
+A mission's question can be answered on the terminal on which it is watched. The record of a mission is shown as a page: each thought, its
+persona, its evidence and its cost.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Answering:
 
     @staticmethod
     def possible(output: Output) -> bool:
-        """Whether somebody can be asked here: a terminal that this process may read from."""
+        """Return True if a user can be asked here: on a terminal that this process may read from."""
         if output.as_json or sys.stdin is None or not (sys.stdin.isatty() and output.console.is_terminal):
             return False
         try:
@@ -72,7 +71,7 @@ class Answering:
 
 
 async def _line() -> bytes:
-    """A line from the terminal; empty at its end. Cancelled, it leaves what is typed to whoever reads next."""
+    """Return a line from the terminal; empty at its end. If the call is cancelled, typed text stays for the next reader."""
     loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, lambda: None if ready.done() else ready.set_result(None))
@@ -228,7 +227,7 @@ class MissionWatcher:
                 self._output.say(" " * 10 + line, "dim")
 
     def _choice(self, facts: dict[str, Any]) -> str:
-        """Who thinks and why, when that is news."""
+        """Return the persona and the reason, if they are new."""
         persona, why = facts.get("persona"), facts.get("why")
         if not persona or not why or (persona, why) == self._chosen:
             return ""
@@ -253,12 +252,12 @@ class MissionWatcher:
 
 
 def inside(event: dict[str, Any]) -> bool:
-    """Whether an event is of a cycle inside the mission's own."""
+    """Return True if an event is of a cycle inside the mission's own."""
     return "." in str(event.get("cycle", ""))
 
 
 def of_answer(event: dict[str, Any]) -> bool:
-    """Whether the text of a `token` is a piece of the mission's own answer."""
+    """Return True if the text of a `token` is a piece of the mission's own answer."""
     return not event.get("facet") and not inside(event) and event.get("state", "SYNTHESIZING") == "SYNTHESIZING"
 
 
@@ -267,13 +266,13 @@ def _reason(error: dict[str, Any]) -> str:
 
 
 def sources(result: dict[str, Any]) -> list[str]:
-    """The passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
+    """Return the passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
     said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
     return said + [source(one) for one in result.get("citations") or []]
 
 
 def source(one: dict[str, Any]) -> str:
-    """Where a passage that is cited is from, on one line."""
+    """Return the source of a cited passage, in one line."""
     if one.get("origin") == "user":
         told = f"you said so{' on ' + one['day'] if one.get('day') else ''} ({one['source']})"
     elif one.get("origin") == "self":
@@ -284,7 +283,7 @@ def source(one: dict[str, Any]) -> str:
 
 
 def called(result: dict[str, Any]) -> list[str]:
-    """The method that answered in a model's place, as a call, with the command that shows it."""
+    """Return the method that answered in a model's place, as a call, with the command that shows it."""
     if not (one := result.get("called")):
         return []
     args = ", ".join(json.dumps(arg, ensure_ascii=False) for arg in one["args"])
@@ -292,8 +291,10 @@ def called(result: dict[str, Any]) -> list[str]:
 
 
 def doubts(result: dict[str, Any]) -> list[str]:
-    """What may be wrong with it, a line each: that it is the best of answers that were all refused; what the model was not told; methods
-    that were written for it, with the command that says what to teach.
+    """Return the doubts about a result, a line each.
+
+    They are: it is the best of answers that were all refused; parts that did not fit into the prompt; methods that were written for it,
+    with the command that says what to teach.
     """
     unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
     if left := result.get("left_out"):
@@ -307,7 +308,7 @@ def doubts(result: dict[str, Any]) -> list[str]:
 
 
 def provision(result: dict[str, Any]) -> str:
-    """The model that a mission was provided with because none here could do what it needed, and how that is taken back."""
+    """Return the model that a mission was provided with because none here could do what it needed, and how that is taken back."""
     provided = result.get("provided") or {}
     if not provided:
         return ""
@@ -316,7 +317,7 @@ def provision(result: dict[str, Any]) -> str:
 
 
 def cost(result: dict[str, Any]) -> str:
-    """What a result says of its making, on one line."""
+    """Return the cost of a result, in one line."""
     usage = result.get("usage") or {}
     said = [str(result["persona"])] if result.get("persona") else []
     if "inferences" in usage:
@@ -330,7 +331,7 @@ def cost(result: dict[str, Any]) -> str:
     return ", ".join(said)
 
 
-FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings mission_days, missions_kept)"
+FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings image.mission_days, image.missions_kept)"
 _WIDTH = 400  # characters of one text; `--json` has them whole
 
 
@@ -377,14 +378,14 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def picture(one: dict[str, Any]) -> str:
-    """An image of a mission, in a line."""
+    """Return an image of a mission, in a line."""
     kind = str(one["type"]).removeprefix("image/").upper()
     said = f"{one.get('name') or 'without a name'}, {kind}, {one['width']} × {one['height']}, {size(one['bytes'])}, {one['digest'][:16]}"
     return f"{said}, of {one['of']}" if "of" in one else said
 
 
 def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
-    """That a mission is undone, and with which other, as a `status` or a record tells it."""
+    """Return the undo of a mission, from a `status` or a record: names and values."""
     undone = told.get("undone")
     if not undone:
         return {}
@@ -395,12 +396,12 @@ def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
 
 
 def rated(rating: dict[str, Any]) -> str:
-    """What a user thought of a mission, and why."""
+    """Return the user's rating of a mission, and the reason."""
     return f"{rating['rating']:+d}" + (f": {one_line(rating['why'], _WIDTH)}" if rating["why"] else "")
 
 
 def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
-    """Who thinks a mission through, and why, as a `status` or a record tells it: names and values."""
+    """Return the persona of a mission and the reason, from a `status` or a record: names and values."""
     routing = told.get("routing")
     if not routing:
         return {}
@@ -415,7 +416,7 @@ def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
 
 
 def provided_pairs(told: dict[str, Any]) -> dict[str, str]:
-    """What a mission is provided with because no model here could do what it needs, as a `status` tells it: names and values."""
+    """Return the provision of a mission that no model here could serve, from a `status`: names and values."""
     provided = told.get("provided")
     if not provided or "why" not in provided:
         return {}
@@ -460,7 +461,7 @@ def _inferences(record: dict[str, Any], output: Output) -> None:
             ],
         )  # fmt: skip
     elif record["texts_dropped"] and not record.get("folded"):
-        output.say("\nthe texts of its inferences were let go (setting journal_days); what they cost is known", "dim")
+        output.say("\nthe texts of its inferences were let go (setting image.journal_days); what they cost is known", "dim")
     for row in record["cost"]:
         tokens = f"{row['prompt_tokens']} tokens read, {row['answer_tokens']} written"
         output.say(f"  {row['model'] or 'all models'}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")

@@ -1,8 +1,6 @@
-"""Verbs about missions: give one, look at them, take one back.
+"""Verbs about missions: submit, inspect, steer, rate and undo them.
 
-Verbs that steer a mission: let it rest, let it go on, answer what it asks; and say what you think of it in the end.
-
-The verb undo: what a mission did to the image, taken back or done again.
+Steering is: pause, resume, cancel, and answer a question. `undo` reverts a mission's changes to the image, or applies them again.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from batos.cli.app import INTERRUPTED, Connect, Json, NumbersCommand, app, endpoint
-from batos.cli.client import AtFlag, FileFlag, ask, look, moment, with_nearest
+from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, grouped, look, moment, with_nearest
 from batos.cli.mission_view import (
     FOLDED,
     STATE_STYLES,
@@ -62,7 +60,7 @@ _HELD = {
 
 
 @app.command()
-def send(
+def send(  # noqa: PLR0913  each is an option of the command line
     brief: Annotated[list[str], typer.Argument(metavar="BRIEF...", help="What the mission is; - reads it from standard input.")],
     watch: WatchFlag = False,
     persona: Annotated[
@@ -111,7 +109,7 @@ def send(
 
 
 @app.command("send-to", cls=NumbersCommand)
-def send_to(
+def send_to(  # noqa: PLR0913  each is an option of the command line
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")],
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")],
     args: Annotated[list[str] | None, typer.Argument(metavar="[ARG]...", help="Arguments: JSON where they are JSON, else text.")] = None,
@@ -152,6 +150,7 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 
 @app.command()
+@grouped
 def missions(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those whose brief has all of these words, or whose id begins so.")
@@ -161,8 +160,7 @@ def missions(
     before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only those that are older than this one.")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Also those that the system gave itself.")] = False,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List missions, the newest first, or those that one looks for; those that the system gave itself only where they are asked for."""
@@ -170,8 +168,7 @@ def missions(
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
     wanted, then, sought = state and state.upper(), moment(at), " ".join(words or ())
     reply = look(
-        image,
-        connect,
+        source,
         lambda looks: looks.missions(wanted, limit, then, before, sought, everyone),
         lambda client: client.missions(wanted, limit, then, before=before, words=sought or None, system=everyone),
     )
@@ -218,7 +215,7 @@ def result(
 
 
 async def _awaited(client: Client, id: str, timeout: float | None, output: Output) -> dict[str, Any]:
-    """The result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
+    """Return the result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
 
     :raises MissionPending: if there is none in that time.
     :raises Busy: if the daemon is stopping, or too many wait for results, until that time is over.
@@ -255,21 +252,20 @@ def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 
 @app.command()
+@grouped
 def failures(
     mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only those at this mission.")] = None,
     code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only those with this code, or this cause.")] = None,
     selector: Annotated[str | None, typer.Option("--selector", metavar="NAME", help="Only those of messages with this selector.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List failed attempts, the newest first: when, at which mission, in which state, why."""
     then = moment(at)
     reply = look(
-        image,
-        connect,
+        source,
         lambda looks: looks.failures(mission, code, selector, limit, then),
         lambda client: client.failures(mission, code=code, selector=selector, limit=limit, at=then),
     )
@@ -315,7 +311,7 @@ def print_missions(listed: list[dict[str, Any]], output: Output) -> None:
 
 
 def read_brief() -> str:
-    """The brief on standard input.
+    """Return the brief on standard input.
 
     :raises typer.BadParameter: if it is not UTF-8.
     """
@@ -326,7 +322,7 @@ def read_brief() -> str:
 
 
 def read_schema(file: str) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Return the JSON object in a file.
 
     :raises typer.BadParameter: if it cannot be read, or is none.
     """
@@ -342,7 +338,7 @@ def read_schema(file: str) -> dict[str, Any]:
 
 
 def value_of(word: str) -> Any:
-    """An argument of a message: the JSON value it is, else the word itself."""
+    """Return an argument of a message: the JSON value it is, else the word itself."""
     try:
         return json.loads(word)
     except (ValueError, RecursionError):  # a number of too many digits, or nested too deep, too
@@ -350,9 +346,9 @@ def value_of(word: str) -> Any:
 
 
 def _by_name(keywords: Iterable[str]) -> dict[str, Any]:
-    """The arguments that are given by name.
+    """Return the named arguments.
 
-    :raises typer.BadParameter: for one that is no NAME=VALUE, or is given twice.
+    :raises typer.BadParameter: if one is not NAME=VALUE, or is given twice.
     """
     given: dict[str, Any] = {}
     for name, value in map(_named, keywords):
@@ -424,9 +420,9 @@ def _print_accepted(accepted: Accepted, output: Output) -> None:
 
 
 def steered(reply: dict[str, Any], what: str, output: Output) -> None:
-    """Where a mission stands after it was steered, and that it was not where it had ended before.
+    """Print the state of a mission after it was steered, or that it had ended before.
 
-    :param what: what was asked for: cancelled, paused, resumed.
+    :param what: requested action: cancelled, paused, resumed.
     """
     print_status(reply, output)
     cancelled = (reply.get("error") or {}).get("code") == MissionCancelled.code
@@ -438,7 +434,7 @@ def steered(reply: dict[str, Any], what: str, output: Output) -> None:
 
 
 def print_status(reply: dict[str, Any], output: Output) -> None:
-    """Where a mission stands."""
+    """Print the state of a mission."""
     if output.as_json:
         output.document(reply)
         return
@@ -534,10 +530,10 @@ def undo(
 
 
 def _agreed(shown: dict[str, Any], output: Output) -> None:
-    """Show the lot, and ask.
+    """Show everything that would be undone, and ask.
 
-    :raises typer.Abort: for no.
-    :raises InvalidInput: where there is nobody to be asked.
+    :raises typer.Abort: if the answer is no.
+    :raises InvalidInput: if there is no user to ask.
     """
     if output.as_json or not sys.stdin.isatty():
         lot = ", ".join(one["id"] for one in shown["missions"])
@@ -547,7 +543,7 @@ def _agreed(shown: dict[str, Any], output: Output) -> None:
 
 
 def print_undo(reply: dict[str, Any], output: Output) -> None:
-    """What was undone or done again, or would be."""
+    """Print the changes that were undone or done again, or would be."""
     done = "done again" if reply["redo"] else "undone"
     if reply.get("already"):
         output.say(f"{reply['id']} is {'not undone' if reply['redo'] else 'undone'} already")

@@ -1,9 +1,7 @@
-"""The verb `models`: how it stands with each, what there is to think with, who thinks from now on; while models are pulled or made, how
-far every layer is.
+"""Verbs about models: `models`, `experts` and `train`.
 
-The verb about LoRA experts: experts.
-
-The verb about training: train.
+`models` shows the state of each model, the models to think with, and the choice of one; while models are pulled or built, the progress of
+every layer. `experts` is about LoRA experts.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ LAYER_CHARS = 28  # of a layer's name, in a bar
 
 
 @app.command()
-def models(
+def models(  # noqa: PLR0913  each is an option of the command line
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -120,7 +118,7 @@ def _fit(names: list[str], at: str, output: Output) -> None:
         return
     columns = ("model", "thinks", "memory", "fits", "parameters", "context", "can", "tokens/s", "about")
     output.rows(columns, (_fitting(facts) for facts in reply.get("fit", ())), {"yes": "green", "no": "yellow"})
-    output.say(f"\n{reply['model']} thinks: {reply['why']}. Models may take {size(reply['budget'])} (memory_budget_bytes).")
+    output.say(f"\n{reply['model']} thinks: {reply['why']}. Models may take {size(reply['budget'])} (inference.memory_bytes).")
 
 
 def _fitting(facts: dict[str, Any]) -> tuple[Any, ...]:
@@ -176,7 +174,7 @@ def _print(listed: list[dict[str, Any]], output: Output) -> None:
 
 
 def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
-    """A model's row; where nothing is known of its memory yet, those cells are empty."""
+    """Return a model's row; where nothing is known of its memory yet, those cells are empty."""
     known = "resident" in facts
     return (
         _named(facts, "name"),
@@ -190,7 +188,7 @@ def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _named(facts: dict[str, Any], key: str) -> str:
-    """A model's name, and where it is if there is more than one Ollama."""
+    """Return a model's name, and where it is if there is more than one Ollama."""
     return f"{facts[key]} at {facts['host']}" if facts.get("host") else str(facts.get(key))
 
 
@@ -241,7 +239,7 @@ class _Follower:
 
 
 def _layer(layer: str) -> str:
-    """A layer as people know it: by the first characters of its digest."""
+    """Return a layer as people know it: by the first characters of its digest."""
     return layer.removeprefix("sha256:")[:12] if layer.startswith("sha256:") else layer
 
 
@@ -306,7 +304,7 @@ def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _waits(facts: dict[str, Any]) -> str:
-    """What an expert waits for that does its work only once it is chosen."""
+    """Return in words what an expert waits for that works only once it is chosen."""
     if not facts.get("on_choice") or facts["speaks"]:
         return ""
     if facts.get("role") == "methods":  # no voice: who writes, the loop decides
@@ -319,7 +317,7 @@ def _folder(refusal: dict[str, Any]) -> tuple[str, ...]:
 
 
 @app.command()
-def train(
+def train(  # noqa: PLR0913  each is an option of the command line
     what: Annotated[
         Literal["methods", "persona"],
         typer.Argument(metavar="WHAT", help="methods: the expert that writes methods; persona: a voice, from missions rated +1."),
@@ -343,6 +341,7 @@ def train(
         raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
     if fresh and resume:
         raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
+    from batos.autotelic.prerequisites import LoopTrainingLimits
     from batos.bridge.lora.staging import staging_folder
     from batos.training.lora import TrainingPlan
     from batos.training.methods import train_methods
@@ -352,9 +351,9 @@ def train(
     data = meant_folder(data, output, config_file=config_file, more=assignments)
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     image = settings.image_uri
-    plan = TrainingPlan(minutes, seed=seed, threads=settings.training_threads)
+    plan = TrainingPlan(minutes, seed=seed, threads=LoopTrainingLimits.of(settings).threads)
     try:
-        staging = staging_folder(settings.lora_staging, settings.data)
+        staging = staging_folder(settings.inference.staging, settings.data)
         if persona is not None:
             made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
         else:

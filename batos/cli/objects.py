@@ -1,7 +1,4 @@
-"""Verbs about what is in the image and in the daemon: show, ls, history, diff, personas.
-
-The verb `at`: a look at the whole image as of a time.
-"""
+"""Verbs about objects of the image: show, ls, history, diff, personas; and `at`, a view of the whole image in the past."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint, invoke
-from batos.cli.client import AtFlag, FileFlag, ask, look, moment
+from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, grouped, look, moment
 from batos.cli.mission_view import page
 from batos.cli.missions import print_missions
 from batos.cli.output import Output, one_line, size
@@ -23,24 +20,24 @@ Target = Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object
 
 
 @app.command()
+@grouped
 def show(
     target: Target,
     prompts: Annotated[
         bool, typer.Option("--prompts", help="Of a mission that has ended: what each of its inferences was asked, word for word.")
     ] = False,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """Show an object of the image: its slots and parents; of a mission, what was thought, by whom, from what, at what cost."""
     if prompts:
-        if at is not None or image is not None:
+        if at is not None or source.image is not None:
             raise typer.BadParameter("--prompts asks a daemon, which replays the mission as of now: leave --at and --image out")
-        _prompts(ask(endpoint(connect), lambda client: client.replay(target, prompts=True)), Output(as_json))
+        _prompts(ask(source.endpoint, lambda client: client.replay(target, prompts=True)), Output(as_json))
         return
     then = moment(at)
-    reply = look(image, connect, lambda looks: looks.show(target, then), lambda client: client.show(target, then), target)
+    reply = look(source, lambda looks: looks.show(target, then), lambda client: client.show(target, then), target)
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -81,16 +78,16 @@ _TURN = ("user before", "said before")
 
 
 @app.command()
+@grouped
 def ls(
     target: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Path of an object, or its oid; else the lobby.")] = None,
     at: AtFlag = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List what an object of the image holds: the objects that its paths lead to, its methods and its data."""
     then = moment(at)
-    reply = look(image, connect, lambda looks: looks.ls(target, then), lambda client: client.ls(target, then), target or "lobby")
+    reply = look(source, lambda looks: looks.ls(target, then), lambda client: client.ls(target, then), target or "lobby")
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -105,15 +102,15 @@ def print_entries(entries: list[dict[str, Any]], output: Output) -> None:
 
 
 @app.command()
+@grouped
 def history(
     target: Target,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """List the revisions of an object: when, by which mission, why. `diff` and `--at` take the id of a revision as a TIME."""
-    reply = look(image, connect, lambda looks: looks.history(target, limit), lambda client: client.history(target, limit), target)
+    reply = look(source, lambda looks: looks.history(target, limit), lambda client: client.history(target, limit), target)
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -126,19 +123,19 @@ def history(
 
 
 @app.command()
+@grouped
 def diff(
     target: Target,
     a: Annotated[str, typer.Argument(metavar="A", help="A TIME, or the id of a revision out of `batos history`.")],
     b: Annotated[str | None, typer.Argument(metavar="[B]", help="Another; else now.")] = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """Show what changed in an object from one moment to another. Exit code 1 if nothing did."""
     first, second = moment(a), moment(b)
     if first is None:
         raise typer.BadParameter("A is a moment before now")
-    reply = look(image, connect, lambda looks: looks.diff(target, first, second), lambda client: client.diff(target, first, second), target)
+    reply = look(source, lambda looks: looks.diff(target, first, second), lambda client: client.diff(target, first, second), target)
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -165,7 +162,7 @@ def _print_diff(reply: dict[str, Any], output: Output) -> None:
 
 
 def _lines(value: Any) -> list[str]:
-    """A value as lines: a method's source and a text by their own, a container by its items."""
+    """Return a value as lines: a method's source and a text by their own, a container by its items."""
     if isinstance(value, dict) and "source" in value:
         value = value["source"]
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False, indent=1)
@@ -199,7 +196,7 @@ def personas(
 
 
 def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
-    """What there is to say of a persona, as names and values."""
+    """Return the facts about a persona, as names and values."""
     shown: list[tuple[str, object]] = []
     if "model" in persona:  # else it is not in the image
         shown = [("mission", persona["core_mission"]), ("model", persona["model"])]
@@ -211,7 +208,7 @@ def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def value_of_cell(value: Any) -> str:
-    """A value for a table's cell: text as it is, objects by their id, everything else as JSON."""
+    """Return a value for a table's cell: text unchanged, objects by their id, everything else as JSON."""
     if isinstance(value, str):
         return one_line(value, 300)
     if isinstance(value, dict) and len(value) == 1:
@@ -238,27 +235,25 @@ _MISSIONS = 10  # that a look at the whole tells of
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@grouped
 def at(
     context: typer.Context,
     when: Annotated[str, typer.Argument(metavar="TIME", help="See docs/cli.md for how a TIME is written.")],
     verb: Annotated[
         str | None, typer.Argument(metavar="[VERB...]", help=f"What to look at, with its words: {', '.join(LOOKS)}; else the whole.")
     ] = None,
-    image: FileFlag = None,
-    connect: Connect = None,
+    source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
     """Look at the whole image as it was: `batos at '2 h ago' show robin`. Without a verb: what there was, and the last missions then."""
     if verb is not None:
         if verb not in LOOKS:
             raise typer.BadParameter(f"at a time there are {', '.join(LOOKS)}, not {verb!r}{nearest(verb, LOOKS)}")
-        flags = [*(["--image", image] if image else []), *(["--connect", connect] if connect else []), *(["--json"] if as_json else [])]
+        flags = [*source.words(), *(["--json"] if as_json else [])]
         invoke([verb, *context.args, "--at", when, *flags])
     then, output = moment(when), Output(as_json)
-    held = look(image, connect, lambda looks: looks.ls(None, then), lambda client: client.ls(None, then))
-    listed = look(
-        image, connect, lambda looks: looks.missions(None, _MISSIONS, then), lambda client: client.missions(None, _MISSIONS, then)
-    )
+    held = look(source, lambda looks: looks.ls(None, then), lambda client: client.ls(None, then))
+    listed = look(source, lambda looks: looks.missions(None, _MISSIONS, then), lambda client: client.missions(None, _MISSIONS, then))
     told: dict[str, Any] = {"type": "at", "at": then, "entries": held["entries"], "missions": listed["missions"]}
     if as_json:
         output.document(told)

@@ -1,11 +1,10 @@
-"""What the command line prints: text for people, JSON for programs (`--json`).
+"""Output of the command line: text for people, JSON for programs (`--json`).
 
-Texts come from missions, models and other clients. They are printed without markup and without control characters, so
-that no answer can move the cursor, retitle the terminal or hide a line.
+Texts come from missions, models and other clients. They are printed without markup and without control characters, so that no answer can
+move the cursor, retitle the terminal or hide a line.
 
-The standard streams of a command: closed ones, full ones, and characters that they cannot show.
-
-A result that nobody gets is an error of its own (`OutputFailed`), whoever prints it; a line beside it, on standard error, is lost.
+Standard streams may be closed or full, or lack characters. A result that cannot be written is an error of its own (`OutputFailed`); a
+message beside it, on standard error, is lost.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def clean(text: object) -> str:
-    """The text without control characters (line feeds and tabs stay), marks that reverse its direction and halves of characters."""
+    """Return the text without control characters (line feeds and tabs stay), marks that reverse its direction and halves of characters."""
     return _CONTROL.sub("", str(text))
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON that `clean` leaves as it is: it has no character of that kind, but says which it means."""
+    """Return a value as JSON in which control characters are escaped, so that `clean` leaves it unchanged."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def one_line(text: object, width: int = 72) -> str:
-    """The text on one line, cut with an ellipsis past `width` characters."""
+    """Return the text on one line, cut with an ellipsis past `width` characters."""
     joined = " ".join(clean(text).split())
     return joined if len(joined) <= width else joined[: width - 1].rstrip() + "…"
 
 
 def ago(moment: float | None) -> str:
-    """How long ago a moment (seconds since the epoch) was, in one unit: `12 s`, `5 min`, `3 h`, `2 d`."""
+    """Return the age of a moment (seconds since the epoch) in one unit: `12 s`, `5 min`, `3 h`, `2 d`."""
     if moment is None:
         return ""
     seconds = max(0.0, time.time() - moment)
@@ -60,7 +59,7 @@ def ago(moment: float | None) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes: `512 B`, `1.5 MiB`."""
+    """Return a number of bytes: `512 B`, `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -69,7 +68,7 @@ def size(count: float) -> str:
 
 
 class Output:
-    """Where a command prints to, and in which form."""
+    """Destination and form of a command's output."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -171,7 +170,7 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 class _Told(io.FileIO):
-    """Standard output: what it does not take is said to be so, and not taken for a fault of whoever prints."""
+    """Standard output that reports its own failures, so that they are not taken for faults of the caller."""
 
     def write(self, data: Any) -> int:
         try:
@@ -206,7 +205,7 @@ def set_up_streams(*, output_may_be_closed: bool) -> None:
 
 
 def discard_output() -> None:
-    """Let what is still to be printed on standard output go nowhere: it cannot be written, and the last flush would complain."""
+    """Discard the rest of standard output: it cannot be written, and the last flush would fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -224,7 +223,7 @@ def _fill(number: int, mode: int) -> None:
 
 
 def _stream(given: Any, number: int, raw: type[io.FileIO]) -> io.TextIOWrapper:
-    """A stream over a descriptor as that one was, with a mark for each character that it cannot show."""
+    """Return a stream over a descriptor as that one was, with a mark for each character that it cannot show."""
     if not isinstance(given, io.TextIOWrapper):
         return io.TextIOWrapper(io.BufferedWriter(raw(number, "w", closefd=False)), encoding="utf-8", errors="replace")
     given.flush()

@@ -1,10 +1,8 @@
 """The verb `service`: a systemd unit that keeps a daemon running, for this user or for the machine.
 
-The units that systemd runs a daemon by: one of a user, one of the machine.
-
 The hardening leaves what BAT OS itself needs: landlock and seccomp, by which a worker for generated methods gives up its rights
-(systemd 252 knows no group of them); memory may be made executable, since models are computed by code that is made at run time;
-devices are seen, since a GPU is one; and only the main process may speak to the manager, so that no child can.
+(systemd 252 knows no group of them); executable memory, since models run code that is made at run time; devices, since a GPU is one.
+Only the main process may notify the manager, so that no child can.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from batos.errors import ConfigError, DaemonUnavailable
 
 MARK = "# made by `batos service install`: changed by hand it is not overwritten any more if this line is taken out"
 NAME = "batos.service"
-_STOP_S = 90  # shutdown_s, a last commit, and the end of Ollama
+_STOP_S = 90  # daemon.shutdown_s, a last commit, and the end of Ollama
 
 _SERVICE = """\
 Type=notify
@@ -74,7 +72,7 @@ RemoveIPC=yes
 
 
 def unit(data: Path, config: Path | None, *, user: bool, python: str = sys.executable) -> str:
-    """The text of a unit.
+    """Return the text of a unit.
 
     :param data: the data folder; of a unit of the machine its last part is a folder of /var/lib.
     :param config: a settings file, where it is none of those that are found by themselves.
@@ -97,7 +95,7 @@ def unit(data: Path, config: Path | None, *, user: bool, python: str = sys.execu
 
 
 def quoted(word: str) -> str:
-    """A word of a command line as a unit has it; systemd.service(5), "Command lines"."""
+    """Return a word of a command line as a unit has it; systemd.service(5), "Command lines"."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"' if any(c.isspace() or c in "\"'\\;" for c in word) or not word else escaped
 
@@ -167,9 +165,9 @@ def _text(data: str | None, config_file: str | None, user: bool) -> str:
 
 
 def _check_reach(*files: Path) -> None:
-    """The unit of the machine runs as a user of its own, whom systemd gives a /tmp of his own.
+    """Check that the machine's unit, which runs as its own user with a private /tmp, can reach these files.
 
-    :raises ConfigError: where he cannot reach what he has to run.
+    :raises ConfigError: if it cannot reach the program that it runs.
     """
     for file in dict.fromkeys(found for one in files for found in (one.absolute(), one.resolve())):
         own = next((folder for folder in _OWN if folder in file.parents), None)
@@ -214,7 +212,7 @@ def _status(path: Path, manager: _Manager) -> dict[str, Any]:
 
 
 class _Manager:
-    """systemd, of this user or of the machine; nothing where it does not run."""
+    """systemd, of this user or of the machine; nothing if it does not run."""
 
     def __init__(self, user: bool) -> None:
         self.flag = "--user " if user else ""
@@ -229,7 +227,7 @@ class _Manager:
         return "done"
 
     def ask(self, question: str) -> str:
-        """Its answer in a word: active, failed, enabled ...; `unknown` where it cannot be asked."""
+        """Return its answer in a word: active, failed, enabled ...; `unknown` where it cannot be asked."""
         answer = self._run([question, NAME])[1].split("\n")[0]
         return answer if answer.replace("-", "").isalpha() else "unknown"
 

@@ -1,4 +1,4 @@
-"""Verbs that look after an image: pack, backup, restore, fork."""
+"""Verbs that maintain an image: pack, backup, restore, fork."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from batos.errors import ImageError
 @app.command()
 def pack(
     days: Annotated[
-        float | None, typer.Option("--days", metavar="N", min=0, max=36_500, help="Days of history to keep; else the setting history_days.")
+        float | None,
+        typer.Option("--days", metavar="N", min=0, max=36_500, help="Days of history to keep; else the setting image.history_days."),
     ] = None,
     connect: Connect = None,
     as_json: Json = False,

@@ -1,13 +1,24 @@
-"""Settings and limits: one table, read once, passed on as a frozen object.
+"""Settings: one table in sections, read once, passed on as a frozen object.
 
-A value comes from, first found first: a flag of the command line, `BATOS_<NAME>` in the environment, what was chosen while
-the daemon ran (`chosen.toml` in the data folder), the key in `batos.toml`, the default of the table. No other module reads the
-environment. `batos config` prints the table.
+A value comes from, first found first: a flag of the command line, a variable of the environment (`BATOS_MISSIONS_QUEUE` for
+`missions.queue`), a choice made while the daemon ran (`chosen.toml` in the data folder), `batos.toml`, the default. No other module reads
+the environment. `batos config` prints the table. Bounds that no user turns are dataclasses beside the code: `batos.config.limits`.
 """
 
 from batos.config.environment import Supervision, client_folder, local_endpoint, supervision, user_folder
-from batos.config.settings import MIB, RELOADED, SettingRow, Settings, table
-from batos.config.sources import CHOSEN_NAME, CONFIG_NAME, ENV_PREFIX, choose, load, load_with_sources, nearest, shown, unknown_variables
+from batos.config.settings import MIB, RELOADED, SettingRow, Settings, names, table
+from batos.config.sources import (
+    CHOSEN_NAME,
+    CONFIG_NAME,
+    ENV_PREFIX,
+    choose,
+    load,
+    load_with_sources,
+    meant,
+    nearest,
+    shown,
+    unknown_variables,
+)
 
 __all__ = [
     "CHOSEN_NAME",
@@ -23,6 +34,8 @@ __all__ = [
     "load",
     "load_with_sources",
     "local_endpoint",
+    "meant",
+    "names",
     "nearest",
     "shown",
     "supervision",

@@ -1,4 +1,4 @@
-"""What else the environment says: whether a service manager started this process, and where a user's settings and socket live."""
+"""The environment beyond the settings: the service manager that started this process, and the folders and socket of its user."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _SOCKET_BYTES = 107  # unix(7): 108 with the byte that ends it
 
 
 class Supervision(NamedTuple):
-    """What a service manager told a process that it started; empty where none did."""
+    """The wishes of a service manager for a process that it started; empty without a service manager."""
 
     socket: str = ""
-    """Where it wants to be told (`NOTIFY_SOCKET`)."""
+    """Socket for notifications (`NOTIFY_SOCKET`)."""
     watchdog_s: float = 0.0
-    """Silence after which it ends the process; 0: never."""
+    """Seconds of silence after which the manager ends the process; 0: never."""
     journal: bool = False
-    """Whether standard error is the journal."""
+    """True if standard error goes to the journal."""
 
 
 def supervision(environ: dict[str, str] | None = None, *, pid: int | None = None, stream: int = 2) -> Supervision:
-    """What the environment says of the service manager; sd_notify(3), sd_watchdog_enabled(3), systemd.exec(5).
+    """Read the wishes of the service manager from the environment; see sd_notify(3), sd_watchdog_enabled(3), systemd.exec(5).
 
-    :param pid: of the process that was meant; this one if left out.
-    :param stream: the descriptor of standard error.
+    :param pid: id of the process that the manager means; by default this process.
+    :param stream: descriptor of standard error.
     """
     given = dict(os.environ) if environ is None else environ
     socket = given.get("NOTIFY_SOCKET", "")
@@ -42,17 +42,17 @@ def supervision(environ: dict[str, str] | None = None, *, pid: int | None = None
 
 
 def user_folder(environ: dict[str, str] | None = None) -> Path:
-    """Where a user's programs keep their settings (`XDG_CONFIG_HOME`)."""
+    """Return the folder in which a user's programs keep their settings (`XDG_CONFIG_HOME`)."""
     given = (dict(os.environ) if environ is None else environ).get("XDG_CONFIG_HOME", "")
     return Path(given) if given.startswith("/") else Path.home() / ".config"
 
 
 def local_endpoint(environ: dict[str, str] | None = None) -> str:
-    """Name the local socket at which a user's daemon listens unless it is told otherwise, and where his clients look for it.
+    """Return the local socket at which a user's daemon listens by default, and where the user's clients look for it.
 
-    It is `~/.local/share/batos/wire.sock`, wherever the data folder is: a client knows its user and not the data folder. Where the home
-    folder is another user's, is not there, or has too long a path for a socket, it is in `/tmp/batos-UID`. A unit of the machine has it in
-    the folder that systemd made for it (`RUNTIME_DIRECTORY`, systemd.exec(5)).
+    It is `~/.local/share/batos/wire.sock`, wherever the data folder is: a client knows its user and not the data folder. If the home
+    folder belongs to another user, does not exist, or has too long a path for a socket, the socket is in `/tmp/batos-UID`. A system unit
+    has it in the folder that systemd makes for the unit (`RUNTIME_DIRECTORY`, systemd.exec(5)).
 
     :returns: an endpoint, `ipc://PATH`.
     """
@@ -66,12 +66,12 @@ def local_endpoint(environ: dict[str, str] | None = None) -> str:
 
 
 def client_folder(environ: dict[str, str] | None = None) -> Path | None:
-    """Name the folder where a user's clients keep what is theirs; None where the home folder is another user's, or not there."""
+    """Return the folder for the files of a user's clients; None if the home folder belongs to another user or does not exist."""
     return next(_own_folders(dict(os.environ) if environ is None else environ), None)
 
 
 def _own_folders(given: dict[str, str]) -> Iterator[Path]:
-    """The folder of BAT OS in each home of this user."""
+    """Yield the folder of BAT OS in each home folder of this user."""
     user = os.getuid()
     for home in (given.get("HOME", ""), _home_on_record(user)):
         if home.startswith("/") and _belongs(home, user):

@@ -1,526 +1,391 @@
-"""Every setting and limit, with what it may be and what it means.
+"""The settings that a user may turn, in the sections of `batos.toml`, and their table for `batos config` and the documentation.
 
-The table of settings as text: what `batos config` prints and the documentation lists.
+Other bounds of the house are no settings: each is the default of a dataclass of `batos.config.limits.Limits` beside its code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
 
+from batos.config import former
 from batos.config.environment import local_endpoint
-from batos.config.validators import ValidatedSettings
+from batos.config.limits import Limits
+from batos.config.validators import (
+    DataFolder,
+    Folders,
+    GuardianPolicy,
+    HomePath,
+    ImageUri,
+    ModelNames,
+    Sequences,
+    SettingsSection,
+    Several,
+    Speakers,
+)
 
 MIB = 1024 * 1024
 
-
 RELOADED = (
-    "log_level", "queue_limit", "mission_attempts", "mission_deadline_s", "mission_inferences", "retry_backoff_s", "critic",
-    "question_chars", "examples_limit", "history_days", "journal_days", "missions_kept", "mission_days", "upkeep_s",
-    "backup_every_h", "backup_full_h", "backup_keep_days", "backup_keep_fulls", "backup_retry_s",
+    "image.history_days", "image.journal_days", "image.missions_kept", "image.mission_days",
+    "backup.every_h", "backup.keep_days", "backup.keep_fulls",
+    "missions.queue", "missions.attempts", "missions.deadline_s", "missions.inferences", "missions.critic",
+    "daemon.log_level",
 )  # fmt: skip
-"""Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
+"""Settings that a running daemon takes over at SIGHUP; it reads the others at its start."""
+
+RELOADED_FORMER = ("retry_backoff_s", "question_chars", "examples_limit", "upkeep_s", "backup_full_h", "backup_retry_s")
+"""Former settings that a running daemon takes over at SIGHUP as long as they are accepted."""
 
 
-class Settings(ValidatedSettings):
-    """Every setting and limit of BAT OS. Times in seconds, sizes in bytes, unless the name says otherwise."""
+class ImageSettings(SettingsSection):
+    """Section `image`: where the living image is, and what it keeps."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    # --- where things are
-    data: Path = Field(Path("~/.local/share/batos"), description="folder of the image, Ollama's models, keys and logs")
-    image: str = Field("", description="URI of the living image (file://, zeo://, postgres://); empty: live_image.fs in the data folder")
-    listen: tuple[str, ...] = Field(
-        (), max_length=8, description="endpoints of the ROUTER socket; empty: a local socket (ipc://) that only the daemon's user can reach"
+    uri: ImageUri = Field(
+        "", description="URI of the living image: file://, zeo:// or postgres://; empty: the file live_image.fs in the data folder"
     )
+    history_days: float = Field(
+        30, ge=0, le=36_500, description="age in days up to which a pack keeps former states of the image; 0: the current state only"
+    )
+    journal_days: float = Field(
+        30, ge=0, le=36_500, description="age in days of a finished mission from which its journal loses its texts; 0: at the next upkeep"
+    )
+    missions_kept: int = Field(
+        10_000, ge=1, le=100_000_000, description="number of newest missions that are kept whole; of an older one a line of 200 bytes stays"
+    )
+    mission_days: float = Field(
+        365,
+        ge=0,
+        le=36_500,
+        description="age in days from which a mission is kept as a line of 200 bytes only, unless it was rated, taught or followed up; "
+        "0: at the next upkeep",
+    )
+
+
+class BackupSettings(SettingsSection):
+    """Section `backup`: when the daemon backs the image up, and where."""
+
+    folder: HomePath = Field("", description="folder of backups; empty: the folder backups in the data folder")
+    every_h: float = Field(24, ge=0, le=8760, description="hours between two backups, incremental where possible; 0: no backups")
+    keep_days: float = Field(30, ge=0, le=36_500, description="age in days up to which backups are kept; the newest is always kept")
+    keep_fulls: int = Field(
+        3, ge=1, le=10_000, description="greatest number of full backups that are kept, each with its incremental backups"
+    )
+
+
+class MissionSettings(SettingsSection):
+    """Section `missions`: how many missions there are at a time, and how much each may take."""
+
+    codex: HomePath = Field("", description="file with the persona codex (TOML); empty: the codex shipped with BAT OS")
+    concurrent: int = Field(4, ge=1, le=1000, description="greatest number of missions at work at the same time")
+    queue: int = Field(10_000, ge=1, le=1_000_000, description="greatest number of waiting missions; further ones are refused as busy")
+    attempts: int = Field(
+        3,
+        ge=1,
+        le=100,
+        description="greatest number of attempts at a mission; one that ended with the daemon counts only if it paid for something new",
+    )
+    deadline_s: float = Field(
+        900, gt=0, le=7 * 86400, description="seconds that a mission without a deadline of its own may take, waiting not counted"
+    )
+    inferences: int = Field(64, ge=1, le=10_000, description="greatest number of inferences in one attempt at a mission")
+    depth: Literal["auto", "direct", "facets", "council"] = Field(
+        "auto",
+        description="how thoroughly a brief is answered: by one inference (direct), in parts (facets), by several personas (council); "
+        "auto: chosen by brief and model",
+    )
+    flavour: Literal["auto", "full", "light", "off"] = Field(
+        "auto",
+        description="how much a persona's style shapes its answers; auto: full where the brief asks for that persona and the model is fit",
+    )
+    critic: Literal["on", "off"] = Field("off", description="whether ALFRED judges each answer after the built-in checks")
+    brief_bytes: int = Field(64 * 1024, ge=16, le=512 * 1024, description="greatest size of a brief, in bytes of UTF-8")
+
+
+class InferenceSettings(SettingsSection):
+    """Section `inference`: which models answer, on which Ollama, and with what."""
+
     profile: str = Field(
         "auto",
         min_length=1,
         max_length=64,
-        description="which models serve: auto (the best chat model of the user's own Ollama that fits memory_budget_bytes, else "
-        "embedded), embedded, workstation, or one of profiles.toml in the data folder",
+        description="set of models that serve: auto (the best chat model of the user's own Ollama that fits inference.memory_bytes, else "
+        "embedded), embedded, workstation, or a profile of profiles.toml in the data folder",
     )
-    model: tuple[str, ...] = Field(
-        (), max_length=65, description="model that all personas speak with, PERSONA=MODEL for one of them; empty: the profile's"
+    model: Speakers = Field(
+        (), max_length=65, description="model that all personas speak with, or PERSONA=MODEL for one persona; empty: the profile's models"
     )
-    modelfiles: str = Field("", description="folder of Modelfiles, one folder a profile; empty: the one shipped with BAT OS")
-    codex: str = Field("", description="persona codex (TOML); empty: the one shipped with BAT OS")
-
-    # --- missions
-    concurrent_missions: int = Field(4, ge=1, le=1000, description="missions thought through at the same time")
-    queue_limit: int = Field(10_000, ge=1, le=1_000_000, description="missions waiting; one more is answered busy")
-    brief_bytes: int = Field(64 * 1024, ge=16, le=512 * 1024, description="longest brief, in UTF-8 bytes")
-    brief_images: int = Field(8, ge=0, le=64, description="images of one brief, and most that one inference shows; 0: none are taken")
-    brief_image_bytes: int = Field(16 * MIB, ge=1024, le=128 * MIB, description="largest image of a brief")
-    brief_image_pixels: int = Field(
-        64_000_000, ge=1, le=1_000_000_000, description="most pixels of such an image: who decodes it takes four bytes for each"
+    modelfiles: HomePath = Field(
+        "", description="folder of Modelfiles, with one folder for each profile; empty: the Modelfiles shipped with BAT OS"
     )
-    uploads_bytes: int = Field(64 * MIB, ge=1024, le=4096 * MIB, description="memory for images that have come in part")
-    uploads_disk_bytes: int = Field(
-        1024 * MIB, ge=1024, le=2**50, description="disk for images that no mission has; past it, those that wait longest go"
+    host: str = Field(
+        "", description="address of an Ollama; empty: OLLAMA_HOST, else Ollama's default port, else an Ollama that the daemon starts"
     )
-    upload_hours: float = Field(24, ge=0, le=8760, description="hours for which an image that no mission has is kept")
-    mission_attempts: int = Field(
-        3, ge=1, le=100, description="attempts at one mission; such as the daemon died in count where they paid for nothing new"
+    hosts: Several = Field(
+        (),
+        max_length=16,
+        description="addresses of further Ollamas beside inference.host; the daemon provides the profile's models there too",
     )
-    mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
-    retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
-    disk_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which a mission that a full disk holds up is tried again")
-    conflict_retries: int = Field(8, ge=1, le=100, description="replays of a cycle whose commit met a conflict")
-    routing_s: float = Field(2.0, gt=0, le=600, description="time for the embedder to look at a brief; past it, the triggers decide")
-    routing_pause_s: float = Field(30, ge=0, le=86400, description="time for which an embedder that did not answer is not asked again")
-    routing_chars: int = Field(2000, ge=100, le=64_000, description="characters of a brief that the router looks at, from both its ends")
-    learned_exemplars: int = Field(64, ge=0, le=1000, description="briefs that a persona learns from users who chose it; 0: none")
-    depth: Literal["auto", "direct", "facets", "council"] = Field(
-        "auto", description="how much a brief is thought about: one inference, facets, several personas; auto: by brief and model"
+    deadline_s: float = Field(300, gt=0, le=86400, description="seconds that one inference may take")
+    concurrency: int = Field(2, ge=1, le=64, description="greatest number of inferences at the same time on one Ollama")
+    think: Literal["profile", "on", "off"] = Field("profile", description="whether models that can reason before they answer do so")
+    stop: Sequences = Field((), max_length=16, description="sequences of characters that end an answer; empty: the profile's")
+    window: int = Field(0, ge=0, le=131_072, description="context window of an inference (num_ctx), in tokens; 0: the profile's")
+    answer_tokens: int = Field(
+        0, ge=0, le=32_768, description="greatest length of an inference's answer (num_predict), in tokens; 0: the profile's"
     )
-    flavour: Literal["auto", "full", "light", "off"] = Field(
-        "auto",
-        description="how much of a persona's own flavour is in its answers; auto: all, where the brief speaks for it and the model is fit",
-    )
-    facets_limit: int = Field(3, ge=1, le=16, description="facets that one cycle delegates to")
-
-    cycle_depth: int = Field(2, ge=1, le=8, description="cycles inside cycles: 1 lets one persona think alone")
-    voices_limit: int = Field(3, ge=1, le=8, description="personas that one brief is shared out to")
-    mission_inferences: int = Field(64, ge=1, le=10_000, description="inferences that one attempt at a mission may ask for")
-    call_methods: Literal["on", "off"] = Field(
-        "on", description="on: a brief that says just what a method of the lobby or a persona is for, and what it takes, is answered by it"
-    )
-    critic: Literal["on", "off"] = Field("off", description="whether ALFRED judges an answer too, after the gate's own checks")
-    question_chars: int = Field(2000, ge=1, le=100_000, description="longest question to a mission's user, and longest answer")
-    context_missions: int = Field(6, ge=0, le=100, description="earlier missions of a conversation that a follow-up sees")
-    evidence_passages: int = Field(5, ge=0, le=50, description="passages from memory that a brief gets; 0: none")
-    evidence_chars: int = Field(2000, ge=100, le=100_000, description="characters of them")
-    evidence_alike: float = Field(0.3, ge=-1, le=1, description="cosine with a brief from which a passage speaks to it")
-    remember: Literal["on", "off"] = Field("on", description="whether missions that have ended become memory")
-    remember_pause_s: float = Field(1.0, ge=0, le=3600, description="time over which missions that end are gathered")
-    context_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of them, the newest first")
-
-    token_batch_s: float = Field(0.05, gt=0, le=10, description="time over which pieces of an answer are gathered into one event")
-
-    # --- inference
-    ollama_host: str = Field("", description="address of an Ollama; empty: OLLAMA_HOST, else the default port, else a child of the daemon")
-    ollama_hosts: tuple[str, ...] = Field(
-        (), max_length=16, description="further Ollamas beside that one; the profile's models are seen to there, too"
-    )
-    ollama_start_s: float = Field(60, gt=0, le=600, description="time for a started Ollama to answer")
-    inference_deadline_s: float = Field(300, gt=0, le=86400, description="time for one inference")
-    inference_concurrency: int = Field(2, ge=1, le=64, description="inferences under way at the same time on one Ollama")
-    inference_retries: int = Field(2, ge=0, le=20, description="times that a request is made again at once, if no token has come")
-    inference_backoff_s: float = Field(0.2, ge=0, le=60, description="pause before the first of these; doubled for each further one")
-    breaker_failures: int = Field(3, ge=1, le=1000, description="failures in a row after which an Ollama is left alone until it answers")
-    breaker_probe_s: float = Field(1.0, ge=0.01, le=600, description="pause between two questions whether it answers again")
-    outage_wait_s: float = Field(600, ge=0, le=7 * 86400, description="time that an inference waits while no Ollama answers")
-    switch_wait_s: float = Field(
-        30, ge=0, le=7 * 86400, description="the same while one answers whose model of that name has other weights"
-    )
-    structured_repairs: int = Field(2, ge=0, le=10, description="times that a model is asked again for an answer of the wrong form")
-    malformed_chars: int = Field(2000, ge=0, le=100_000, description="characters kept of each answer of the wrong form")
-    think: Literal["profile", "on", "off"] = Field("profile", description="whether models that can think before they answer")
-    thinking_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of a thought that the journal keeps")
-    stop: tuple[str, ...] = Field((), max_length=16, description="sequences that end an answer; empty: the profile's")
-    num_ctx: int = Field(0, ge=0, le=131_072, description="context of an inference, in tokens; 0: the profile's")
-    num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
-    num_thread: int = Field(
-        0, ge=0, le=1024, description="processors that a model computes on; 0: as Ollama sees fit, half of them on a small machine"
-    )
-    partial_s: float = Field(2.0, gt=0, le=3600, description="time after which what has come of an unfinished answer is kept")
-    partial_tokens: int = Field(24, ge=1, le=100_000, description="tokens after which it is kept, if that is sooner")
-    memory_budget_bytes: int = Field(6_900_000_000, ge=MIB, le=2**50, description="memory for models; the least recently used make room")
-    group_missions: int = Field(
-        64, ge=1, le=4096, description="missions of which those on a loaded model may go first: 2, 4, 8 ...; 1: as they came"
-    )
-    group_wait_s: float = Field(120, ge=0, le=86400, description="longest time for which others on a loaded model go first; 0: none")
-    preload_idle_s: float = Field(
-        1.0, ge=0, le=86400, description="pause of inferences after which the likely next model is loaded; 0: never"
-    )
-    provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled, and models created, at the same time")
-    provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
-    disk_reserve_bytes: int = Field(512 * MIB, ge=0, le=2**50, description="free disk that a pull or a create must leave")
-    pull_note_s: float = Field(
-        60, ge=0.1, le=86400, description="time after which Ollama is made to note how far a pull is: what a kill may cost"
-    )
-    broken_pull_days: float = Field(7, ge=0, le=3650, description="days for which the parts of a pull that broke off are kept")
-
-    # --- experts (LoRA)
-    lora_staging: str = Field(
-        "", description="folder of LoRA experts to be built; empty: lora_staging of the checkout, else in the data folder"
-    )
-    lora_scan_s: float = Field(10, ge=0.05, le=86400, description="time between two looks into lora_staging")
-    lora_settle_s: float = Field(2, ge=0, le=600, description="time for which an expert's folder must not have changed")
-    lora_limit: int = Field(256, ge=1, le=10_000, description="folders looked at in lora_staging")
-    lora_bytes: int = Field(2048 * MIB, ge=1024, le=2**50, description="largest file of an adapter")
-    lora_concurrency: int = Field(2, ge=1, le=16, description="experts built at the same time")
-    lora_quantize: Literal["q8_0", "q4_K_M", "q4_K_S", "f16"] = Field(
-        "q8_0", description="how the weights of a fused expert (`fuse = true`) are kept"
-    )
-
-    # --- embedding
-    embedder: Literal["ollama", "sentence-transformers", "onnx", "onnx-int8"] = Field(
-        "ollama", description="what makes vectors for the memory; all but ollama need the extra sentence-transformers"
-    )
-    embedder_folder: str = Field(
-        "", description="folder of a sentence-transformers model for these; empty: MiniLM, as the profiles have it"
-    )
-    embed_texts: int = Field(16, ge=1, le=32, description="texts embedded at a time; a question waits for one such batch at most")
-    embed_deadline_s: float = Field(60, gt=0, le=3600, description="time for Ollama to embed one batch")
-
-    # --- the image
-    connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")
-    committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")
-
-    undo_missions: int = Field(100, ge=1, le=100_000, description="missions that one undo with all that depends on it takes back")
-    history_days: float = Field(30, ge=0, le=36_500, description="days of history that a pack keeps")
-    failure_source_bytes: int = Field(8192, ge=0, le=MIB, description="bytes of a refused method's source that the failure ledger keeps")
-    journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")
-    missions_kept: int = Field(
-        10_000, ge=1, le=100_000_000, description="missions kept whole, the newest; of older ones a line of 200 bytes stays"
-    )
-    mission_days: float = Field(
-        365, ge=0, le=36_500, description="days after which a mission becomes such a line, unless it was rated, taught or is followed"
-    )
-    upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
-    upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
-    backup_every_h: float = Field(24, ge=0, le=8760, description="hours between two backups, incremental where that can be; 0: none")
-    backup_full_h: float = Field(
-        168, ge=0, le=8760, description="hours after which the next backup is a whole one; after a pack it always is"
-    )
-    backup_keep_days: float = Field(30, ge=0, le=36_500, description="days that a backup is kept; the newest always is")
-    backup_keep_fulls: int = Field(3, ge=1, le=10_000, description="whole backups that are kept, with what was added to each")
-    backup_folder: str = Field("", description="folder of backups that name none; empty: backups in the data folder")
-    backup_first_s: float = Field(300, ge=0, le=30 * 86400, description="time from start to a backup that is due then")
-    backup_retry_s: float = Field(900, ge=0.05, le=30 * 86400, description="time after which a backup that failed is tried again")
-
-    # --- memory
-    ingest_file_bytes: int = Field(64 * MIB, ge=1, le=16_384 * MIB, description="largest file that is read into the memory")
-    read_s: float = Field(
-        120, ge=1, le=86400, description="processor time for the child process that reads a file; past it, the file is refused"
-    )
-    read_memory_bytes: int = Field(
-        2048 * MIB,
-        ge=256 * MIB,
-        le=1024 * 1024 * MIB,
-        description="address space of the child process that reads files; past it, one is refused",
-    )
-    ingest_batch_bytes: int = Field(256 * 1024, ge=1024, le=256 * MIB, description="text that one transaction of an ingest stores")
-    ingest_section_chars: int = Field(
-        8000, ge=500, le=1_000_000, description="longest section: neighbours are of one section, and an unchanged one keeps its chunks"
-    )
-    ingest_queue: int = Field(1_000_000, ge=1, le=100_000_000, description="files that wait to be read; one more is answered busy")
-    ingest_folder_files: int = Field(100_000, ge=1, le=100_000_000, description="files that are looked at in one folder and those in it")
-    ingest_attempts: int = Field(3, ge=1, le=100, description="attempts at a file during which the daemon may die; then it is refused")
-    ingest_retry_s: float = Field(10, ge=0.05, le=86400, description="pause after which an ingest that the disk was too full for goes on")
-    refused_files: int = Field(1000, ge=1, le=1_000_000, description="files that could not be read whose reason is kept, the newest")
-    watch_s: float = Field(2, ge=0.05, le=86400, description="pause between two looks into the watched folders")
-    chunk_smallest: int = Field(160, ge=20, le=100_000, description="characters of a chunk, where the text lets it")
-    chunk_largest: int = Field(1200, ge=100, le=100_000, description="characters of a chunk past which it is cut")
-    embed_sections: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
-    purge_rows: int = Field(4096, ge=1, le=1_000_000, description="rows of the index that one transaction of a purge writes anew, about")
-    link_chunks: int = Field(1000, ge=0, le=1_000_000, description="chunks that are looked at for a new title which they may name")
-    embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
-    search_s: float = Field(5, gt=0, le=600, description="time for the embedder to read a question; past it, the words alone decide")
-    embed_check_s: float = Field(60, ge=0.05, le=86400, description="time after which an embedder with nothing to do is asked who it is")
-    dropped_rows: int = Field(
-        4096,
+    threads: int = Field(
+        0,
         ge=0,
-        le=10_000_000,
-        description="dropped chunks past which the index is rid of them when there is nothing else to do",
+        le=1024,
+        description="processors that a model computes on (num_thread); 0: Ollama's choice, half the processors of a small machine",
+    )
+    memory_bytes: int = Field(
+        6_900_000_000,
+        ge=MIB,
+        le=2**50,
+        description="memory in bytes for loaded models; the least recently used model makes room for another",
+    )
+    staging: HomePath = Field(
+        "", description="folder of LoRA experts to build; empty: lora_staging in the checkout, else in the data folder"
+    )
+    registry: str = Field(
+        "",
+        max_length=256,
+        pattern=r"^$|^[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
+        description="host:port of a model registry to offer models from, before the shipped catalogue, where a mission needs what no local "
+        "model can do; plain HTTP on loopback, HTTPS elsewhere; empty: no registry",
     )
 
-    # --- the memory's curator
-    curate: Literal["on", "off"] = Field("on", description="whether the curator looks after the memory of its own accord")
-    curate_s: float = Field(21_600, ge=0.05, le=365 * 86400, description="time between two of its rounds")
-    curate_check_s: float = Field(60, ge=0.05, le=86400, description="time between two looks at whether a round is due")
-    curate_flush_s: float = Field(300, ge=0.05, le=86400, description="time after which it is written down what was read")
-    curate_chunks: int = Field(100_000, ge=10, le=100_000_000, description="chunks past which those that count least are archived")
-    curate_growth: float = Field(2.0, gt=1, le=1000, description="times as large as after the last round, the image makes it look again")
-    curate_age_days: float = Field(30, ge=0, le=36_500, description="days without a read after which a section is old")
-    curate_fresh_days: float = Field(1, ge=0, le=36_500, description="days after a read, or its coming, in which a section is left alone")
-    curate_reads: float = Field(0.5, ge=0, le=1_000_000, description="reads, as they count by now, up to which a section is rarely read")
-    curate_half_life_days: float = Field(14, gt=0, le=36_500, description="days in which a read comes to count half")
-    curate_alike: float = Field(0.95, ge=0, le=1, description="cosine from which two sections say the same")
-    curate_cluster: int = Field(64, ge=2, le=10_000, description="chunks that one archive holds, about")
-    curate_archive: int = Field(512, ge=2, le=100_000, description="chunks of archives at most that are put together later")
-    curate_least: int = Field(8, ge=2, le=10_000, description="chunks that are old and of one theme below which they stay")
-    curate_sections: int = Field(4096, ge=2, le=1_000_000, description="sections that are looked at in one round")
-    curate_clusters: int = Field(32, ge=1, le=100_000, description="archives that one round makes")
-    curate_sentences: int = Field(12, ge=1, le=50, description="sentences of a summary at most")
-    curate_tokens: int = Field(20_000, ge=0, le=100_000_000, description="tokens that a round spends on a model; 0: none is asked")
 
-    # --- generated methods
-    guardian_policy: str = Field(
-        "default", min_length=1, max_length=64, description="what methods may do: default or strict, +files, +network"
+class MemorySettings(SettingsSection):
+    """Section `memory`: what the memory takes in, how it is searched, and what its curator archives."""
+
+    embedder: Literal["ollama", "sentence-transformers", "onnx", "onnx-int8"] = Field(
+        "ollama", description="program that computes embeddings; all but ollama need the extra sentence-transformers"
     )
-    synthesis_tries: int = Field(4, ge=1, le=32, description="times that a model may write one method, repairs included")
-    synthesis_model: str = Field(
+    embedder_folder: HomePath = Field(
+        "",
+        description="folder of a sentence-transformers model for an embedder other than ollama; empty: the MiniLM of the profiles",
+    )
+    remember: Literal["on", "off"] = Field("on", description="whether finished missions become searchable memory")
+    passages: int = Field(5, ge=0, le=50, description="greatest number of passages from memory in a prompt; 0: none")
+    file_bytes: int = Field(64 * MIB, ge=1, le=16_384 * MIB, description="greatest size in bytes of a file that is read into the memory")
+    curate: Literal["on", "off"] = Field("on", description="whether the curator archives old passages without being asked")
+    curate_chunks: int = Field(
+        100_000, ge=10, le=100_000_000, description="number of chunks in the memory above which the curator archives the least used"
+    )
+    curate_age_days: float = Field(
+        30, ge=0, le=36_500, description="days without a read after which the curator may archive a section as old; 0: at once"
+    )
+    training_consent: Literal["on", "off"] = Field(
+        "off",
+        description="whether `batos train persona` may learn from the texts of missions; they go into weights, which may be passed on",
+    )
+
+
+class MethodSettings(SettingsSection):
+    """Section `methods`: who writes generated methods, and what each may do and use."""
+
+    policy: GuardianPolicy = Field(
+        "default",
+        min_length=1,
+        max_length=64,
+        description="policy that the guardian holds generated methods to: default or strict, with capabilities as +files and +network",
+    )
+    writer: str = Field(
         "expert",
         min_length=1,
         max_length=256,
-        description="what writes methods: expert (the newest one of role methods, if there is one), plain (none), or a model's name",
+        description="model that writes methods: expert (the newest one of role methods, if there is one), plain (the persona's own), or a "
+        "model's name",
     )
-    synthesis_expert_tries: int = Field(
-        8, ge=1, le=64, description="different methods that an expert may write for one message; each takes it about a second"
-    )
-    synthesis_candidates: int = Field(
-        3, ge=1, le=16, description="methods that an expert writes where no example was taught; how many agree is told"
-    )
-    synthesis_edits: int = Field(
-        600, ge=0, le=10_000, description="edits of a method that are tried on its examples, a second's worth; 0: none"
-    )
-    synthesis_reuse: int = Field(
-        1500, ge=0, le=100_000, description="calls of methods that are known which are tried on its examples, a second's worth; 0: none"
-    )
-    synthesis_parts: int = Field(
-        300_000,
-        ge=0,
-        le=10_000_000,
-        description="values computed of what is given, of which a method may be put together, three seconds' worth; 0: none",
-    )
-    synthesis_ahead_s: float = Field(
-        10,
-        ge=0,
-        le=86400,
-        description="time from start after which what lessons of an expert are made of is read in a pause; 0: at the first lesson",
-    )
-    synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
-    synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")
-    synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")
-    synthesis_lessons: int = Field(20, ge=0, le=1000, description="earlier failures of a selector that are looked at for lessons")
-    training_save_s: float = Field(60, gt=0, le=86400, description="time between two states of a training that it can go on from")
-    training_threads: int = Field(2, ge=1, le=256, description="threads of a training")
-    training_consent: Literal["on", "off"] = Field(
-        "off", description="whether `batos train persona` may learn what missions say: it goes into weights, which may be passed on"
-    )
-    training_missions: int = Field(12, ge=2, le=1_000_000, description="missions rated +1 below which a persona's voice is not trained")
-    training_held_out: float = Field(0.25, gt=0, lt=1, description="share of these missions that is not learned, and measures what was")
-    training_chars: int = Field(6000, ge=200, le=1_000_000, description="longest prompt with its answer that a voice learns, in characters")
-    training_answers: int = Field(6, ge=0, le=1000, description="answers that a new voice gives, and the plain model, to compare entropy")
-    training_entropy: float = Field(0.05, ge=0, le=1, description="by how much the entropy of a new voice's answers may be lower")
-    examples_limit: int = Field(16, ge=1, le=1000, description="examples kept for one message of one object, the newest")
-    method_bytes: int = Field(8 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
-    method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")
-    method_depth: int = Field(60, ge=10, le=90, description="nesting of a method's syntax tree")
-    method_name_chars: int = Field(64, ge=8, le=1000, description="longest name in a method, in characters")
-    method_value: int = Field(10_000_000, ge=1000, le=2**40, description="largest length, range or bit count that a method may spell out")
-    audit_steps: int = Field(50_000, ge=1000, le=10_000_000, description="steps of the effect analysis of one method")
-    sandbox_parallel: int = Field(8, ge=1, le=256, description="chains of sends between methods under way at the same time")
-    sandbox_depth: int = Field(16, ge=1, le=64, description="sends from method to method inside one another; each holds a worker")
-    sandbox_ready: int = Field(6, ge=0, le=64, description="workers kept loaded with methods that were used last")
-    sandbox_time_s: float = Field(2.0, gt=0, le=600, description="computing time of one method in its worker, waiting not counted")
-    sandbox_total_s: float = Field(
-        60,
-        gt=0,
-        le=86400,
-        description="computing time of all methods of one attempt at a mission, the daemon's for them included",
-    )
-    sandbox_memory: int = Field(32 * MIB, ge=8 * MIB, le=512 * MIB, description="memory of one method")
-    sandbox_recursion: int = Field(800, ge=50, le=10_000, description="calls inside one another within one method")
-    sandbox_host_calls: int = Field(10_000, ge=10, le=10_000_000, description="reads, sends and the like of one method")
-    sandbox_sends: int = Field(2000, ge=1, le=10_000_000, description="sends by the methods of one attempt at a mission")
-    sandbox_nodes: int = Field(
-        25_000,
-        ge=100,
-        le=10_000_000,
-        description="values that pass between method and image at a time; a container counts as 8",
-    )
-    sandbox_text_bytes: int = Field(8 * MIB, ge=1024, le=256 * MIB, description="text that passes between method and image at a time")
-    sandbox_start_s: float = Field(5, gt=0, le=60, description="time for a worker to come free or start")
+    time_s: float = Field(2.0, gt=0, le=600, description="processor seconds that one run of a method may take, waiting not counted")
+    memory_bytes: int = Field(32 * MIB, ge=8 * MIB, le=512 * MIB, description="memory in bytes that one run of a method may use")
 
-    # --- the wire
-    local_role: Literal["read", "submit", "operate"] = Field(
-        "operate", description="what clients without keys may do, but for the daemon's own user at ipc://, who may do all"
+
+class WireSettings(SettingsSection):
+    """Section `wire`: where clients reach the daemon, and what they may do."""
+
+    listen: Several = Field(
+        (), max_length=8, description="endpoints of the ROUTER socket; empty: a local socket (ipc://) that only the daemon's user can reach"
     )
-    folders: tuple[str, ...] = Field(
+    role: Literal["read", "submit", "operate"] = Field(
+        "operate", description="role of clients without keys; the daemon's own user at an ipc:// endpoint may do everything"
+    )
+    folders: Folders = Field(
         (),
         max_length=64,
-        description="folders, besides the data folder, in which clients may name files to read and folders to write into; the daemon's "
-        "own user at ipc:// may name any",
+        description="folders, besides the data folder, in which clients may name files to read and folders to write into; the daemon's own "
+        "user at an ipc:// endpoint may name any",
     )
-    message_bytes: int = Field(MIB, ge=1024, le=64 * MIB, description="largest message, all frames together")
-    message_depth: int = Field(32, ge=2, le=512, description="nesting of the JSON in a message")
-    client_queue: int = Field(1024, ge=8, le=1_000_000, description="replies waiting for one client; past it, events are dropped")
-    clients_limit: int = Field(4096, ge=1, le=1_000_000, description="clients with replies waiting or missions watched")
-    watches_per_client: int = Field(256, ge=1, le=100_000, description="missions that one client watches")
-    client_queue_bytes: int = Field(16 * MIB, ge=1024, le=1024 * MIB, description="bytes of replies waiting for one client")
-    outbox_bytes: int = Field(256 * MIB, ge=1024, le=65_536 * MIB, description="bytes of replies waiting for all blocked clients")
-    requests_at_once: int = Field(1024, ge=1, le=100_000, description="requests answered at the same time; past it, reading pauses")
-    waits_limit: int = Field(10_000, ge=1, le=1_000_000, description="`result` requests that wait; one more is answered busy")
-    handshake_s: float = Field(5, gt=0, le=60, description="time for a new connection to shake hands")
-    ping_s: float = Field(15, ge=0.1, le=600, description="pause between two pings of a connection")
-    silence_s: float = Field(60, ge=0.1, le=3600, description="silence after a ping by which a connection counts as dead")
-    curve_secret: str = Field(
-        "", description="file of the daemon's secret key; every client needs a key then. Empty: no keys, loopback only"
+    secret_key: HomePath = Field(
+        "", description="file with the daemon's secret CURVE key, with which every client needs a key; empty: no keys, loopback only"
     )
-    curve_clients: str = Field(
-        "", description="folder of the public keys of clients that are let in; empty: keys/clients in the data folder"
+    client_keys: HomePath = Field(
+        "", description="folder with the public keys of the clients that are let in; empty: keys/clients in the data folder"
     )
-    curve_look_s: float = Field(
-        1.0, ge=0.05, le=3600, description="time after which a key that was taken out of that folder shuts out connections that are open"
+    client_key: HomePath = Field("", description="file with the secret CURVE key of the command line as a client; empty: no key")
+    server_key: HomePath = Field(
+        "", description="public CURVE key of the daemon that the command line talks to, or the file with it; empty: no key"
     )
-    curve_client: str = Field("", description="file of a client's secret key, for the command line")
-    curve_server: str = Field("", description="public key of the daemon that the command line talks to, or its file")
-    linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")
+    metrics: str = Field("", max_length=64, description="host:port on loopback where Prometheus reads metrics; empty: no metrics")
 
-    # --- looking after itself
-    autotelic: Literal["on", "observe", "off"] = Field("on", description="on: it changes itself; observe: it only proposes; off: neither")
+
+class ConsoleSettings(SettingsSection):
+    """Section `console`: the web console."""
+
+    enabled: Literal["on", "off"] = Field("off", description="whether the daemon serves the web console (`batos run --console`)")
+    listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
+
+
+class AutonomySettings(SettingsSection):
+    """Section `autonomy`: what the system may change in itself, and what that may cost."""
+
+    mode: Literal["on", "observe", "off"] = Field(
+        "on", description="on: the system changes itself within the limits below; observe: it only proposes changes; off: neither"
+    )
     heartbeat_s: float = Field(
         600,
         ge=0.05,
         le=7 * 86400,
-        description="time between beats, each with a self_audit where there is news; without, it doubles up to a day",
+        description="seconds between two heartbeats, each with a self-audit if there is news; without news the pause doubles up to a day",
     )
-    heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="share of that time by which one may come earlier or later, by chance")
-    heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
-    audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
-    audit_keys: int = Field(3, ge=1, le=100, description="rows of each of their tables that it is told, the most frequent")
-    background_wait_s: float = Field(
-        30, ge=0, le=86400, description="longest time for which heartbeat, triggers, curator and their missions wait for those of users"
+    tokens: int = Field(
+        2_000_000, ge=0, le=10**12, description="tokens that self-improvement may use in 24 hours, rehearsals included; 0: none"
     )
-    senses_s: float = Field(600, ge=0.05, le=86400, description="time between two records of what happened")
-    senses_intervals: int = Field(1008, ge=2, le=100_000, description="such records that the image keeps, those of quiet times not counted")
-    senses_keys: int = Field(64, ge=4, le=1000, description="rows of one table in such a record; more are summed up as `other`")
-    cem_window: int = Field(32, ge=2, le=256, description="last missions that a mission's entropy is measured against")
-    cem_baseline: int = Field(32, ge=4, le=10_000, description="missions from which is learned what entropy is usual")
-    cem_missions: int = Field(10_000, ge=10, le=10_000_000, description="missions whose entropy the image keeps, the last ones")
-    cem_queue: int = Field(4096, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
-    weights_step: float = Field(0.02, ge=0, le=0.1, description="most that one outcome moves a weight of the entropy metric; 0: they stay")
-    weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
-    weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")
-    trigger_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time over which triggers are measured")
-    trigger_recent_s: float = Field(3600, ge=0.05, le=365 * 86400, description="its last part, which is compared with the rest")
-    trigger_failures: int = Field(3, ge=2, le=10_000, description="missions that FAILED in the same way before the system looks into it")
-    trigger_slower: float = Field(
-        2.0, ge=1.05, le=1000, description="times that a state gets slower, or a mission costlier, before it does"
+    minutes: float = Field(240, ge=0, le=1440, description="minutes of model time that self-improvement may use in 24 hours; 0: none")
+    bytes: int = Field(256 * MIB, ge=0, le=2**50, description="bytes that self-improvement may write into the image in 24 hours; 0: none")
+    changes: int = Field(4, ge=0, le=1000, description="greatest number of changes that the system makes to itself in 24 hours; 0: none")
+    models: ModelNames = Field(
+        (), max_length=64, description="models that the system may pull and give to a persona; empty: only the models of the profile"
     )
-    trigger_growth: float = Field(1.5, ge=1.01, le=1000, description="times that the image grows before it does")
-    trigger_refusals: float = Field(0.5, gt=0, le=1, description="share of methods' sources that the guardian refuses before it does")
-    trigger_unused_days: float = Field(14, gt=0, le=3650, description="days that a generated method does not run before it does")
-    trigger_personas: int = Field(100, ge=2, le=1_000_000, description="missions for which a persona is not chosen before it does")
-    trigger_syntheses: int = Field(
-        24, ge=1, le=1_000_000, description="methods written since their expert was made before it does, where it may train one"
+    training_minutes: float = Field(
+        0, ge=0, le=1440, description="minutes that the system may train its expert for methods in 24 hours; 0: no training"
     )
-    trigger_still: float = Field(
-        0.01, ge=0, le=1, description="most that the entropy of the last missions differs when it counts as stagnant"
-    )
-    loop_tokens: int = Field(2_000_000, ge=0, le=10**12, description="tokens that the loop may spend in 24 hours, rehearsals counted")
-    loop_minutes: float = Field(240, ge=0, le=1440, description="minutes of model time that it may spend in 24 hours")
-    loop_bytes: int = Field(256 * MIB, ge=0, le=2**50, description="bytes that it may write into the image in 24 hours")
-    loop_changes: int = Field(4, ge=0, le=1000, description="changes of itself that it may make in 24 hours")
-    autotelic_models: tuple[str, ...] = Field(
-        (), max_length=64, description="models that it may pull and give to a persona; empty: only those of the profile"
-    )
-    loop_training_minutes: float = Field(
-        0, ge=0, le=1440, description="minutes that it may train the expert for methods in 24 hours, beside all else; 0: not at all"
-    )
-    training_limit_s: float = Field(6 * 3600, gt=0, le=7 * 86400, description="time after which such a training is given up")
-    loop_pull_bytes: int = Field(8192 * MIB, ge=0, le=2**50, description="bytes of such models that it may pull in 24 hours")
-    model_registry: str = Field(
-        "",
-        max_length=256,
-        pattern=r"^$|^[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
-        description="host:port of a registry whose models missions are offered that need what no model here can do, before those of the "
-        "shipped catalogue; plain HTTP on loopback, else HTTPS; empty: none",
-    )
-    leash_s: float = Field(6 * 3600, ge=0.05, le=366 * 86400, description="time for which a change is watched; no other is made meanwhile")
-    leash_missions: int = Field(12, ge=4, le=1000, description="missions after a change that are enough to say whether it does harm")
-    leash_failures: float = Field(0.15, gt=0, le=1, description="share of missions more that FAILED before a change is undone")
-    leash_slower: float = Field(1.5, ge=1.05, le=1000, description="times that missions get slower before it is")
-    leash_fall: float = Field(0.08, gt=0, le=1, description="fall of entropy (CEM) before it is")
-    crash_limit: int = Field(
-        2,
-        ge=1,
-        le=1000,
-        description="deaths of the daemon while a change is watched before it is disabled; with fewer than mission_attempts, a "
-        "mission that died with it has an attempt left",
-    )
-    changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
-    proposal_chars: int = Field(4000, ge=100, le=100_000, description="characters of what the loop proposes to put in place")
-    audit_missions: int = Field(
-        8, ge=1, le=1_000_000, description="missions of users after which an audit asks a model again what to do about what stands"
-    )
-    rehearsal_missions: int = Field(8, ge=1, le=1000, description="recorded missions that a proposal is tried on")
-    rehearsal_least: int = Field(3, ge=1, le=1000, description="of these, so many must be comparable; else the proposal is refused")
-    rehearsal_inferences: int = Field(
-        48, ge=0, le=100_000, description="inferences that one rehearsal may pay for, where the journal has no answer"
-    )
-    rehearsal_tokens: int = Field(30_000, ge=0, le=10**9, description="tokens of them, read and written")
-    rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, and for its waiting for users' missions")
-    rehearsal_tries: int = Field(3, ge=1, le=100, description="times that a rehearsal is begun, restarts of the daemon counted")
-    rehearsal_costlier: float = Field(0.5, ge=0, le=100, description="share by which a mission may cost more tokens before that is worse")
-    rehearsal_tasks: int = Field(
-        10,
-        ge=1,
-        le=1000,
-        description="methods of the image, and as many tasks that none was trained on, that a new expert for methods has to write",
-    )
-    rehearsal_alike: float = Field(
-        0.5, gt=0, le=1, description="likeness by words, from 0 to 1, at which an answer counts as the one that a user has rated"
-    )
-    rehearsal_slower: float = Field(
-        2.0, ge=1, le=1000, description="times that a mission may take longer with another model before that is worse"
-    )
-    rehearsal_better: float = Field(0.01, ge=0, le=1, description="most by which entropy may differ before it is better or worse")
-    audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
-    audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
+    pull_bytes: int = Field(8192 * MIB, ge=0, le=2**50, description="bytes of models that the system may pull in 24 hours; 0: none")
 
-    # --- the operator
-    metrics: str = Field("", max_length=64, description="host:port on loopback where Prometheus may read metrics; empty: nowhere")
-    console: Literal["on", "off"] = Field("off", description="whether the web console is served (`batos run --console`)")
-    console_listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
-    console_session_s: float = Field(7 * 86400, ge=60, le=366 * 86400, description="time after which a browser has to show the token again")
-    console_sessions: int = Field(256, ge=1, le=10_000, description="sessions of the console at the same time; one more ends the oldest")
-    console_request_s: float = Field(30, ge=0.05, le=3600, description="time for a browser to send what it wants, form included")
-    console_form_bytes: int = Field(512 * 1024, ge=1024, le=64 * MIB, description="largest form that the console takes, as it is sent")
-    console_rows: int = Field(50, ge=1, le=1000, description="missions, passages or documents that one page of the console lists")
-    console_revisions: int = Field(200, ge=1, le=1000, description="revisions of an object that the console's slider goes through")
-    console_pages: int = Field(32, ge=1, le=10_000, description="live pages of the console open at the same time")
-    console_refresh_s: float = Field(0.5, ge=0.05, le=60, description="shortest time between two updates of a live page")
-    probe_s: float = Field(2.0, gt=0, le=60, description="time for an answer when `doctor` asks whether somebody is there")
-    dashboard_s: float = Field(1.0, ge=0.1, le=60, description="time between two looks of the dashboard, `batos` alone on a terminal")
-    disk_needed_bytes: int = Field(1024 * MIB, ge=0, le=2**50, description="free disk below which `doctor` warns")
 
-    # --- the process
+class ProcessSettings(SettingsSection):
+    """Section `daemon`: its log and its end."""
+
     shutdown_s: float = Field(
-        15, gt=0, le=600, description="time for missions under way to end at SIGTERM; the rest goes on at the next start"
+        15, gt=0, le=600, description="seconds that missions at work have to end after SIGTERM; the others go on at the next start"
     )
-    loop_stall_s: float = Field(
-        30,
-        ge=1,
-        le=86400,
-        description="time for which the loop may stand before the daemon ends, to be started again (exit code 62)",
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe line that is logged")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe level that is logged")
     log_format: Literal["auto", "console", "json", "journal"] = Field(
-        "auto", description="auto: console on a terminal, lines with their priority where the journal reads them, JSON lines elsewhere"
+        "auto",
+        description="format of the log; auto: console on a terminal, lines with a priority for the systemd journal, else JSON lines",
     )
+
+
+class Settings(BaseModel):
+    """The settings in force, each section an object of its own: `settings.missions.queue`.
+
+    Programs and tests may still give and read a setting under its former flat name: `Settings(queue_limit=1).queue_limit`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    data: DataFolder = Field(Path("~/.local/share/batos"), description="folder of the image, Ollama's models, keys and logs")
+    image: ImageSettings = ImageSettings.model_validate({})
+    backup: BackupSettings = BackupSettings.model_validate({})
+    missions: MissionSettings = MissionSettings.model_validate({})
+    inference: InferenceSettings = InferenceSettings.model_validate({})
+    memory: MemorySettings = MemorySettings.model_validate({})
+    methods: MethodSettings = MethodSettings.model_validate({})
+    wire: WireSettings = WireSettings.model_validate({})
+    console: ConsoleSettings = ConsoleSettings.model_validate({})
+    autonomy: AutonomySettings = AutonomySettings.model_validate({})
+    daemon: ProcessSettings = ProcessSettings.model_validate({})
+    limits: tuple[InstanceOf[Limits], ...] = Field((), exclude=True)
+    """Limits that replace the defaults of their classes."""
+    notes: tuple[str, ...] = Field((), exclude=True)
+    """Warnings about names that the next version does not accept; empty for settings that a program made."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_names(cls, given: Any) -> Any:
+        return former.in_sections(given, SECTIONS) if isinstance(given, Mapping) else given
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with some values replaced, unchecked.
+
+        :param update: value by name: `missions.queue`, a former flat name, or a whole section.
+        """
+        changed: dict[str, Any] = {}
+        for name, value in former.in_sections(update or {}, SECTIONS, self.limits).items():
+            whole = name not in SECTIONS or isinstance(value, SettingsSection)
+            changed[name] = value if whole else getattr(self, name).model_copy(update=value)
+        return super().model_copy(update=changed, deep=deep)
+
+    def value(self, name: str) -> Any:
+        """Return the value of a setting by its name, `missions.queue`, or by a former name."""
+        section, _, key = former.RENAMED.get(name, name).rpartition(".")
+        if section or key == "data":
+            return getattr(getattr(self, section) if section else self, key)
+        return former.limit_value(self.limits, name)
+
+    if not TYPE_CHECKING:  # the type checker shall know only of sections
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the value of a setting by its former name."""
+            if name in former.NAMES:
+                return self.value(name)
+            return super().__getattr__(name)
+
+    def reloaded(self, after: Settings) -> tuple[Self, list[str], list[str]]:
+        """Take over other settings, as far as a running daemon can: those of `RELOADED`.
+
+        :returns: the settings in force then, the names that were applied, and those that differ and wait for a restart.
+        """
+        changed = [name for name in self._names(after) if after.value(name) != self.value(name)]
+        applied = [name for name in changed if name in RELOADED or name in RELOADED_FORMER]
+        return self.model_copy(update={name: after.value(name) for name in applied}), applied, [n for n in changed if n not in applied]
+
+    def _names(self, after: Settings) -> Iterator[str]:
+        """Yield every public name, and the former names of limits that these settings or the others give."""
+        yield from names()
+        kinds = {type(given) for given in (*self.limits, *after.limits)}
+        yield from (name for name in former.LIMITS if former.LIMITS[name][0].rpartition(":")[2] in {kind.__name__ for kind in kinds})
 
     @property
     def image_uri(self) -> str:
         """URI of the living image, the default filled in."""
-        return self.image or f"file://{self.data / 'live_image.fs'}"
+        return self.image.uri or f"file://{self.data / 'live_image.fs'}"
 
     @property
     def endpoints(self) -> tuple[str, ...]:
         """Endpoints of the ROUTER socket, the default filled in."""
-        return self.listen or (local_endpoint(),)
+        return self.wire.listen or (local_endpoint(),)
 
     @property
     def clients(self) -> Path:
         """Folder of the public keys of clients, the default filled in."""
-        return Path(self.curve_clients).absolute() if self.curve_clients else self.data / "keys" / "clients"
+        return Path(self.wire.client_keys).absolute() if self.wire.client_keys else self.data / "keys" / "clients"
 
     @property
     def backups(self) -> Path:
         """Folder of backups that name none, the default filled in."""
-        return Path(self.backup_folder).absolute() if self.backup_folder else self.data / "backups"
+        return Path(self.backup.folder).absolute() if self.backup.folder else self.data / "backups"
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = {
+    name: info.annotation
+    for name, info in Settings.model_fields.items()
+    if isinstance(info.annotation, type) and issubclass(info.annotation, SettingsSection)
+}
+"""The sections of `batos.toml`, each with its class."""
 
 
 class SettingRow(NamedTuple):
-    """One line of the table: what `batos config` prints and the documentation lists."""
+    """A row of the table of settings: what `batos config` prints and the documentation lists."""
 
     name: str
+    """Name with its section: `missions.queue`."""
     type: str
     default: Any
     limits: str
@@ -528,18 +393,25 @@ class SettingRow(NamedTuple):
 
 
 def table() -> list[SettingRow]:
-    """The table of settings, in the order of their definition."""
-    rows = []
-    for name, info in Settings.model_fields.items():
-        bounds = {type(m).__name__: m for m in info.metadata}
-        low = getattr(bounds.get("Ge"), "ge", None)
-        above = getattr(bounds.get("Gt"), "gt", None)
-        high = getattr(bounds.get("Le"), "le", None)
-        limits = ""
-        if high is not None:
-            limits = f"{low if low is not None else f'> {above}'} to {high}"
-        kind = getattr(info.annotation, "__name__", str(info.annotation))
-        if str(info.annotation).startswith("typing.Literal"):
-            kind, limits = "choice", " | ".join(map(str, info.annotation.__args__))  # type: ignore[union-attr]
-        rows.append(SettingRow(name, kind, info.default, limits, info.description or ""))
+    """Return the table of settings, section by section."""
+    rows = [_row("data", Settings.model_fields["data"])]
+    for section, kind in SECTIONS.items():
+        rows += [_row(f"{section}.{key}", info) for key, info in kind.model_fields.items()]
     return rows
+
+
+def names() -> list[str]:
+    """Return the names of all settings, each with its section."""
+    return ["data", *(f"{section}.{key}" for section, kind in SECTIONS.items() for key in kind.model_fields)]
+
+
+def _row(name: str, info: Any) -> SettingRow:
+    bounds = {type(m).__name__: m for m in info.metadata}
+    low = getattr(bounds.get("Ge"), "ge", None)
+    above = getattr(bounds.get("Gt"), "gt", None)
+    high = getattr(bounds.get("Le"), "le", None)
+    limits = f"{low if low is not None else f'> {above}'} to {high}" if high is not None else ""
+    kind = getattr(info.annotation, "__name__", str(info.annotation))
+    if str(info.annotation).startswith("typing.Literal"):
+        kind, limits = "choice", " | ".join(map(str, info.annotation.__args__))
+    return SettingRow(name, kind, info.default, limits, info.description or "")

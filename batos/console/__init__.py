@@ -1,5 +1,5 @@
-"""The web console: the image, its missions, memory and models in a browser on this machine. Served by the daemon when it is asked to.
+"""The web console: the image, its missions, memory and models in a browser on this machine. The daemon serves it on request.
 
-It has no rights of its own: `asking` puts its questions to the desk as requests of the wire. `access` and `guard` say who may ask,
-`pages` and its neighbours what there is to see, `feed` and `server` how it moves and is served.
+It has no rights of its own: `api_client` sends its questions to the dispatcher as requests of the wire. `access` and `login` decide who may
+ask, `pages` and its neighbours draw the pages, `live_events` and `server` update and serve them.
 """

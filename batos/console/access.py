@@ -1,15 +1,14 @@
-"""Who may use the console: who has the token, from a page of the console itself, at a name of this machine.
+"""Access to the console: for a user with the token, from a page of the console itself, at a name of this machine.
 
 Three things are checked of each request, before anything else is done with it:
 
 * its Host is the address that the console listens at: a page of a foreign name that resolves to 127.0.0.1 (DNS rebinding) has another;
 * no page of another origin made it: `Origin` and `Sec-Fetch-Site` say so, and browsers let no page forge them;
-* it carries the cookie of a session that has not ended, which only the token gets (`batos.console.access`).
+* it carries the cookie of an open session, which only the token opens.
 
-Sessions of the console: which browsers were let in, kept in the data folder. A restart ends none, and brings none back that was ended.
-
-A browser holds a random key in its cookie. Kept is only what the token makes of that key: whoever reads the file is not let in by it, and
-another token ends every session. `batos console --logout --all` changes the same file, whether a daemon runs or not.
+Sessions are kept in the data folder. A restart ends none, and restores none that was ended. A browser holds a random key in its cookie; the
+file holds only a keyed hash of it, made with the token. So reading the file admits no one, and another token ends every session.
+`batos console --logout --all` changes the same file, whether a daemon runs or not.
 """
 
 from __future__ import annotations
@@ -25,11 +24,14 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from batos import private_files
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.errors import ConfigError
 from batos.loopback import bracketed, is_foreign, names_of
 
@@ -41,7 +43,7 @@ _LONGEST = 1024  # bytes of a token's file that are read
 
 
 def token_of(data: Path) -> str:
-    """The token of this data folder; made at the first call, and again where others could have read it. Does file work.
+    """Return the token of this data folder; made at the first call, and again where others could have read it. Does file work.
 
     :raises ConfigError: if the file cannot be read or made.
     """
@@ -82,6 +84,28 @@ def _read(path: Path) -> str | None:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleLimits(Limits):
+    """Limits of the web console."""
+
+    session_s: float = limit(7 * 86400, ge=60, le=366 * 86400)
+    """Time after which a browser has to show the token again."""
+    sessions: int = limit(256, ge=1, le=10_000)
+    """Sessions of the console at the same time; one more ends the oldest."""
+    request_s: float = limit(30.0, ge=0.05, le=3600)
+    """Time for a browser to send what it wants, form included."""
+    form_bytes: int = limit(524_288, ge=1024, le=64 * MIB)
+    """Largest form that the console takes, as it is sent."""
+    rows: int = limit(50, ge=1, le=1000)
+    """Missions, passages or documents that one page of the console lists."""
+    revisions: int = limit(200, ge=1, le=1000)
+    """Revisions of an object that the console's slider goes through."""
+    pages: int = limit(32, ge=1, le=10_000)
+    """Live pages of the console open at the same time."""
+    refresh_s: float = limit(0.5, ge=0.05, le=60)
+    """Shortest time between two updates of a live page."""
+
+
 class Access:
     """The rules for one console at one address. It asks for nothing and keeps nothing: any thread."""
 
@@ -98,15 +122,15 @@ class Access:
 
     @property
     def link(self) -> str:
-        """The address with the token in it: whoever has it is let in."""
+        """Return the address with the token in it, which admits everyone who has it."""
         return f"{self.address}/?token={self._token.decode()}"
 
     def is_token(self, text: str) -> bool:
-        """Whether this is the token; takes the same time whatever it is."""
+        """Return True if the text is the token, in constant time."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
-        """Why a request with these headers is refused; "" where it is not.
+        """Why a request with these headers is refused; "" if it is not.
 
         :param headers: by lower-case names.
         """
@@ -148,7 +172,7 @@ class Sessions:
         self._unkept: dict[str, float] = {}  # begun while the file could not be written; ends when anybody changes the file
 
     def begin(self, instead: str = "") -> str:
-        """The key of a new session. Where the disk is full it lasts until the daemon ends.
+        """Return the key of a new session. Where the disk is full it lasts until the daemon ends.
 
         :param instead: the key of a session that it takes the place of.
         """
@@ -169,7 +193,7 @@ class Sessions:
         return key
 
     def is_open(self, key: str) -> bool:
-        """Whether there is a session with this key that has not ended."""
+        """Return True if there is a session with this key that has not ended."""
         name = self._name(key)
         with self._lock:
             self._look()
@@ -246,7 +270,7 @@ def _seen(path: Path) -> _Seen:
 
 
 def _read_sessions(path: Path) -> dict[str, float]:
-    """The sessions that a file holds; none where it is damaged."""
+    """Return the sessions that a file holds; none if it is damaged."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             found = json.loads(file.read(_LONGEST_SESSIONS))

@@ -1,5 +1,6 @@
-"""How the console asks: it is a client of the desk, in this process. Its requests go through the schemas and limits of the wire, so
-that it can do nothing that a client on the socket could not."""
+"""Client of the dispatcher for the console, in this process. Its requests pass the schemas and limits of the wire, so that it can do
+nothing that a client on the socket could not.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Reply = dict[str, Any]
 
 
 class DaemonHandler(Protocol):
-    """Who answers requests: the desk."""
+    """Handler of requests: the dispatcher."""
 
     async def handle(self, request: Request, client: Recipient) -> None:
         """Answer `request` through `client`, now or later; raises BatosError for one that cannot be served."""
@@ -27,7 +28,7 @@ class DaemonHandler(Protocol):
 
 
 class Heard:
-    """A recipient that somebody in this process reads. Like a slow client on the socket, it loses events when it falls behind."""
+    """Recipient that is read in this process. Like a slow client on the socket, it loses events when it falls behind."""
 
     def __init__(self, limit: int) -> None:
         """:param limit: replies that wait; past it, events are dropped."""
@@ -44,7 +45,7 @@ class Heard:
 
     @property
     def full(self) -> bool:
-        """Whether an event would be dropped now."""
+        """Return True if an event would be dropped now."""
         return self._replies.qsize() >= self._limit
 
     def send(self, reply: Reply, *, event: bool = False) -> None:
@@ -57,7 +58,7 @@ class Heard:
         self._replies.put_nowait(None)
 
     async def next(self) -> Reply | None:
-        """The next reply; None once it is closed."""
+        """Return the next reply; None once it is closed."""
         return await self._replies.get()
 
 
@@ -68,7 +69,7 @@ class Asker:
         self._handler, self._limits = handler, PayloadLimits.of(settings)
 
     async def ask(self, op: str, **fields: Any) -> Reply:
-        """The reply to one request; fields that are None are left out.
+        """Return the reply to one request; fields that are None are left out.
 
         :raises BatosError: as the desk, or the schema, refused it.
         """
@@ -79,7 +80,7 @@ class Asker:
         return reply
 
     async def tell(self, heard: Recipient, op: str, **fields: Any) -> None:
-        """Let somebody else hear the replies; raises as `ask` does."""
+        """Send the replies of a request to another recipient. Raises as `ask` does."""
         given = {name: value for name, value in fields.items() if value is not None}
         try:
             request = parse_request(json.dumps({"op": op, **given}).encode(), self._limits)
@@ -88,5 +89,5 @@ class Asker:
         await self._handler.handle(request, heard)
 
     def forget(self, heard: Recipient) -> None:
-        """Let nobody tell a recipient of anything any more."""
+        """Stop sending to a recipient."""
         self._handler.forget(heard)

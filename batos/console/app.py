@@ -1,4 +1,4 @@
-"""The console's pages put together: routes, errors, and the guard before them."""
+"""The console's application: its routes, errors, and the guard before them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
 
 
 def application(asker: Asker, settings: Settings, access: Access, sessions: Sessions) -> tuple[ASGIApp, Feed]:
-    """The console as an ASGI application, and what moves its pages."""
+    """Return the console as an ASGI application, and what moves its pages."""
     views = Views()
     feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
     seat = PageContext(asker, settings, access, sessions, views, feed)
@@ -117,10 +117,10 @@ def _served(seat: PageContext, page: Page) -> Callable[[Request], Awaitable[Resp
 
 
 def status_of(error: BatosError) -> int:
-    """The HTTP status that says who is at fault."""
+    """Return the HTTP status for an error."""
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
 async def problem(seat: PageContext, status: int, why: str, code: str = "") -> Response:
-    """A page that says what is wrong."""
+    """Return a page with an error."""
     return await seat.show("problem.html", "", HTTPStatus(status).phrase, status, why=why, code=code, number=status)

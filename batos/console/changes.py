@@ -1,6 +1,6 @@
-"""What missions and the loop did to the image, and taking it back: first what that would do, then, when it was agreed to, the doing.
+"""Pages that undo: changes of missions and of the autotelic loop, and versions of methods.
 
-Bringing an earlier version of a method back: first what that would change, then, when it was agreed to, a mission that does it.
+Each shows first what the undo would do; after the user has agreed, it does so. An earlier version of a method is restored by a mission.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Reply
 from batos.console.pages import PageContext, form_of, needed, see_mission, url, whole
 from batos.errors import InvalidInput, UndoConflict
@@ -23,14 +24,14 @@ STANDING = ("promoted", "kept")
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
-    """The missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
-    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=seat.settings.console_rows))["missions"]
-    own = (await seat.asker.ask("changes", limit=seat.settings.console_rows))["changes"]
+    """Return the missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
+    listed = (await seat.asker.ask("missions", state="COMPLETE", limit=ConsoleLimits.of(seat.settings).rows))["missions"]
+    own = (await seat.asker.ask("changes", limit=ConsoleLimits.of(seat.settings).rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
 
 
 async def change(seat: PageContext, request: Request) -> Response:
-    """One change of the loop's, whole; where it is in the image, what its undo would take back."""
+    """Show one change of the loop; if it is in the image, with the effect of its undo."""
     number = whole(needed(request.query_params, "number"), "number")
     (found,) = (await seat.asker.ask("changes", number=number))["changes"]
     told, conflict = None, None
@@ -45,14 +46,14 @@ async def change(seat: PageContext, request: Request) -> Response:
 
 async def undo_change(seat: PageContext, request: Request) -> Response:
     """Take a change of the loop's back; it is not made again."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     number = whole(needed(form, "number"), "number")
     await seat.asker.ask("undo_change", number=number, why=form.get("why", "").strip())
     return RedirectResponse(url("/change", number=number), 303)
 
 
 def _figures(change: Reply) -> list[tuple[str, list[tuple[str, Any, Any]], Reply]]:
-    """What its rehearsal and its watch found: of each its name, rows of before and with it, and what else it says."""
+    """Return the figures of its rehearsal and its watch: for each its name, rows of before and with it, and further facts."""
     found = []
     for part, name in (("comparison", "Its rehearsal"), ("effect", "Its watch")):
         figures = change.get(part) or {}
@@ -79,7 +80,7 @@ def _told(error: UndoConflict) -> Reply:
 
 
 async def preview_undo(seat: PageContext, request: Request) -> Response:
-    """What an undo, or a redo, would do: a dry run. Where later work stands in its way, which."""
+    """Show the effect of an undo or a redo, by a dry run, and the later work that conflicts with it."""
     query = request.query_params
     id, redo, cascade = needed(query, "id"), query.get("redo") == "1", query.get("cascade") == "1"
     status = await seat.asker.ask("status", id=id)
@@ -103,7 +104,7 @@ async def preview_undo(seat: PageContext, request: Request) -> Response:
 
 async def undo(seat: PageContext, request: Request) -> Response:
     """Undo what was agreed to, and no more: the form names the missions that the preview showed."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, redo = needed(form, "id"), form.get("redo") == "1"
     done = await seat.asker.ask(
         "undo", id=id, redo=redo, cascade=(form.get("cascade") == "1" and not redo), expect=form.getlist("expect") or None
@@ -117,7 +118,7 @@ BEFORE_ALL = 0
 
 
 async def preview_revert(seat: PageContext, request: Request) -> Response:
-    """What would be in force instead, beside what is."""
+    """Show the version that would be restored, beside the current one."""
     query = request.query_params
     target, selector = needed(query, "target"), needed(query, "selector")
     version = whole(needed(query, "version"), "version")
@@ -142,7 +143,7 @@ async def preview_revert(seat: PageContext, request: Request) -> Response:
 
 async def revert(seat: PageContext, request: Request) -> Response:
     """Have it done, by a mission. The form has the mission's id, so that sending it twice makes one version."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id = needed(form, "id")
     version = whole(needed(form, "version"), "version")
     await seat.asker.ask("revert", id=id, target=needed(form, "target"), selector=needed(form, "selector"), version=version)

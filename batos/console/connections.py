@@ -1,9 +1,8 @@
-"""Places of connections, those of browsers that are signed in apart from all others: who has no session cannot take the place of who has.
+"""Connections of the console: a bounded number of places, and a time limit for each request (slow-loris protection).
 
-Whoever connects stands first. A request with a session seats its connection; one without has it stand again. Where too many stand, the one
-that came, or made its last request, before all others is cut off: half a request, or a slow one, holds no place against who comes and asks.
-
-A connection of the console's: how long it waits for what a browser wants, and the place that it has meanwhile.
+Browsers that are signed in have places of their own, which others cannot take. A new connection stands; a request with a session seats its
+connection, one without makes it stand again. If too many stand, the one whose arrival or last request is oldest is closed: half a request,
+or a slow one, cannot keep a place from others.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class ConnectionSlots:
         self._seated: set[ConnectionSlot] = set()
 
     def stand(self, place: ConnectionSlot) -> None:
-        """One without a session, which has come just now, or made a request."""
+        """Let a connection without a session stand; it has just come, or made a request."""
         self._seated.discard(place)
         self._standing.pop(place, None)
         self._standing[place] = None
@@ -39,12 +38,12 @@ class ConnectionSlots:
             first.cut_off()
 
     def ask(self, place: ConnectionSlot) -> None:
-        """One that makes a request, and keeps what it has until it is known whose it is."""
+        """Record a request; the connection keeps its place until its session is known."""
         if place in self._standing:
             self.stand(place)
 
     def sit(self, place: ConnectionSlot) -> bool:
-        """One with a session. Whether there is a seat for it; else it stands on."""
+        """Seat a connection with a session. Return True if there was a seat; otherwise it keeps standing."""
         if place not in self._seated:
             if len(self._seated) >= self._seats:
                 return False
@@ -53,7 +52,7 @@ class ConnectionSlots:
         return True
 
     def leave(self, place: ConnectionSlot) -> None:
-        """It is gone."""
+        """Release the place of a closed connection."""
         self._standing.pop(place, None)
         self._seated.discard(place)
 
@@ -67,21 +66,21 @@ class ConnectionSlot:
         self._left = False
 
     def ask(self) -> None:
-        """It makes a request, and nothing is known of a session yet."""
+        """Record a request whose session is not yet known."""
         if not self._left:
             self._places.ask(self)
 
     def stand(self) -> None:
-        """It has no session."""
+        """Let the connection stand, because it has no session."""
         if not self._left:
             self._places.stand(self)
 
     def sit(self) -> bool:
-        """It has a session. Whether there is a seat for it."""
+        """Seat the connection, because it has a session. Return True if there was a seat."""
         return self._left or self._places.sit(self)
 
     def leave(self) -> None:
-        """It is gone."""
+        """Release the place."""
         self._left = True
         self._places.leave(self)
 

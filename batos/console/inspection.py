@@ -1,8 +1,7 @@
-"""The object browser: an object with its slots, what it delegates to, its revisions; and a method with its versions.
+"""Pages for inspection: objects, methods, memory and models.
 
-The memory page: what it holds, and what answers a question, with the reasons.
-
-The models page: what is there, what is in memory, who speaks with what.
+The object browser shows an object with its slots, its parents and its revisions, and a method with its versions. The memory page shows
+figures, and the passages that answer a question, with the reasons. The models page shows the models, those in memory, and their personas.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Reply
 from batos.console.pages import PageContext, needed, url
 from batos.errors import ImageError, InvalidInput
@@ -23,7 +23,7 @@ _BRINGS = ("method", "intent", "primitive")
 
 
 async def browse(seat: PageContext, request: Request) -> Response:
-    """An object as it is, or as it was just after a transaction (`at`)."""
+    """Show an object as it is, or as it was just after a transaction (`at`)."""
     target, at = request.query_params.get("target") or "lobby", request.query_params.get("at") or None
     shown = await seat.asker.ask("show", target=target, at=at)
     entries = (await seat.asker.ask("ls", target=shown["oid"], at=at))["entries"]
@@ -53,7 +53,7 @@ async def browse(seat: PageContext, request: Request) -> Response:
 
 
 async def method(seat: PageContext, request: Request) -> Response:
-    """What an object holds under a selector: source, versions, where each came from."""
+    """Show the method of an object under a selector: source, versions, and their origins."""
     target, selector = needed(request.query_params, "target"), needed(request.query_params, "selector")
     at = request.query_params.get("at") or None
     told = await seat.asker.ask("method", target=target, selector=selector, at=at)
@@ -61,16 +61,18 @@ async def method(seat: PageContext, request: Request) -> Response:
 
 
 async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
-    """The revisions, the oldest first, and why there are none to be told, if that is so."""
+    """Return the revisions, the oldest first, and why there are none to be told, if that is so."""
     try:
-        found = await seat.asker.ask("history", target=oid, limit=seat.settings.console_revisions)
+        found = await seat.asker.ask("history", target=oid, limit=ConsoleLimits.of(seat.settings).revisions)
     except ImageError as e:  # a storage without history: the present can be looked at all the same
         return [], e.message
     return found["revisions"][::-1], ""
 
 
 async def _author(seat: PageContext, mission: str) -> str:
-    """The page of the mission that made a revision or was undone or redone in it, or of a change of the loop's; "" where it was neither."""
+    """Return the page of the mission that made a revision or was undone or redone in it, or of a change of the loop's; "" if it was
+    neither.
+    """
     id = mission.removeprefix("undo:").removeprefix("redo:")
     kind, _, number = id.partition(":")
     if kind == "change" and number.isdecimal():
@@ -83,7 +85,7 @@ async def _author(seat: PageContext, mission: str) -> str:
 
 
 async def _changes(seat: PageContext, oid: str, revisions: list[Reply], place: int | None) -> list[Reply]:
-    """What the revision that is looked at changed."""
+    """Return the changes of the selected revision."""
     if not place:  # the first that is known has nothing before it to be held against
         return []
     told = await seat.asker.ask("diff", target=oid, a=revisions[place - 1]["tid"], b=revisions[place]["tid"])
@@ -91,7 +93,7 @@ async def _changes(seat: PageContext, oid: str, revisions: list[Reply], place: i
 
 
 def _parents(slots: dict[str, Any]) -> list[Reply]:
-    """The objects that an object delegates to directly: each with the `slot` that holds it."""
+    """Return the objects that an object delegates to directly: each with the `slot` that holds it."""
     found = []
     for name, value in slots.items():
         if name.endswith("*"):
@@ -101,7 +103,7 @@ def _parents(slots: dict[str, Any]) -> list[Reply]:
 
 
 async def _brought(seat: PageContext, parents: list[Reply], known: set[str], at: str | None) -> list[Reply]:
-    """What an object can do by its ancestors: of each the behaviour that nothing nearer overrides, depth first as lookup goes."""
+    """Return the behaviour that an object inherits, by ancestor: messages that nothing nearer overrides, depth first as in lookup."""
     found: list[Reply] = []
     seen: set[str] = set()
     waiting = [one["oid"] for one in parents]
@@ -120,7 +122,7 @@ async def _brought(seat: PageContext, parents: list[Reply], known: set[str], at:
 
 
 def _name(shown: Reply, target: str) -> str:
-    """What to call an object: its own name or title, else how it was asked for."""
+    """Return the heading of an object: its own name or title, else the name that was asked for."""
     for slot in ("name", "title", "brief"):
         if isinstance(found := shown["slots"].get(slot), str) and found:
             return found[:80]
@@ -139,11 +141,11 @@ async def search_memory(seat: PageContext, request: Request) -> Response:
     """Without a question, what the memory holds."""
     question = request.query_params.get("q", "").strip()
     asked = {name: request.query_params.get(name, "").strip() for name in FIELDS}
-    held = await seat.asker.ask("memory", documents=seat.settings.console_rows)
+    held = await seat.asker.ask("memory", documents=ConsoleLimits.of(seat.settings).rows)
     found = None
     if question:
         fits: dict[str, Any] = {name: value for name, value in asked.items() if value}
-        found = await seat.asker.ask("search", question=question, k=min(seat.settings.console_rows, 20), explain=True, **fits)
+        found = await seat.asker.ask("search", question=question, k=min(ConsoleLimits.of(seat.settings).rows, 20), explain=True, **fits)
     return await seat.show(
         "memory.html",
         "memory",
@@ -159,13 +161,13 @@ async def search_memory(seat: PageContext, request: Request) -> Response:
 
 
 def _most(found: Reply | None) -> float:
-    """The largest signal of all passages: the measure of their bars."""
+    """Return the largest signal of all passages: the measure of their bars."""
     hits = found["hits"] if found else []
     return max((abs(value) for hit in hits for value in hit["signals"].values()), default=0) or 1.0
 
 
 async def models_page(seat: PageContext, request: Request) -> Response:
-    """The models and their residency, the personas and their voices, the experts."""
+    """Return the models and their residency, the personas and their voices, the experts."""
     models = await seat.asker.ask("models")
     info = await seat.asker.ask("info")
     experts = await seat.asker.ask("experts")

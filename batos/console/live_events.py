@@ -1,4 +1,4 @@
-"""What moves on a page, as server-sent events: the rows of the missions page, and the events of one mission."""
+"""Live events of a page, as server-sent events: the rows of the missions page, and the events of one mission."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from batos.config import Settings
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Heard, Reply
 from batos.errors import Busy
+from batos.wire.endpoints import WireLimits
 
 log = structlog.get_logger("batos.console")
 
@@ -42,13 +44,13 @@ class Feed:
         self._touched.set()
 
     def open(self, session: str) -> Heard:
-        """A new live page of a session.
+        """Return a new live page of a session.
 
-        :raises Busy: past `console_pages`, and when the daemon stops.
+        :raises Busy: past `ConsoleLimits.pages`, and when the daemon stops.
         """
-        if self._closed or len(self._pages) >= self._settings.console_pages:
-            raise Busy(f"{len(self._pages)} live pages are open (setting console_pages); close one, or come again later")
-        page = Heard(self._settings.client_queue)
+        if self._closed or len(self._pages) >= ConsoleLimits.of(self._settings).pages:
+            raise Busy(f"{len(self._pages)} live pages are open; close one, or come again later")
+        page = Heard(WireLimits.of(self._settings).client_queue)
         self._pages[page] = session
         return page
 
@@ -60,7 +62,7 @@ class Feed:
             self._reader = asyncio.create_task(self._read(), name="console feed")
 
     def shut(self, page: Heard) -> None:
-        """The page is gone."""
+        """Close a live page."""
         page.close()
         self._gone(page)
         self._pages.pop(page, None)
@@ -86,10 +88,10 @@ class Feed:
             self.shut(page)
 
     async def messages(self, page: Heard) -> AsyncGenerator[bytes]:
-        """What a page hears, and something in between where it hears nothing, so that one that is gone is noticed."""
+        """Yield the messages of a page, and a ping when there are none, so that a closed page is noticed."""
         while True:
             try:
-                async with asyncio.timeout(self._settings.ping_s):
+                async with asyncio.timeout(WireLimits.of(self._settings).ping_s):
                     reply = await page.next()
             except TimeoutError:
                 yield b": still here\n\n"
@@ -107,7 +109,7 @@ class Feed:
                 self._tell(await self._look())
             except Exception as e:  # the pages keep what they have; the next look may fare better
                 log.warning("rows_not_read", error=repr(e))
-            await asyncio.sleep(self._settings.console_refresh_s)
+            await asyncio.sleep(ConsoleLimits.of(self._settings).refresh_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_UNHEARD_S):
                     await self._touched.wait()
@@ -121,7 +123,7 @@ class Feed:
 
 
 def message_of(name: str, data: Any) -> bytes:
-    """One server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
+    """Return one server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 

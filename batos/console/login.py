@@ -1,7 +1,4 @@
-"""What stands before the console's pages: the checks of `Access`, sessions, places, and the headers that every answer carries.
-
-In and out: the page that asks for the token, and what ends a session.
-"""
+"""Login and guard of the console: the checks of `Access`, sessions, places, the headers of every answer, and the login and logout pages."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from batos.console.access import TOKEN_NAME, Access, Sessions
+from batos.console.access import TOKEN_NAME, Access, ConsoleLimits, Sessions
 from batos.console.connections import ConnectionSlot
 from batos.console.pages import PageContext, form_of
 
@@ -64,7 +61,7 @@ class Guard:
         await (answer or self._app)(scope, receive, send_with_headers)
 
     async def _checked(self, scope: Scope) -> Response | None:
-        """The answer to a request that goes no further; None for one that is let in."""
+        """Return the refusal of a request; None if it is admitted."""
         access, headers, query = self._access, Headers(scope=scope), QueryParams(scope["query_string"])
         place: ConnectionSlot = scope["state"]["place"]
         place.ask()
@@ -88,7 +85,7 @@ class Guard:
 
 
 async def let_in(access: Access, sessions: Sessions, headers: Headers, path: str) -> Response:
-    """A redirect to a page, with the cookie of a new session, which takes the place of the one that the browser had."""
+    """Return a redirect to a page, with the cookie of a new session, which takes the place of the one that the browser had."""
     session = await asyncio.to_thread(sessions.begin, instead=cookie_of(headers, access.cookie_name))
     answer = RedirectResponse(path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/", 303)
     answer.set_cookie(access.cookie_name, session, max_age=access.session_s, httponly=True, samesite="strict", path="/")
@@ -96,14 +93,14 @@ async def let_in(access: Access, sessions: Sessions, headers: Headers, path: str
 
 
 def cookie_of(headers: Headers, name: str) -> str:
-    """The value of a cookie; "" where there is none."""
+    """Return the value of a cookie; "" if there is none."""
     # As browsers read them: other programs of this machine set cookies that come here too, and what the standard library makes of an odd
     # one of theirs is none at all.
     return cookie_parser(headers.get("cookie", "")).get(name, "")
 
 
 async def login_page(seat: PageContext, why: str) -> Response:
-    """The page that asks for the token, for who has no session."""
+    """Return the page that asks for the token, for who has no session."""
     return await seat.views.page("entrance.html", 401, why=why, file=str(seat.settings.data / TOKEN_NAME))
 
 
@@ -113,7 +110,7 @@ async def ask_token(seat: PageContext, request: Request) -> Response:
 
 async def enter(seat: PageContext, request: Request) -> Response:
     """Let in who has the token."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     if not seat.access.is_token(form.get("token", "").strip()):
         return await login_page(seat, "That is not the token of this data folder.")
     return await let_in(seat.access, seat.sessions, request.headers, "/")

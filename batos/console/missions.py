@@ -1,8 +1,7 @@
-"""The missions page, and the page of one mission: its thought, what it recalled, what it cost.
+"""Pages of missions: the list, one mission, and a conversation.
 
-What can be done to missions: give one, cancel it, let it rest, answer what it asks, say what you think of it.
-
-The page of a conversation: missions that follow one another, and a box to go on.
+The page of a mission shows its thought, its recalled passages and its cost, with forms to cancel, pause, answer and rate it. A conversation
+shows missions that follow one another, and a box for the next.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from batos.config import Settings
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Asker, Reply
 from batos.console.live_events import EventStream, Rows
 from batos.console.pages import THINKING, PageContext, Views, form_of, needed, see_mission, whole
@@ -39,10 +39,10 @@ SAID = {
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
-    """The missions, and a form for a new one; those that the system gave itself where they are asked for."""
+    """Return the missions, and a form for a new one; those that the system gave itself where they are asked for."""
     state, before = (request.query_params.get(name) or None for name in ("state", "before"))
     words, everyone = (request.query_params.get("q") or "")[:WORDS_CHARS], bool(request.query_params.get("all"))
-    rows = seat.settings.console_rows
+    rows = ConsoleLimits.of(seat.settings).rows
     wanted = {"state": state, "before": before, "words": words or None, "system": everyone}
     listed = (await seat.asker.ask("missions", limit=rows, **wanted))["missions"]
     info = await seat.asker.ask("info")
@@ -65,21 +65,21 @@ async def overview(seat: PageContext, request: Request) -> Response:
 
 
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
-    """The rows of the missions page as they are now, by mission."""
-    listed = (await asker.ask("missions", limit=settings.console_rows, system=False))["missions"]
+    """Return the rows of the missions page as they are now, by mission."""
+    listed = (await asker.ask("missions", limit=ConsoleLimits.of(settings).rows, system=False))["missions"]
     made = await views.each("parts.html", "row", listed)
     return dict(zip((one["id"] for one in listed), made, strict=True))
 
 
 async def live(seat: PageContext, request: Request) -> Response:
-    """The stream of the missions page."""
+    """Return the stream of the missions page."""
     page = seat.feed.open(request.state.session)
     seat.feed.follow(page)
     return EventStream(seat.feed, page)
 
 
 async def mission(seat: PageContext, request: Request) -> Response:
-    """One mission."""
+    """Show one mission."""
     id = needed(request.query_params, "id")
     status = await seat.asker.ask("status", id=id)
     shown = await seat.asker.ask("show", target=id)
@@ -105,7 +105,7 @@ async def mission(seat: PageContext, request: Request) -> Response:
 
 
 def answer_of(result: Reply) -> tuple[str, Any]:
-    """What to show of a result: its text, and its value where that says more than the text."""
+    """Return the text of a result, and its value if that says more than the text."""
     text, value = str(result.get("text") or ""), result.get("value")
     if not isinstance(value, dict | list):
         return text, None
@@ -117,7 +117,7 @@ def answer_of(result: Reply) -> tuple[str, Any]:
 
 
 async def mission_live(seat: PageContext, request: Request) -> Response:
-    """The stream of one mission's page."""
+    """Return the stream of one mission's page."""
     page = seat.feed.open(request.state.session)
     try:
         await seat.asker.tell(page, "watch", id=needed(request.query_params, "id"))
@@ -132,7 +132,7 @@ _RATINGS = {"up": 1, "down": -1}
 
 async def submit(seat: PageContext, request: Request) -> Response:
     """Accept a brief. The form has the mission's id, so that sending it twice makes one mission."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     accepted = await seat.asker.ask(
         "submit",
         id=needed(form, "id"),
@@ -159,7 +159,7 @@ async def resume(seat: PageContext, request: Request) -> Response:
 
 async def answer(seat: PageContext, request: Request) -> Response:
     """Answer the question of a mission."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, text = needed(form, "id"), form.get("text", "").strip()
     await seat.asker.ask("answer", id=id, text=text, number=whole(form.get("number", ""), "number"))
     return see_mission(id, "answered", form.get("page", ""))
@@ -167,7 +167,7 @@ async def answer(seat: PageContext, request: Request) -> Response:
 
 async def rate(seat: PageContext, request: Request) -> Response:
     """Keep what the user thinks of a mission."""
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, given = needed(form, "id"), form.get("rating", "")
     if given not in _RATINGS:
         raise InvalidInput(f"a rating is {' or '.join(_RATINGS)}, not {given[:40]!r}")
@@ -176,7 +176,7 @@ async def rate(seat: PageContext, request: Request) -> Response:
 
 
 async def _do(seat: PageContext, request: Request, op: str, said: str) -> Response:
-    form = await form_of(request, seat.settings.console_form_bytes)
+    form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id = needed(form, "id")
     reply = await seat.asker.ask(op, id=id)
     return see_mission(id, "ended" if reply.get("already") else said, form.get("page", ""))
@@ -187,8 +187,8 @@ TURNS = 50
 
 
 async def conversation(seat: PageContext, request: Request) -> Response:
-    """The conversation that a mission is part of: what it follows, and what has followed it since."""
-    listed = (await seat.asker.ask("missions", limit=seat.settings.console_rows, system=False))["missions"]
+    """Return the conversation that a mission is part of: what it follows, and what has followed it since."""
+    listed = (await seat.asker.ask("missions", limit=ConsoleLimits.of(seat.settings).rows, system=False))["missions"]
     followers: dict[str, list[Reply]] = {}
     for one in listed:
         followers.setdefault(one.get("context", ""), []).append(one)
@@ -212,7 +212,7 @@ async def conversation(seat: PageContext, request: Request) -> Response:
 
 
 def _newest(id: str, followers: dict[str, list[Reply]]) -> str:
-    """The last mission that this one leads to, as far as the newest missions tell; of several that follow one it is the newest."""
+    """Return the last mission that this one leads to, as far as the newest missions tell; of several that follow one it is the newest."""
     seen = {id}
     while id in followers and (following := followers[id][0]["id"]) not in seen:
         id = following
@@ -221,7 +221,7 @@ def _newest(id: str, followers: dict[str, list[Reply]]) -> str:
 
 
 async def _path(seat: PageContext, id: str) -> list[Reply]:
-    """The states of a mission and of those before it, the oldest first."""
+    """Return the states of a mission and of those before it, the oldest first."""
     path: list[Reply] = []
     seen: set[str] = set()
     before: str | None = id
@@ -233,7 +233,7 @@ async def _path(seat: PageContext, id: str) -> list[Reply]:
 
 
 def _turn(status: Reply, followers: dict[str, list[Reply]], path: list[Reply]) -> dict[str, Any]:
-    """What the page shows of a mission. `others` have followed it, too, and are not on the page."""
+    """Return the data of a mission for its page. `others` follow it, too, and are not on the page."""
     result = status.get("result") or {}
     text, value = answer_of(result)
     shown = {one["id"] for one in path}

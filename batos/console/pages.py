@@ -1,8 +1,6 @@
-"""How pages are made: templates that escape everything, and the few filters they use.
+"""Basics of pages: templates that escape everything, their filters, form fields, and the context that every page gets.
 
-What a browser sends: the fields of a form and of an address, read strictly and within limits.
-
-What every page is given: somebody to ask, the settings, the templates, the feed.
+Fields of forms and addresses are read strictly and within limits. The context holds the client, the settings, the templates and the feed.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _KIND = "application/x-www-form-urlencoded"
 
 
 async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
-    """The fields of a form.
+    """Return the fields of a form.
 
     :param limit: most bytes of it.
     :raises MessageTooLarge: past the limit.
@@ -46,7 +44,7 @@ async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > limit:
-            raise MessageTooLarge(f"a form of more than {limit} bytes (setting console_form_bytes)")
+            raise MessageTooLarge(f"a form of more than {limit} bytes")
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), errors="strict")
     except ValueError as e:  # UnicodeDecodeError, too
@@ -55,9 +53,9 @@ async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
 
 
 def needed(fields: ImmutableMultiDict[str, str], name: str) -> str:
-    """A field that must be there.
+    """Return a field that must be there.
 
-    :raises InvalidInput: where it is not.
+    :raises InvalidInput: if it is not.
     """
     value = fields.get(name, "")
     if not value:
@@ -66,7 +64,7 @@ def needed(fields: ImmutableMultiDict[str, str], name: str) -> str:
 
 
 def whole(text: str, name: str) -> int | None:
-    """A whole number; None where the field was left empty.
+    """Return a whole number; None if the field was left empty.
 
     :raises InvalidInput: for anything else.
     """
@@ -123,15 +121,15 @@ class Views:
         }
 
     async def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-        """An answer made of a template."""
+        """Return a response from a template."""
         return HTMLResponse(await self.text(template, **context), status)
 
     async def text(self, template: str, **context: Any) -> str:
-        """What a template makes of its context."""
+        """Return a template, filled with its context."""
         return await asyncio.to_thread(lambda: self._environment.get_template(template).render(context))
 
     async def each(self, template: str, macro: str, items: Sequence[Any]) -> list[str]:
-        """What a template's macro makes of each of these."""
+        """Return the output of a template's macro for each of these items."""
 
         def made() -> list[str]:
             draw = getattr(self._environment.get_template(template).module, macro)
@@ -141,34 +139,34 @@ class Views:
 
 
 def url(path: str, **query: Any) -> str:
-    """An address within the console; what is None or "" is left out of the query."""
+    """Return an address within the console; values that are None or "" are left out of the query."""
     given = [(name, value) for name, value in query.items() if value is not None and value != ""]
     return f"{path}?{urlencode(given)}" if given else path
 
 
 def step_of(state: str) -> int:
-    """How far a mission of that state is, counted from 1; 0 where it is not being thought through."""
+    """Return the step of a mission in that state, counted from 1; 0 if it is not being thought through."""
     return _STEPS.index(state) + 1 if state in _STEPS else 0
 
 
 def iso(seconds: float) -> str:
-    """A time (seconds since the epoch) as machines read it."""
+    """Return a time (seconds since the epoch) as machines read it."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def moment(seconds: float) -> str:
-    """A time (seconds since the epoch) for people, in the daemon's time zone."""
+    """Return a time (seconds since the epoch) for people, in the daemon's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def ago(seconds: float) -> str:
-    """How long ago a time (seconds since the epoch) was: `now`, `12 s ago`, `3 min ago`."""
+    """Return the age of a time (seconds since the epoch): `now`, `12 s ago`, `3 min ago`."""
     passed = max(0.0, time.time() - seconds)
     return "now" if passed < 1 else f"{span(passed)} ago"
 
 
 def span(seconds: float) -> str:
-    """A length of time for people."""
+    """Return a length of time for people."""
     for length, unit in _UNITS:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
@@ -176,7 +174,7 @@ def span(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     if count == 1:
         return "1 byte"
     for unit in ("bytes", "KiB", "MiB"):
@@ -187,17 +185,17 @@ def size(count: float) -> str:
 
 
 def facet(name: str) -> str:
-    """The name of a part of a thought, for people: `still_point_facet_` is the still point."""
+    """Return the name of a part of a thought, for people: `still_point_facet_` is the still point."""
     return name.removesuffix("_").removesuffix("_facet").replace("_", " ") or "the weaver"
 
 
 def number(count: float) -> str:
-    """A number with its thousands apart."""
+    """Return a number with its thousands apart."""
     return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
-    """A unified difference of two texts, without its heading: each line with what it is (`+`, `-`, `@` or ` `)."""
+    """Return a unified difference of two texts, without its heading: each line with what it is (`+`, `-`, `@` or ` `)."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
     return [(line[:1] or " ", line if line.startswith("@") else line[1:]) for line in lines]
 
@@ -214,18 +212,18 @@ class PageContext:
     feed: Feed
 
     async def show(self, template: str, page: str, title: str, status: int = 200, **context: object) -> Response:
-        """A page.
+        """Return a page.
 
-        :param page: which entry of the navigation it belongs to; "" for none.
+        :param page: entry of the navigation that it belongs to; "" for none.
         """
         return await self.views.page(template, status, page=page, title=title, **context)
 
 
 def see_mission(id: str, said: str = "", page: str = "") -> Response:
-    """To the page of a mission, after something was done to it.
+    """Redirect to the page of a mission, after a change to it.
 
-    :param said: which of the page's notices tells of it.
-    :param page: `conversation`, if it was done on the page of its conversation.
+    :param said: notice to show on the page.
+    :param page: `conversation`, if the change was made on the page of its conversation.
     """
     if page == "conversation":
         return RedirectResponse(url("/conversation", id=id, said=said) + "#now", 303)

@@ -13,8 +13,10 @@ from typing import Any, cast
 import structlog
 
 from batos.config import Settings
+from batos.console.access import ConsoleLimits
 from batos.console.api_client import Asker, DaemonHandler
 from batos.errors import ConfigError, EndpointError
+from batos.wire.endpoints import WireLimits
 
 try:
     import uvicorn
@@ -51,16 +53,17 @@ class Console:
 
     @classmethod
     async def open(cls, settings: Settings) -> Console:
-        """Take the address. Whoever comes waits until `run` answers.
+        """Bind the address. Connections wait until `run` answers.
 
-        :raises EndpointError: where the address is none on loopback, or is taken.
-        :raises ConfigError: where the token cannot be read or made.
+        :raises EndpointError: if the address is not on loopback, or is taken.
+        :raises ConfigError: if the token cannot be read or created.
         """
-        host, port = loopback(settings.console_listen)
+        host, port = loopback(settings.console.listen)
         token = await asyncio.to_thread(token_of, settings.data)
-        listening = _bound(host, port, settings.console_listen)
-        access = Access(token, host, listening.getsockname()[1], settings.console_session_s)
-        sessions = Sessions(settings.data, token, settings.console_session_s, settings.console_sessions)
+        listening = _bound(host, port, settings.console.listen)
+        access = Access(token, host, listening.getsockname()[1], ConsoleLimits.of(settings).session_s)
+        limits = ConsoleLimits.of(settings)
+        sessions = Sessions(settings.data, token, limits.session_s, limits.sessions)
         return cls(settings, access, sessions, listening)
 
     async def run(self, desk: DaemonHandler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
@@ -95,11 +98,11 @@ class Console:
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    places = ConnectionSlots(_STRANGERS, settings.console_pages + _REQUESTS)
+    places = ConnectionSlots(_STRANGERS, ConsoleLimits.of(settings).pages + _REQUESTS)
     return uvicorn.Config(
         app,
         loop="none",
-        http=cast(type[asyncio.Protocol], functools.partial(BrowserConnection, settings.console_request_s, places)),
+        http=cast(type[asyncio.Protocol], functools.partial(BrowserConnection, ConsoleLimits.of(settings).request_s, places)),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -109,12 +112,12 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,  # nobody may say for another that they come from elsewhere
         backlog=_ARRIVALS,
-        timeout_graceful_shutdown=max(1, int(settings.linger_s)),
+        timeout_graceful_shutdown=max(1, int(WireLimits.of(settings).linger_s)),
     )
 
 
 class _Server(uvicorn.Server):
-    """Without what is the daemon's own business: signals, and a loop that looks ten times a second whether it is to end."""
+    """Server without the parts that belong to the daemon: signals, and a loop that checks ten times a second whether it must end."""
 
     def __init__(self, config: uvicorn.Config, look: Callable[[], Awaitable[None]]) -> None:
         """:param look: called now and then."""
@@ -139,9 +142,9 @@ class _Server(uvicorn.Server):
 
 
 def loopback(address: str) -> tuple[str, int]:
-    """Host and port of the setting console_listen.
+    """Return host and port of the setting `console.listen`.
 
-    :raises EndpointError: where they are none, or other machines could reach them.
+    :raises EndpointError: if they are none, or other machines could reach them.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")
@@ -150,11 +153,11 @@ def loopback(address: str) -> tuple[str, int]:
     except ValueError:
         found = None
     if found is None or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
-        raise EndpointError(f"setting console_listen: {address!r} is no host:port; name 127.0.0.1:PORT")
+        raise EndpointError(f"setting console.listen: {address!r} is no host:port; name 127.0.0.1:PORT")
     if not found.is_loopback:
         raise EndpointError(
             f"the console is served on loopback only, and {address!r} can be reached by other machines: name 127.0.0.1:PORT in the setting "
-            "console_listen, and come from elsewhere through an SSH tunnel"
+            "console.listen, and come from elsewhere through an SSH tunnel"
         )
     return str(found), int(port)
 
@@ -169,6 +172,6 @@ def _bound(host: str, port: int, address: str) -> socket.socket:
     except OSError as e:
         listening.close()
         raise EndpointError(
-            f"the console cannot listen at {address}: {e.strerror}; stop who does, or name another port in the setting console_listen"
+            f"the console cannot listen at {address}: {e.strerror}; stop who does, or name another port in the setting console.listen"
         ) from None
     return listening

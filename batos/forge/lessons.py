@@ -23,17 +23,16 @@ from batos.forge import method_prompts, trials
 from batos.guardian import A_SELECTOR, is_selector
 from batos.image import history, ledger, taught_examples
 from batos.image.history import resolve
-from batos.image.taught_examples import Example
 from batos.mind.messages import BUILT_IN, called
-from batos.objects import Intent, Method, Primitive, UvmObject, check_slot, find
-from batos.synthesis import plain_values
+from batos.objects import Example, Intent, Method, Primitive, UvmObject, check_slot, find
+from batos.synthesis import specification
 from batos.synthesis.handbook import LONGEST, HandbookEntry, words_in
 
 _KIN = 64  # others whose examples a method has to keep, too
 
 
 class Lesson(NamedTuple):
-    """What a mission teaches."""
+    """A lesson of a mission: examples and a purpose that a user taught for a message of an object."""
 
     mission: str
     pupil: str
@@ -47,11 +46,11 @@ class Lesson(NamedTuple):
         return int(self.pupil.removeprefix("oid:"), 16).to_bytes(8, "big")
 
     def touched(self) -> dict[str, Any]:
-        """What changes where it is taken back, or taught again."""
+        """Return the objects that change when the lesson is taken back, or taught again."""
         return {"oid": self.pupil, "parts": [f"examples of {self.selector}"]}
 
     def options(self) -> dict[str, Any]:
-        """The slots by which its mission holds it: what tells it from another lesson, and apart from it whom a path named then."""
+        """Return the slots of the mission that tell the lesson from another, and apart from them the object that a path named then."""
         told = {"selector": self.selector, "examples": [taught_examples.example_text(one) for one in self.examples], "intent": self.intent}
         return {"lesson": ledger.compact(told), "pupil": self.pupil}
 
@@ -65,7 +64,7 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
     pupil = resolve(root, lesson.pupil)
     check(pupil, lesson.selector)
     if (count := len(lesson.examples)) > limit:  # else the first of them would be let go of unseen
-        raise InvalidInput(f"a lesson of {count} examples, and {limit} are kept for one message (setting examples_limit); teach fewer")
+        raise InvalidInput(f"a lesson of {count} examples, and {limit} are kept for one message; teach fewer")
     for number, one in enumerate(lesson.examples):
         _check_slots(one, number)
     _keep(root, lesson, limit)
@@ -103,7 +102,7 @@ def teach_again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any
 
 
 def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[UvmObject]:
-    """Others who were taught a message, and have the method for it from the same holder: what is written for one of them is theirs, too."""
+    """Return the other objects that were taught a message and get its method from the same holder. A method for one of them serves all."""
     found = []
     for oid in taught_examples.taught_objects(root, selector) if holder._p_oid else ():
         with contextlib.suppress(POSKeyError, ImageDamaged):  # it is gone, or what it was taught cannot be read
@@ -115,7 +114,7 @@ def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[U
 
 
 def whose(root: Any, pupils: Iterable[UvmObject], selector: str, reason: str, mission: str) -> str:
-    """Where a method was refused for its answer to an example: whose that is, and how to take it back; else "".
+    """Return a hint that names the lesson by which a method was refused, and how to take it back; "" where no lesson is the cause.
 
     :param pupils: who may have been taught it.
     :param mission: in which it was refused.
@@ -136,7 +135,7 @@ def _way_back(by: str, mission: str) -> str:
 
 
 def _of(mission: UvmObject) -> Lesson | None:
-    """What a mission taught; None for what is no lesson, or was recorded by an earlier version."""
+    """Return the lesson of a mission. Return None for a mission without one, or one recorded by an earlier version."""
     if mission.lesson is None:
         return None
     told = json.loads(mission.lesson)
@@ -180,7 +179,7 @@ def _contradiction(lesson: Lesson, one: Example, other: Example, earlier: str) -
 
 
 def check(pupil: UvmObject, selector: str) -> None:
-    """Whether a method could be written under a name.
+    """Check that a method can be written under a name.
 
     :raises InvalidInput: if no source could be accepted under it, or something else is held there.
     """
@@ -193,7 +192,7 @@ def check(pupil: UvmObject, selector: str) -> None:
 
 
 def check_name(selector: str) -> None:
-    """Whether a method may have a name.
+    """Check that a method may have a name.
 
     :raises InvalidInput: if not.
     """
@@ -216,10 +215,10 @@ class RecordedCall(NamedTuple):
 
 
 def accepted_entries(root: Any, before: float, but: tuple[UvmObject, str]) -> list[HandbookEntry]:
-    """The image's own methods for a handbook, the last called first.
+    """Return the image's own accepted methods as entries of a handbook, the last called first.
 
-    :param before: of missions that had ended by then (seconds of the epoch), so that a replay finds the same.
-    :param but: an object, and a selector whose methods for it are left out: another one was asked for.
+    :param before: time (seconds since the epoch) by which a mission must have ended, so that a replay finds the same.
+    :param but: an object and a selector whose methods are left out: the method for them is the one that is wanted.
     """
     found: dict[str, HandbookEntry] = {}
     for mission in itertools.islice(ledger.newest_first(root), _MISSIONS):
@@ -241,14 +240,16 @@ def _entry(root: Any, call: RecordedCall, method: Method) -> HandbookEntry:
         " ".join(method_prompts.purpose(call.selector, intent).split()),  # it stands behind a mark of one line
         method.source.strip(),
         words_in(told) - words_in(" ".join(map(str, slots)).replace("_", " ")),
-        tuple(plain_values.parameters(call.selector, call.args, call.kwargs)),
+        tuple(specification.parameters(call.selector, call.args, call.kwargs)),
         bool(slots),
         method.source,
     )
 
 
 def recorded_calls(root: Any, mission: UvmObject) -> Iterator[RecordedCall]:
-    """The message of a mission that came to its end, or failed since no method could be kept; of a lesson, the message that was taught."""
+    """Yield the message of each mission that ended, or failed because no method could be kept. For a lesson it is the message that was
+    taught.
+    """
     if not mission.message or mission.undone or not (mission.state == ledger.COMPLETE or was_refused(mission)):
         return
     message = json.loads(mission.message)
@@ -264,12 +265,12 @@ def recorded_calls(root: Any, mission: UvmObject) -> Iterator[RecordedCall]:
 
 
 def was_refused(mission: UvmObject) -> bool:
-    """Whether a mission failed because no method could be kept."""
+    """Return True if a mission failed because no method could be kept."""
     return bool(mission.error) and json.loads(mission.error)["code"] in _REFUSED
 
 
 def method_for(root: Any, mission: UvmObject, call: RecordedCall) -> Method | None:
-    """The method that answers a call now, where a model wrote it and somebody vouches for it."""
+    """Return the method that answers a call now, if a model wrote it and a user confirmed it."""
     held = find(call.target, call.selector)
     if held is None or not isinstance(method := held[1], Method):
         return None
@@ -288,7 +289,7 @@ def _rating(mission: UvmObject | None) -> int:
 
 
 def last_refusal(root: Any, call: RecordedCall) -> float:
-    """When a method for that message to that object was last refused for good; 0 if never."""
+    """Return the time at which a method for this message to this object was last refused for good; 0 if never."""
     for row in ledger.failures(root, selector=call.selector, limit=_LOOKED_AT):
         message = ledger.message_of(root, row["mission"])
         if row["final"] and row["error"]["code"] in _REFUSED and message and _resolved(root, json.loads(message)["target"]) is call.target:

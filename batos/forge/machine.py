@@ -1,12 +1,11 @@
-"""The forge: the Prototypal State Machine that writes a missing method. Its states are objects of the image, as those of thinking are.
+"""The forge: the Prototypal State Machine that writes a missing method. Its states are objects of the image.
 
-A message that finds nothing, or an Intent, is reified into a cycle: IDLE → DECOMPOSING (what is known of the object, the
-purpose, what was taught, what failed before) → DELEGATING (a model writes) → SYNTHESIZING (guardian, sandbox, trials), and back
-to DELEGATING with the reasons of a refusal, a bounded number of times → COMPLETE (installed). All in the mission's own transaction.
+A message without a method, or with an Intent, becomes a cycle: IDLE → DECOMPOSING (gather facts) → DELEGATING (a model writes) →
+SYNTHESIZING (guardian, sandbox, trials), and after a refusal back to DELEGATING with the reasons, a bounded number of times → COMPLETE
+(installed). All of it happens in the mission's own transaction.
 
-What the first lesson would wait for, read ahead while nothing is under way: the handbook, the idioms, and what words come of them.
-
-It is the same for each lesson, and kept for as long as the process lives.
+The module also warms up the tables of the search while the daemon is idle: they are the same for each search, and stay for the life of the
+process.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ import hashlib
 import importlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -25,17 +25,21 @@ from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.forge import lessons, method_prompts, trials
+from batos.forge.method_prompts import SynthesisLimits
+from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.living_image import add_missing
 from batos.methods.runtime import WriterAwaited, home_of, misfit, parameters_in
 from batos.mind import answer_checks
-from batos.mind.attempt_context import Thinking, current
+from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 from batos.resources import charged, give_memory_back
-from batos.synthesis.handbook import handbook
-from batos.synthesis.ranking import OpenQuestion
+
+if TYPE_CHECKING:  # a daemon whose writer is no expert loads none of the search
+    from batos.forge.candidate_search import CandidateSearch
+    from batos.synthesis.ranking import OpenQuestion
 
 log = structlog.get_logger(__name__)
 
@@ -71,28 +75,29 @@ processor, which nothing interrupts."""
 
 
 def is_warm_up_wanted(root: Any, writer: str) -> bool:
-    """Whether lessons will ask for it: only those of an expert for methods do.
+    """Return True if an expert for methods will write: only its searches need the tables.
 
-    :param writer: the setting `synthesis_model`.
+    :param writer: the setting `methods.writer`.
     """
     return bool(model_registry.speaks_methods(root)) if writer == "expert" else model_registry.writes_methods(root, writer)
 
 
 async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], asked_for: Callable[[], Awaitable[bool]]) -> None:
-    """Read what lessons will ask for, a step at a time, `synthesis_ahead_s` from now.
+    """Read the tables of the search, a step at a time, `SynthesisLimits.ahead_s` from now.
 
     :param quiet: returns when no mission is under way or waits.
-    :param asked_for: whether any will; returns once that is known.
+    :param asked_for: returns True if a search will need the tables, once that is known.
     """
     steps = (
-        *(WARM_UP_KNOWN if settings.synthesis_reuse or settings.synthesis_parts else ()),
-        *(WARM_UP_PARTS if settings.synthesis_parts else ()),
+        *(WARM_UP_KNOWN if SynthesisLimits.of(settings).reuse or SynthesisLimits.of(settings).parts else ()),
+        *(WARM_UP_PARTS if SynthesisLimits.of(settings).parts else ()),
     )
-    if not (settings.synthesis_ahead_s and steps):
+    if not (SynthesisLimits.of(settings).ahead_s and steps):
         return
-    await asyncio.sleep(settings.synthesis_ahead_s)
+    await asyncio.sleep(SynthesisLimits.of(settings).ahead_s)
     if not await asked_for():
-        return  # it is read when it is first needed
+        await in_helper(_give_back)
+        return  # the tables are read when they are first needed
     for step in steps:
         await quiet()
         await in_helper(step)
@@ -101,12 +106,15 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
     log.debug("handbook_read")
 
 
+def _give_back() -> None:
+    """Return the memory to the system that the start used and freed."""
+    gc.collect()
+    give_memory_back()
+
+
 HANDBOOK, PARTS = "handbook", "parts"
 """Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
-_WITHOUT_MODEL = {HANDBOOK: "reused", PARTS: "made"}  # and where a cycle has those that it found
-_NOT_KEPT = (
-    "_tmp_synthesis_", "args", "kwargs", "lacked", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused", "made",
-)  # fmt: skip
+_WITHOUT_MODEL = (HANDBOOK, PARTS)
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 _SECOND_LOOK = (
     "batos.forge.candidate_search"  # brings numpy and dictionaries: late, for whoever is taught nothing, and not on the loop's time
@@ -114,19 +122,18 @@ _SECOND_LOOK = (
 
 
 async def forge(
-    attempt: Thinking,
+    attempt: Attempt,
     obj: UvmObject,
     selector: str,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     lacked: Sequence[tuple[str, Any]] = (),
 ) -> Method:
-    """Write, try and install the method for a message; the method.
+    """Write, try and install the method for a message, and return it.
 
-    Within one mission the same message is written once, also where two of its parts send it at the same time.
+    Within one mission a message is written once, also where two of its parts send it at the same time.
 
-    :param lacked: slots that the receiver has not, and has for the call while methods are tried on it: a lesson's call is that of its
-        example, which nobody has sent.
+    :param lacked: slots that the receiver lacks, and has while methods are tried: the call of a lesson is that of its example.
     :raises InvalidInput: for a name under which no source could be kept.
     :raises MethodRefused: (or CovenantViolationError) when every try was refused.
     :raises BeingWritten: when another mission writes it; the cycle begins again when that one has ended.
@@ -140,9 +147,9 @@ async def forge(
             found = find(obj, selector)
             if found is not None and isinstance(found[1], Method):
                 return found[1]
-        cycle = _new_cycle(obj, holder, selector, args, kwargs)
-        cycle.lacked = tuple(lacked)
-        if attempt.keeps:
+        cycle = _new_cycle(obj, holder, selector)
+        open_session(cycle, args, kwargs, lacked)
+        if attempt.policy.keeps:
             if attempt.making.methods.writer_awaited and not model_registry.speaks_methods(_root(cycle)):
                 raise WriterAwaited  # else the first message of a new image is left to a voice that can write no methods
             attempt.making.methods.claims.claim(key, attempt.id)
@@ -153,16 +160,14 @@ async def forge(
         return method
 
 
-def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> UvmObject:
+def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
+    """Return the object of a cycle in its first state. The image keeps these slots, in this order."""
     lobby = lobby_of(obj if obj._p_jar is not None else holder)
     parents = {"state*": lobby.forge.IDLE, "parent*": lobby.traits.cycle}
     cycle = UvmObject(**parents, machine=lobby.forge, persona=_writer(lobby), target=obj, holder=holder, selector=selector)
     cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
     cycle.why = "nobody understands the message"
-    cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
-    cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
-    cycle.edited, cycle.passed, cycle.known, cycle.reused, cycle.made, cycle.open = False, (), None, None, None, ()
-    cycle.last = False
+    cycle.tries, cycle.draws, cycle.refusals, cycle.edited, cycle.open, cycle.last = 0, 0, (), False, (), False
     return cycle
 
 
@@ -178,7 +183,7 @@ def _writer(lobby: UvmObject) -> UvmObject:
 
 @Primitive.register("forge.reify")
 async def reify(cycle: UvmObject) -> str:
-    """IDLE: the message has become a cycle; find what it is for."""
+    """IDLE: turn the message into a cycle, and find its purpose and its examples."""
     await in_helper(importlib.import_module, _SECOND_LOOK)
     found = find(cycle.target, cycle.selector)
     held = found[1] if found is not None else None
@@ -188,53 +193,59 @@ async def reify(cycle: UvmObject) -> str:
     elif isinstance(held, Method):
         intent = intent or dict(held.provenance).get("intent", "")
     cycle.intent = intent
-    cycle.taught = tuple(taught)
+    session_of(cycle).taught = tuple(taught)
     return "DECOMPOSING"
 
 
 @Primitive.register("forge.study")
 async def study(cycle: UvmObject) -> str:
-    """DECOMPOSING: gather what a model must know. A facet needs none: it is its intent, as guidance for the persona's own model."""
-    from batos.forge import candidate_search
-
-    attempt = current()
-    if cycle.selector.endswith("_facet_") and cycle.intent and len(cycle.args) == 1 and not cycle.kwargs and find(cycle.target, "think_"):
+    """DECOMPOSING: gather the facts that a model must know. A facet needs none: it passes its intent to the persona's own model."""
+    attempt, session = current(), session_of(cycle)
+    if (
+        cycle.selector.endswith("_facet_")
+        and cycle.intent
+        and len(session.args) == 1
+        and not session.kwargs
+        and find(cycle.target, "think_")
+    ):
         cycle._tmp_synthesis_ = f"def {cycle.selector}(self, text):\n    return self.think_({cycle.intent!r}, text)\n"
-        cycle.written_by, cycle.prompt = "rule", ""
+        cycle.written_by, session.prompt = "rule", ""
         return "SYNTHESIZING"
-    cycle.model, chars = _model(cycle, attempt), attempt.settings.synthesis_chars
+    cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
-    asked = (cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs))
+    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, session.args, dict(session.kwargs), cycle.intent, session.taught)
     if cycle.expert:
-        own = lessons.accepted_entries(_root(cycle), attempt.mission["accepted"], (cycle.target, cycle.selector))
-        told = {"intent": cycle.intent, "examples": cycle.taught, "chars": chars, "book": await in_helper(handbook), "own": own}
-        cycle.prompts = method_prompts.compact(*asked, **told, views=method_prompts.VIEWS)
-        if known := await candidate_search.exact_match(cycle):
-            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = known, HANDBOOK, ""
+        from batos.synthesis.handbook import handbook  # late: only an expert's daemon reads the tables
+
+        own = lessons.accepted_entries(_root(cycle), attempt.mission.accepted, (cycle.target, cycle.selector))
+        book = await in_helper(handbook)
+        session.prompts = method_prompts.compact(wanted, chars=chars, book=book, own=own, views=method_prompts.VIEWS)
+        search = _search(cycle)
+        if known := await search.exact_match():
+            cycle._tmp_synthesis_, cycle.written_by, session.prompt = known, HANDBOOK, ""
             return "SYNTHESIZING"
-        if made := await candidate_search.best_composed(cycle):
-            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = made, _without_model(cycle, made) or PARTS, ""
+        if made := await search.best_composed():
+            cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
         avoid = _lessons(cycle, attempt)
-        cycle.prompts = (method_prompts.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=avoid, chars=chars),)
+        session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
 
 @Primitive.register("forge.write")
 async def write(cycle: UvmObject) -> str:
-    """DELEGATING: the model writes; what can be mended without it is."""
-    from batos.forge import candidate_search
-
-    attempt = current()
+    """DELEGATING: have the model write a draft, and repair its form without the model."""
+    attempt, session = current(), session_of(cycle)
     if _spent(cycle):
-        if cycle.expert and not cycle.last and (last := await candidate_search.last_resort(cycle)):
-            cycle.last, cycle._tmp_synthesis_, cycle.mended, cycle.prompt = True, last, (), ""
-            cycle.written_by = _without_model(cycle, last)
+        search = _search(cycle)
+        if cycle.expert and not cycle.last and (last := await search.last_resort()):
+            cycle.last, cycle._tmp_synthesis_, cycle.mended, session.prompt = True, last, (), ""
+            cycle.written_by = _without_model(session, last)
             return "SYNTHESIZING"
         source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the model's
-        raise _refused(cycle, source, reasons, await candidate_search.still_open(cycle))
-    reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, attempt)
+        raise _refused(cycle, source, reasons, await search.open_question())
+    reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, session, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
     cycle.draws += 1
     if not (cycle.expert and any(known == mended.source for known, _ in cycle.refusals)):
@@ -246,29 +257,30 @@ async def write(cycle: UvmObject) -> str:
 
 @Primitive.register("forge.try_out")
 async def try_out(cycle: UvmObject) -> str:
-    """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back, unless it is an
-    expert's and an edit of it is right: an expert is asked the same again, and cannot be told what was wrong."""
-    from batos.forge import candidate_search
+    """SYNTHESIZING: audit, compile and try the draft.
 
-    source = cycle._tmp_synthesis_
+    A refusal goes back to the model. The draft of an expert is repaired first: an expert is asked the same again and cannot be told the
+    reason.
+    """
+    session, search, source = session_of(cycle), _search(cycle), cycle._tmp_synthesis_
     known = _known(cycle, source)
     reasons, did = known or await _faults(cycle, source)
-    if reasons and known is None and cycle._slots.get("expert") and (amended := await candidate_search.repaired(cycle, source, _faults)):
+    if reasons and known is None and cycle._slots.get("expert") and (amended := await search.repair(source)):
         source, did = amended
         cycle._tmp_synthesis_ = source
-        reasons, other = [], _without_model(cycle, source)
+        reasons, other = [], _without_model(session, source)
         cycle.edited = not other
         if other:
-            cycle.written_by, cycle.mended, cycle.prompt = other, (), ""
-    if not reasons and cycle.written_by != "rule" and (whole := await candidate_search.edge_case_added(cycle, source, _faults)):
+            cycle.written_by, cycle.mended, session.prompt = other, (), ""
+    if not reasons and cycle.written_by != "rule" and (whole := await search.add_edge_case(source)):
         source, did = whole
         cycle._tmp_synthesis_, cycle.edited = source, True
-    if not reasons and cycle.written_by != "rule" and not cycle.candidates:
-        cycle.open = await candidate_search.left_open(cycle, source, did)
+    if not reasons and cycle.written_by != "rule" and not session.candidates:
+        cycle.open = await search.ambiguity(source, did)
     if not reasons:
         cycle.tries = max(1, cycle.tries) if cycle.written_by in _WITHOUT_MODEL else cycle.tries
-        cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
-    if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
+        session.candidates = (*session.candidates, MethodCandidate(source, cycle._slots.get("mended", ()), did, session.prompt))
+    if session.candidates and (len(session.candidates) >= _wanted(cycle) or _spent(cycle)):
         _settle(cycle)
         return "COMPLETE"
     if not reasons:
@@ -282,8 +294,8 @@ async def try_out(cycle: UvmObject) -> str:
 
 @Primitive.register("forge.put_in_place", reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
-    """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
-    attempt, source = current(), cycle._tmp_synthesis_
+    """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
+    attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
     verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also where a cycle came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     provenance = {
@@ -291,17 +303,17 @@ async def put_in_place(cycle: UvmObject) -> None:
         "intent": cycle.intent,
         "model": cycle.written_by,
         "model_digest": cycle._slots.get("written_digest", "") if cycle.written_by not in _WITHOUT_MODEL else "",
-        "prompt_digest": hashlib.sha256(cycle.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        "prompt_digest": hashlib.sha256(session.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         "policy": verdict.policy,
         "warnings": tuple(str(finding) for finding in verdict.findings),
         "repairs": cycle._slots.get("mended", ()),
         "edited": cycle.edited,
         "tries": cycle.tries,
-        "trials": 1 + len(cycle.taught),
-        "constant": taught_examples.all_constant(cycle.taught),
+        "trials": 1 + len(session.taught),
+        "constant": taught_examples.all_constant(session.taught),
         "open": cycle.open,
         "receiver": history.oid_of(cycle.target) or "",
-        "taught": taught_examples.examples_digest(cycle.taught),
+        "taught": taught_examples.examples_digest(session.taught),
         "candidates": cycle.compared,
         "agreed": cycle.agreed,
     }
@@ -313,54 +325,64 @@ async def put_in_place(cycle: UvmObject) -> None:
         provenance=provenance,
         previous=before if isinstance(before, Method) else None,
     )
-    # The journal has the prompt, the mission the arguments.
-    for name in _NOT_KEPT:
-        cycle._slots.pop(name, None)
+    cycle._slots.pop("_tmp_synthesis_", None)  # the rest of the working state is the session's
     cycle.answer = source
 
 
 # --- what they need
 
 
-def _without_model(cycle: UvmObject, source: str) -> str:
-    """Who wrote a method that no model wrote; "" where a model did."""
-    found = (who for who, slot in _WITHOUT_MODEL.items() if any(source == one for _, one in cycle._slots.get(slot) or ()))
-    return next(found, "")
+def _search(cycle: UvmObject) -> CandidateSearch:
+    from batos.forge.candidate_search import CandidateSearch  # late: `reify` has brought it, in a helper thread
+
+    return CandidateSearch(cycle, session_of(cycle), partial(_faults, cycle))
+
+
+def _without_model(session: SynthesisSession, source: str) -> str:
+    """Return the author of a method that no model wrote, HANDBOOK or PARTS; "" where a model wrote it."""
+    found = ((HANDBOOK, session.adapted), (PARTS, session.composed))
+    return next((author for author, passed in found if any(source == one for _, one in passed or ())), "")
 
 
 def _spent(cycle: UvmObject) -> bool:
-    """Whether the method was written as often as it may be."""
+    """Return True if the method was written as often as the settings allow."""
     settings = current().settings
-    bound = settings.synthesis_expert_tries if cycle._slots.get("expert") else settings.synthesis_tries
+    limits = SynthesisLimits.of(settings)
+    bound = limits.expert_tries if cycle._slots.get("expert") else limits.tries
     return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 
 def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
-    """What is known of a source that was written before in this cycle."""
+    """Return the outcome of a source that was tried before in this cycle; None for a new one."""
     for known, reasons in cycle.refusals:
         if known == source:
             return list(reasons), ""
-    return next((([], did) for known, _, did, _ in cycle.candidates if known == source), None)
+    return next((([], one.did) for one in session_of(cycle).candidates if one.source == source), None)
 
 
 def _wanted(cycle: UvmObject) -> int:
-    """How many methods are to be compared: nothing else tells whether one is right where nobody gave an example."""
-    return current().settings.synthesis_candidates if cycle.written_by != "rule" and cycle.expert and not cycle.taught else 1
+    """Return how many candidates are compared. Without an example, only their agreement tells whether one is right."""
+    return (
+        SynthesisLimits.of(current().settings).candidates
+        if cycle.written_by != "rule" and cycle.expert and not session_of(cycle).taught
+        else 1
+    )
 
 
 def _settle(cycle: UvmObject) -> None:
-    """Take the first of the candidates that most others agree with: of those that did the same on the call that asked for the method."""
-    counts = Counter(did for _, _, did, _ in cycle.candidates)
+    """Take the first candidate of the largest group that agrees: whose outcomes on the call that asked for the method are equal."""
+    session = session_of(cycle)
+    counts = Counter(one.did for one in session.candidates)
     agreed = max(counts.values())
-    source, mended, _, prompt = next(one for one in cycle.candidates if counts[one[2]] == agreed)
-    cycle._tmp_synthesis_, cycle.mended, cycle.prompt = source, mended, prompt
-    cycle.compared, cycle.agreed = len(cycle.candidates), agreed
+    source, mended, _, prompt = next(one for one in session.candidates if counts[one.did] == agreed)
+    cycle._tmp_synthesis_, cycle.mended, session.prompt = source, mended, prompt
+    cycle.compared, cycle.agreed = len(session.candidates), agreed
 
 
 def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: OpenQuestion | None = None) -> MethodRefused:
-    """The error of the last refusal: of the covenant, where that was broken.
+    """Return the error of the last refusal; a violation of the covenant, where there was one.
 
-    :param question: what the examples leave open.
+    :param question: the call that the examples leave open.
     """
     verdict = current().making.methods.audit(source, cycle.selector)
     if not verdict.accepted:
@@ -379,16 +401,19 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
 
 
 async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
-    """Why a source cannot be kept, in the order of cost: audit, texts, form, compiler, trials; only the first kind that refuses is named.
-    And what it did on the call that asked for it."""
+    """Return the reasons why a source cannot be kept, and its outcome on the call that asked for it.
+
+    Checks run in the order of their cost: audit, texts, signature, compiler, trials. Only the first that refuses gives reasons.
+    """
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
-        return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
+        return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
     if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
         return [fault], ""
-    cases = [(cycle.target, one) for one in trials.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
+    session = session_of(cycle)
+    cases = [(cycle.target, one) for one in trials.cases(session.args, dict(session.kwargs), session.taught, session.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trials.of_examples(taught_examples.examples_of(_root(cycle), obj, selector)[0])]
     if reason := next(filter(None, (misfit(source, case.args, case.kwargs) for _, case in cases)), None):
         return [reason], ""
@@ -400,31 +425,33 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     outcomes = []
     for obj, case in cases:
         outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
-    return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
+    return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
 
 
 def _own_words(cycle: UvmObject) -> str:
-    """What the user said himself, as far as a method may say it, too."""
-    return " ".join((cycle.selector, cycle.intent, repr(cycle.args), repr(cycle.kwargs), repr(cycle.taught)))
+    """Return the words of the user, which a method may repeat."""
+    session = session_of(cycle)
+    return " ".join((cycle.selector, cycle.intent, repr(session.args), repr(session.kwargs), repr(session.taught)))
 
 
 def _kin(cycle: UvmObject) -> list[UvmObject]:
     return lessons.kin(_root(cycle), cycle.target, cycle.holder, cycle.selector)
 
 
-def _model(cycle: UvmObject, attempt: Thinking) -> str:
-    """Who writes, by the setting `synthesis_model`: an expert for methods, if there is one; else the writer's own voice."""
-    chosen = attempt.settings.synthesis_model
+def _model(cycle: UvmObject, attempt: Attempt) -> str:
+    """Return the model that writes (setting `methods.writer`): the expert for methods if there is one, else the writer's own voice."""
+    chosen = attempt.settings.methods.writer
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
 
 
-def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:
-    """Why earlier missions' methods for this selector were refused, newest first; those known when the mission was accepted, so that
-    a replay asks the same."""
-    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=attempt.settings.synthesis_lessons)
-    until = attempt.mission["accepted"]
+def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
+    """Return the reasons of earlier refusals for this selector, the newest first. Only those before the mission was accepted count, so
+    that a replay asks the same.
+    """
+    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=SynthesisLimits.of(attempt.settings).lessons)
+    until = attempt.mission.accepted
     reasons = [str(reason) for row in found if row["at"] < until for reason in (row["error"].get("context") or {}).get("reasons", ())[:1]]
     return list(dict.fromkeys(reasons))
 
@@ -455,7 +482,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the forge."""
+    """Make the forge: a step of genesis."""
     comment = "I hold the states in which missing methods are written; my slot writer names the persona that writes them."
     add_missing(lobby, forge=lambda: lobby.genesis.derive(name="forge", comment=comment))
     add_missing(lobby.forge, writer="brick", FAILED=lobby.psm.FAILED)

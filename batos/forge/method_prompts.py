@@ -1,9 +1,6 @@
-"""What is asked of a model that is to write a method: the object, its neighbours, the purpose, examples, and the rules.
+"""The prompts by which a model is asked for a method: the object, its neighbours, the purpose, examples, and the rules.
 
-The form is compact and does not change from method to method: a small model that was tuned on it (`batos train methods`)
-has it by heart.
-
-How a model is asked for a draft of a method, and after a refusal for another.
+The form is compact and the same for every method, since small experts are trained on it (`batos train methods`).
 """
 
 from __future__ import annotations
@@ -12,15 +9,19 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
-from batos.image.taught_examples import Example
-from batos.mind.attempt_context import Thinking
+from batos.config.limits import Limits, limit
+from batos.forge.session import SynthesisSession
+from batos.mind.attempt import Attempt
 from batos.mind.psm import by
-from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
-from batos.synthesis.handbook import Handbook, HandbookEntry
-from batos.synthesis.plain_values import parameters, signature
+from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
+from batos.synthesis.specification import parameters, signature
+
+if TYPE_CHECKING:  # a daemon whose writer is no expert has no handbook
+    from batos.synthesis.handbook import Handbook, HandbookEntry
 
 SYSTEM = (
     "You write one method of an object in Python. Answer with the method only: one def, nothing before or behind it. "
@@ -41,23 +42,59 @@ _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
 
 
+@dataclass(frozen=True, slots=True)
+class SynthesisLimits(Limits):
+    """Limits of the writing of methods."""
+
+    tries: int = limit(4, ge=1, le=32)
+    """Times that a model may write one method, repairs included."""
+    expert_tries: int = limit(8, ge=1, le=64)
+    """Different methods that an expert may write for one message; each takes about a second."""
+    candidates: int = limit(3, ge=1, le=16)
+    """Methods that an expert writes where no example was taught; how many agree is told."""
+    edits: int = limit(600, ge=0, le=10_000)
+    """Edits of a method that are tried on its examples, about a second's worth; 0: none."""
+    reuse: int = limit(1500, ge=0, le=100_000)
+    """Calls of known methods that are tried on the examples of a new one, about a second's worth; 0: none."""
+    parts: int = limit(300_000, ge=0, le=10_000_000)
+    """Values computed from what is given, of which a method may be composed, about three seconds' worth; 0: none."""
+    ahead_s: float = limit(10.0, ge=0, le=86_400)
+    """Seconds from the start after which what an expert's lessons need is read in a pause; 0: at the first lesson."""
+    chars: int = limit(4000, ge=500, le=100_000)
+    """Longest request for a method, in characters."""
+    reasons: int = limit(4, ge=1, le=32)
+    """Reasons of a refusal that go back to the model."""
+    lessons: int = limit(20, ge=0, le=1000)
+    """Earlier failures of a selector that are looked at for lessons."""
+    examples: int = limit(16, ge=1, le=1000)
+    """Examples kept for one message of one object, the newest."""
+
+
 def purpose(selector: str, intent: str) -> str:
-    """What a method is for, in words: its intent, or what its selector says."""
+    """Return the purpose of a method in words: its intent, or the words of its selector."""
     return intent or f"what its name says: {selector.strip('_').replace('_', ' ')}"
 
 
-def prompt(
-    obj: UvmObject,
-    selector: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    intent: str,
-    examples: Sequence[Example],
-    lessons: Sequence[str],
-    chars: int,
-) -> str:
-    """The request for a method, `chars` characters at most: what matters least is left out first."""
+class WantedMethod(NamedTuple):
+    """A method that a model shall write: its receiver, the message that asked for it, its purpose, and its examples.
+
+    :ivar intent: the purpose in words; "" where the selector alone tells it.
+    """
+
+    obj: UvmObject
+    selector: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    intent: str = ""
+    examples: Sequence[Example] = ()
+
+
+def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
+    """Return the request for a method to a general model, of at most `chars` characters. The least important parts are left out first.
+
+    :param lessons: reasons of earlier refusals.
+    """
+    obj, selector, args, kwargs, intent, examples = wanted
     head = [f"Object: {_title(obj)}", *_slots(obj)]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
@@ -73,27 +110,24 @@ def prompt(
 
 
 def compact(
-    obj: UvmObject,
-    selector: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    wanted: WantedMethod,
     *,
-    intent: str,
-    examples: Sequence[Example],
     chars: int,
     book: Handbook | None = None,
     but: Collection[str] = (),
     own: Sequence[HandbookEntry] = (),
     views: Sequence[Sequence[int]] = VIEWS[:1],
 ) -> tuple[str, ...]:
-    """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
-    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook. One for each view, no two alike; for the
-    first alone where the nearest method tells all that is asked.
+    """Return the requests for a method to an expert, in the short form that it was trained on (`batos train methods`).
+
+    A request names the slots that the purpose mentions, and a few besides. Before it stand the nearest methods of a handbook. There is one
+    request for each view, and no two are equal. There is one alone where the nearest method explains nearly all of the purpose.
 
     :param but: shapes of the handbook's methods that are not shown.
     :param own: methods of the image itself, which count as the handbook's.
     :param views: which of the nearest methods are shown, of `VIEWS`.
     """
+    obj, selector, args, kwargs, intent, examples = wanted
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
@@ -111,16 +145,16 @@ def compact(
     text = "\n".join(lines)[:chars]
     if book is None:
         return (text,)
-    wanted, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
+    words, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
     asked, count = parameters(selector, args, kwargs), max(itertools.chain.from_iterable(views), default=-1) + 1
-    found = book.near(wanted, asked, keeps=bool(near), without=names, but=but, more=own, count=count)
-    if found and book.told(wanted, found[0], without=names) >= TOLD:
+    found = book.near(words, asked, keeps=bool(near), without=names, but=but, more=own, count=count)
+    if found and book.told(words, found[0], without=names) >= TOLD:
         views = views[:1]
     return tuple(dict.fromkeys(_shown([found[n] for n in view if n < len(found)], text, chars) for view in views))
 
 
 def _shown(entries: Sequence[HandbookEntry], request: str, chars: int) -> str:
-    """A request behind methods of a handbook, as many as fit."""
+    """Return a request behind methods of a handbook, as many as fit into `chars` characters."""
     for entry in reversed(entries):
         if len(request) + len(part := f"# {entry.purpose}\n{entry.source}\n\n") <= chars:
             request = part + request
@@ -128,7 +162,7 @@ def _shown(entries: Sequence[HandbookEntry], request: str, chars: int) -> str:
 
 
 def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """The slots of an object that these words speak of, inherited ones too; and others of its own, up to a few."""
+    """Return the slots of an object that the words mention, inherited ones too, and a few others of its own."""
     near: list[tuple[str, Any]] = []
     other: list[tuple[str, Any]] = []
     for holder in lookup_order(obj):
@@ -143,7 +177,7 @@ def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list
 
 
 def sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
-    """The messages of an object that a purpose names; and `think_`, where it is understood."""
+    """Return the messages of an object that a purpose names, and `think_` where the object understands it."""
     text = f"{selector} {intent}".lower()
     found: dict[str, None] = {}
     for holder in lookup_order(obj):
@@ -156,13 +190,13 @@ def sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
 
 
 def again(first: str, source: str, reasons: Sequence[str], chars: int) -> str:
-    """The request after a refusal: what was written, and why it cannot be kept."""
+    """Return the request after a refusal, with the draft and the reasons."""
     why = "\n".join(f"- {reason}" for reason in reasons)
     return f"{first}\n\nYou wrote:\n{source[: chars // 2]}\n\nIt cannot be kept:\n{why}\n\nWrite the whole method again."
 
 
 def neighbours(obj: UvmObject, selector: str) -> list[str]:
-    """Sources of methods that the object has or inherits, nearest first: how methods look here."""
+    """Return sources of methods that the object has or inherits, the nearest first, as examples of style."""
     found: list[str] = []
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
@@ -177,7 +211,7 @@ def _title(obj: UvmObject) -> str:
 
 
 def _slots(obj: UvmObject) -> list[str]:
-    """One line for what the object holds, one for what it can be sent."""
+    """Return one line of the object's slots, and one of the messages that it understands."""
     held, sends = [], []
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
@@ -222,29 +256,31 @@ EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
 
 
-async def ask_writer(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """A model that writes anything: it is told what was refused, and why."""
-    request = cycle.prompt = cycle.prompts[0]
+async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
+    """Ask a general model for a draft. After a refusal it is told the draft that was refused, and why."""
+    request = session.prompt = session.prompts[0]
     if cycle.refusals:
         source, reasons = cycle.refusals[-1]
-        request = again(request, source, reasons, attempt.settings.synthesis_chars)
+        request = again(request, source, reasons, SynthesisLimits.of(attempt.settings).chars)
     temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
     return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
 
 
-async def ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """An expert for methods: asked the same again."""
-    view, temperature = expert_draw(cycle.draws, len(cycle.prompts))
-    cycle.prompt = cycle.prompts[view]
+async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
+    """Ask an expert for methods for a draft: after a refusal the same again, by another draw or beside other known methods."""
+    view, temperature = expert_draw(cycle.draws, len(session.prompts))
+    session.prompt = session.prompts[view]
     return await attempt.chat(
-        cycle.model, COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
+        cycle.model, COMPACT_SYSTEM, session.prompt, part=cycle.selector, silent=True, by=by(cycle),
         temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
     )  # fmt: skip
 
 
 def expert_draw(draw: int, requests: int) -> tuple[int, float]:
-    """Which of an expert's requests is made at a draw, and at what temperature: by turns the first one, at a higher one each time, and one
-    of the others, at nought until all were made."""
+    """Return which request an expert gets at a draw, and the temperature.
+
+    Draws alternate between the first request, at a higher temperature each time, and the others, at zero until each was asked once.
+    """
     turn, other = divmod(draw, 2) if requests > 1 else (draw, 0)
     round_, view = divmod(turn, requests - 1) if other else (turn, -1)
     return view + 1, EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]

@@ -1,31 +1,31 @@
-"""Trials: a method that is not installed yet runs in a transaction that is aborted, on the call that asked for it and on examples."""
+"""Trials: a method that is not installed yet runs in a transaction that is aborted, on the call that asked for it and on examples.
+
+The trial of one method may need another one, which may send the first: so a trial knows those that are tried around it (`Scope.drafts`).
+"""
 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from batos import scope
 from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError
 from batos.image import history
-from batos.image.taught_examples import Example
 from batos.methods.runtime import MethodRuntime, home_of
-from batos.mind.attempt_context import Thinking
-from batos.objects import Method, UvmObject, find, is_new
+from batos.mind.attempt import Attempt
+from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 
 _SHOWN = 120  # characters of a value in a reason
 Draft = tuple[bytes, Method]
 """A method that is not installed, and the id of the object that would hold it."""
-_drafts: contextvars.ContextVar[tuple[Draft, ...]] = contextvars.ContextVar("batos_drafts", default=())
-"""What is tried around here: the trial of one method may need another one, which may send the first."""
 
 
 class Case(NamedTuple):
-    """One trial: a call, and what must come of it, where that is known."""
+    """Call on which a method is tried, and what must come of it, where that is known."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
+    """Outcome of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
 
     case: Case
     reason: str
@@ -43,15 +43,15 @@ class Outcome(NamedTuple):
 
 
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
-    """The call that asked for the method, then what was taught of it.
+    """Return the call that asked for the method, then the examples that were taught of it.
 
-    :param slots: that the receiver has for that call, beside its own.
+    :param slots: slots that the receiver has for that call, beside its own.
     """
     return [Case(tuple(args), kwargs, slots=tuple(slots)), *of_examples(examples)]
 
 
 def of_examples(examples: Sequence[Example]) -> list[Case]:
-    """What was taught."""
+    """Return examples as cases."""
     return [*map(_case, examples)]
 
 
@@ -60,14 +60,14 @@ def _case(example: Example) -> Case:
 
 
 async def run(
-    case: Case, obj: UvmObject, method: Method, attempt: Thinking, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
+    case: Case, obj: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
 ) -> Outcome:
     """Run a method once, and keep nothing of it.
 
     :param writes: slots that it may write, by the audit.
     :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
     """
-    drafts = _drafts.get()
+    drafts: tuple[Draft, ...] = scope.current().drafts
     async with _apart(obj, case, methods, (*_forged(attempt), *drafts)) as apart:
         if apart is None:
             return Outcome(case, "")
@@ -77,16 +77,13 @@ async def run(
         for name, value in case.expected.slots if case.expected else case.slots:
             receiver._slots[name] = value
         sandbox = await methods.sandbox()
-        token = _drafts.set((*drafts, (home._p_oid, method)) if home._p_oid else drafts)
         try:
-            with attempt.rehearsing():
+            with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts):
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except (MethodError, MessageNotUnderstood, InvalidInput) as e:  # the last: of a message of ours that it sent wrongly
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
         except GrantNeeded as e:  # what could be granted would not have been done without trace here: it is tried no further
             return Outcome(case, "" if e.context["grant"] else f"{_call(case, method.selector)} failed: {e.message}")
-        finally:
-            _drafts.reset(token)
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
         return Outcome(case, reason, repr((history.uncut(value), left)))
@@ -96,10 +93,10 @@ async def run(
 async def _apart(
     obj: UvmObject, case: Case, methods: MethodRuntime, drafts: Sequence[Draft]
 ) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
-    """The receiver and the arguments as another transaction sees them, which is aborted at the end.
+    """Give the receiver and the arguments as another transaction sees them, which is aborted at the end.
 
-    An object of this very transaction is in no other: it is tried as a copy. None where an argument is such an object, since
-    a method could change it: then there is nothing that could be tried without trace.
+    An object of this very transaction is in no other: a copy of it is tried. Yield None where an argument is such an object: a method
+    could change it, so nothing can be tried without a trace.
     """
     async with methods.image.unit() as unit:
         unit.doom()
@@ -123,8 +120,8 @@ async def _apart(
         yield receiver, *given
 
 
-def _forged(attempt: Thinking) -> list[Draft]:
-    """The methods that this mission has written so far, which no other transaction has."""
+def _forged(attempt: Attempt) -> list[Draft]:
+    """Return the methods that this mission has written so far, which no other transaction has."""
     found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
     return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]
 
@@ -141,7 +138,7 @@ def _difference(case: Case, expected: Example, selector: str, value: Any, receiv
 
 
 def speaks_of(reason: str, example: Example, selector: str) -> bool:
-    """Whether a reason is what was wrong with the answer to an example."""
+    """Return True if a reason says what was wrong with the answer to an example."""
     call = _call(_case(example), selector)
     if reason.startswith(f"{call} answered "):
         return reason.endswith(f" and not {_shown(example.result)}")
@@ -149,18 +146,18 @@ def speaks_of(reason: str, example: Example, selector: str) -> bool:
 
 
 def call_key(example: Example) -> str:
-    """The call of an example, with what slots hold before it, as it was written."""
+    """Return the call of an example, with what slots hold before it, as it was written."""
     return json.dumps([example.args, *(sorted(pairs, key=lambda pair: pair[0]) for pairs in (example.kwargs, example.slots))])
 
 
 def contradict(one: Example, other: Example) -> bool:
-    """Whether no method can keep two examples of the same call: they want another answer, or that a slot holds something else after it."""
+    """Return True if no method can keep two examples of the same call: they want another answer, or another value of a slot after it."""
     left = dict(other.after)
     return not same(one.result, other.result) or any(name in left and not same(value, left[name]) for name, value in one.after)
 
 
 def example_text(example: Example, selector: str) -> str:
-    """An example in words."""
+    """Return an example in words."""
     before = f" with {_named(example.slots)}" if example.slots else ""
     after = f", and {_named(example.after)} after it" if example.after else ""
     return f"{_call(_case(example), selector)}{before} -> {_shown(example.result)}{after}"

@@ -14,17 +14,17 @@ from batos.forge import trials
 from batos.forge.lessons import check
 from batos.forge.machine import forge
 from batos.image import taught_examples
-from batos.image.history import oid_of, resolve
+from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.mind.messages import called
 from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects.json_form import oid_of
 
 
 def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
-    """What an object (`oid`) holds under a selector: `kind`, where (`holder`), the `versions` newest first, examples that were taught,
-    the intent.
+    """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent.
 
     :raises InvalidInput: where nothing is held under it and nothing was taught.
     """
@@ -62,8 +62,7 @@ def _version(root: Any, method: Method) -> dict[str, Any]:
 
 
 def _as_taught(root: Any, selector: str, came: dict[str, Any]) -> bool:
-    """Whether the receiver that a method was written for has been taught nothing since: else what the examples left open is not asked any
-    more. It may be another object than the one that holds the method."""
+    """Return True if nothing was taught since to the receiver that a method was written for. Otherwise its open question is out of date."""
     try:
         receiver = resolve(root, came.get("receiver", ""))
     except UnknownTarget:
@@ -103,7 +102,7 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
 
 
 def _no_method(obj: UvmObject, selector: str, value: object) -> str:
-    """That there is nothing to revert, where to look, and how a method comes back that was reverted to its intent."""
+    """Return the error for a revert without a method: where to look, and how a method comes back that was reverted to its intent."""
     path = next((name for name, one in obj._p_jar.root()["lobby"]._slots.items() if one is obj), oid_of(obj))
     told = f"{called(obj)} has no method {selector!r}{', but an intent' if isinstance(value, Intent) else ''}"
     undo = (
@@ -139,5 +138,5 @@ async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis by which every object understands `revert_` and `learn_`."""
+    """Give every object the messages `revert_` and `learn_`: a step of genesis."""
     add_missing(lobby.genesis, revert_=Primitive.of(revert_), learn_=Primitive.of(learn_))

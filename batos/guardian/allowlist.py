@@ -1,14 +1,14 @@
-"""The words a method may use: builtins, modules and their members, and what is known of each.
+"""Allow-lists of the names that a method may use: builtins, modules and their members, with their properties.
 
-Allow-lists, measured against pydantic-monty 1.4.0: a name that is not here is refused. Block-list entries (`BANNED`) only
-make the reason and the hint better.
+They were measured against pydantic-monty 1.4.0; a name that is not here is refused. Block-list entries (`BANNED`) only improve the reason
+and the hint.
 """
 
 from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -151,7 +151,7 @@ _IMPORT_HINTS: dict[str, str] = {
 
 
 def import_hint(module: str) -> str:
-    """What to do instead of importing a module."""
+    """Return a hint for a method that imports a module that is not allowed."""
     return _IMPORT_HINTS.get(module.partition(".")[0], f"Do without it. A method may import {', '.join(sorted(MODULES))}.")
 
 

@@ -8,7 +8,8 @@ from collections.abc import Collection, Set
 from batos.config import Settings
 from batos.guardian.effects import analyse
 from batos.guardian.policy import DEFAULT, AuditLimits, Policy, policy_named
-from batos.guardian.rules import CHECKS, RULES, parse, shape, size
+from batos.guardian.rules import CHECKS, RULES, shape
+from batos.guardian.rules import source as rules_source
 from batos.guardian.rules.syntax import CHILDREN, refuse_node
 from batos.guardian.subject import AuditSubject
 from batos.guardian.verdict import Contract, Verdict
@@ -29,7 +30,7 @@ class PersistenceGuardian:
         self._reaching = frozenset(reaching)
 
     def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
-        """The verdict on a source that is to be installed under a selector.
+        """Return the verdict on a source that is to be installed under a selector.
 
         :param source: the text of one function definition; bytes must be UTF-8.
         :param policy: a policy, or its name: `default`, `strict`, `default+files`.
@@ -41,14 +42,14 @@ class PersistenceGuardian:
 
 
 def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLimits) -> AuditSubject:
-    """All that can be found out about a source."""
+    """Examine a source. Return all findings and facts."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
     subject = AuditSubject(text, selector, policy, limits)
     for check in _ON_TEXT:
         check(subject)
-        if size.ID in {finding.rule for finding in subject.findings.values()}:
+        if rules_source.SIZE_ID in {finding.rule for finding in subject.findings.values()}:
             return subject  # too large to be looked at
-    parse.parse(subject)
+    rules_source.parse(subject)
     if subject.tree is not None:
         shape.find_method(subject)
     if subject.method is not None and _walk(subject, subject.method):
@@ -72,7 +73,7 @@ def _walk(subject: AuditSubject, method: ast.AST) -> bool:
         nodes += 1
         if nodes > limits.nodes or depth > limits.depth:
             what = f"more than {limits.nodes} nodes" if nodes > limits.nodes else f"nesting deeper than {limits.depth}"
-            subject.refuse(size.ID, node, f"the method's syntax tree has {what}", size.HINT)
+            subject.refuse(rules_source.SIZE_ID, node, f"the method's syntax tree has {what}", rules_source.HINT)
             return False
         for check in CHECKS[kind]:
             check(subject, node)
@@ -86,7 +87,7 @@ def _walk(subject: AuditSubject, method: ast.AST) -> bool:
 
 
 def _named(subject: AuditSubject) -> set[str]:
-    """What the method can send by a name that stands in it: attributes, and texts such as that of a `getattr`."""
+    """Return the selectors that the method can send by a name in its text: attributes, and strings such as that of a `getattr`."""
     nodes = () if subject.method is None else tuple(ast.walk(subject.method))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return texts | {node.attr for node in nodes if isinstance(node, ast.Attribute)}

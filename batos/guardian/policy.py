@@ -1,20 +1,17 @@
-"""Policies: what a method may import, and which capabilities it was granted.
-
-The limits of an audit, from the settings.
-"""
+"""Policies of an audit: allowed imports, granted capabilities, and the limits from the settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from batos.config import Settings
+from batos.config import MIB
+from batos.config.limits import Limits, limit
 from batos.guardian.allowlist import CAPABILITIES
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the rules allow beyond what they always allow. `DEFAULT.granting("files")` makes one with a capability."""
+    """Permissions beyond those that every method has. `DEFAULT.granting("files")` makes a policy with a capability."""
 
     name: str
     imports: bool = True
@@ -25,9 +22,9 @@ class Policy:
     """granted capabilities: `files`, `network`"""
 
     def granting(self, *capabilities: str) -> Policy:
-        """This policy with more capabilities.
+        """Return this policy with more capabilities.
 
-        :raises ValueError: for a capability that does not exist.
+        :raises ValueError: if a capability does not exist.
         """
         unknown = sorted(set(capabilities) - set(CAPABILITIES))
         if unknown:
@@ -42,7 +39,7 @@ POLICIES = {policy.name: policy for policy in (STRICT, DEFAULT)}
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
+    """Return the policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
 
     :raises ValueError: if there is none.
     """
@@ -52,24 +49,19 @@ def policy_named(name: str) -> Policy:
     return POLICIES[first].granting(*capabilities) if capabilities else POLICIES[first]
 
 
-class AuditLimits(NamedTuple):
-    """How large a source may be; see the settings of the same names."""
+@dataclass(frozen=True, slots=True)
+class AuditLimits(Limits):
+    """Limits of a method's source, and of its audit."""
 
-    bytes: int
-    nodes: int
-    depth: int
-    name: int
-    value: int
-    steps: int
-
-    @classmethod
-    def of(cls, settings: Settings) -> AuditLimits:
-        """The limits that the settings hold."""
-        return cls(
-            settings.method_bytes,
-            settings.method_nodes,
-            settings.method_depth,
-            settings.method_name_chars,
-            settings.method_value,
-            settings.audit_steps,
-        )
+    bytes: int = limit(8192, ge=256, le=MIB)
+    """Longest source of a method, in UTF-8 bytes."""
+    nodes: int = limit(3000, ge=50, le=100_000)
+    """Nodes in the syntax tree of a method."""
+    depth: int = limit(60, ge=10, le=90)
+    """Nesting of a method's syntax tree."""
+    name: int = limit(64, ge=8, le=1000)
+    """Longest name in a method, in characters."""
+    value: int = limit(10_000_000, ge=1000, le=2**40)
+    """Largest length, range or bit count that a method may spell out."""
+    steps: int = limit(50_000, ge=1000, le=10_000_000)
+    """Steps of the effect analysis of one method."""

@@ -1,7 +1,7 @@
-"""Repairs that need no model: the mistakes of form that models make, mended where that is safe.
+"""Repairs that need no model: fix mistakes of form that models make, where that is safe.
 
-A repair changes how a source is written down, and adds what the analysis says is exactly missing; it never changes what a method
-computes. Each one that was made is named, and doing it again changes nothing.
+A repair changes the notation of a source, and adds what the analysis reports as missing; it never changes the result of a method. Each
+repair is reported, and repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _make_plain(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 
 def _expand_tabs(source: str, selector: str, limits: AuditLimits) -> str | None:
-    """Where tabs and blanks are mixed: if there is one width of a tab that makes sense."""
+    """Expand tabs that are mixed with blanks, if one tab width makes sense."""
     if "\t" not in source or _parsed(textwrap.dedent(source)):
         return None
     wide = {"\n".join(_untabbed(line, width) for line in source.split("\n")) for width in (4, 8)}
@@ -83,7 +83,7 @@ def _untabbed(line: str, width: int) -> str:
 
 
 def _take_definition(source: str, selector: str, limits: AuditLimits) -> str | None:
-    """The definition without the prose before and behind it."""
+    """Return the definition without the prose before and behind it."""
     if _parsed(textwrap.dedent(source)):
         return None
     lines = source.split("\n")
@@ -157,7 +157,7 @@ def _rename(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 
 def _sends_itself(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it calls itself by its own name: under another it would send to a message that is none, or is another one."""
+    """Return True if a method calls itself by its own name: after a renaming it would send an unknown message, or another one."""
     return any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -196,7 +196,7 @@ def _add_imports(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 
 def _with_first_lines(source: str, added: list[str]) -> str | None:
-    """The source with lines at the top of its method's body, behind the docstring."""
+    """Return the source with lines at the top of its method's body, behind the docstring."""
     method, _ = _only_method(source)
     if method is None or not added:
         return source
@@ -229,7 +229,7 @@ def _add_covenant(source: str, selector: str, limits: AuditLimits) -> str | None
 
 
 def _flagged(source: str, subject: AuditSubject) -> str | None:
-    """The source with one more flag, at the first way out that lacks it."""
+    """Return the source with one more flag, at the first way out that lacks it."""
     lines = source.split("\n")
     for way, cause in (*subject.unflagged, *subject.late):
         assert subject.method is not None
@@ -294,6 +294,6 @@ _STEPS: tuple[tuple[str, Callable[[str, str, AuditLimits], str | None]], ...] = 
 
 
 def selector_of(source: str | bytes) -> str:
-    """The name of the definition that a text begins with, as its selector; empty if there is none."""
+    """Return the name of the definition that a text begins with, as its selector; empty if there is none."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
     return next((match[1] for line in text.split("\n") if (match := _DEF.match(line))), "")

@@ -1,4 +1,4 @@
-"""The subject of one audit: a source text and all that is found out about it. The rules write into it."""
+"""The subject of one audit: a source text and all facts found about it. The rules write into it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class AuditSubject:
-    """What is audited, and what was found so far."""
+    """Source under audit, with the facts and findings so far."""
 
     def __init__(self, source: str, selector: str, policy: Policy, limits: AuditLimits) -> None:
         self.source = source
@@ -70,11 +70,11 @@ class AuditSubject:
                 self.stored.add(name)
 
     def is_builtin(self, node: ast.AST, name: str) -> bool:
-        """Whether a node is the builtin of that name, and not something local that is called so."""
+        """Return True if a node is the builtin of that name, and not a local variable of the same name."""
         return isinstance(node, ast.Name) and node.id == name and name not in self.bound
 
     def module_of(self, node: ast.AST) -> str | None:
-        """The module that a node names, if it is an imported module that nothing else rebinds."""
+        """Return the module that a node names, if it is an imported module that nothing else rebinds."""
         return self.modules.get(node.id) if isinstance(node, ast.Name) and node.id not in self.stored else None
 
     def function_of(self, node: ast.AST) -> tuple[str, str] | None:
@@ -85,17 +85,17 @@ class AuditSubject:
         return self.members.get(node.id) if isinstance(node, ast.Name) and node.id not in self.stored else None
 
     def sorted_findings(self) -> tuple[Finding, ...]:
-        """The findings in the order of the text."""
+        """Return the findings in the order of the text."""
         return tuple(sorted(self.findings.values(), key=lambda finding: (finding.line, finding.column, finding.rule)))
 
 
 def is_flag(node: ast.AST) -> bool:
-    """Whether a node is `self._p_changed` as a target."""
+    """Return True if a node is `self._p_changed` as a target."""
     return isinstance(node, ast.Attribute) and node.attr == "_p_changed" and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def is_covenant(node: ast.AST) -> bool:
-    """Whether a statement is exactly `self._p_changed = True`."""
+    """Return True if a statement is exactly `self._p_changed = True`."""
     return (
         isinstance(node, ast.Assign)
         and len(node.targets) == 1

@@ -1,4 +1,4 @@
-"""What an audit answers: findings, an effect contract, and whether the source may be installed."""
+"""Verdict of an audit: findings, an effect contract, and whether the source may be installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Severity = Literal["error", "warning"]
 
 
 class Contract(TypedDict):
-    """What a method does to the image, by name; each tuple is sorted. Stored with the Method."""
+    """Effects of a method on the image, by name; each tuple is sorted. Stored with the Method."""
 
     reads: tuple[str, ...]
     """slots of self that it reads"""
@@ -47,7 +47,7 @@ class Finding:
     """what to write instead: an instruction, for a model or a person"""
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return a JSON object."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def __str__(self) -> str:
@@ -66,16 +66,16 @@ class Verdict:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """The findings that refuse the source."""
+        """Return the findings that refuse the source."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     @property
     def accepted(self) -> bool:
-        """Whether the source may be installed, as far as can be told without running it."""
+        """Return True if the source may be installed, as far as can be told without running it."""
         return not self.errors
 
     def check(self) -> Verdict:
-        """The verdict itself, if the source is accepted.
+        """Return the verdict itself, if the source is accepted.
 
         :raises CovenantViolationError: if the Persistence Covenant is (also) broken.
         :raises MethodRefused: if anything else is wrong.
@@ -91,7 +91,7 @@ class Verdict:
         raise kind(message, selector=self.selector, source=self.source, reasons=reasons, cause="guardian")
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return a JSON object."""
         return {
             "accepted": self.accepted,
             "selector": self.selector,

@@ -1,10 +1,10 @@
-"""The living image: storage, units of work, ledger, journal, history.
+"""Living image: storage, units of work, ledger, journal, history, undo and upkeep.
 
 Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
 """
 
 from batos.image.blobs import Picture, Pictures
-from batos.image.effects import Effect, EffectIndex
+from batos.image.effects import RecordedEffect, EffectIndex
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living_image import LivingImage
@@ -15,7 +15,7 @@ from batos.image.taught_examples import Taught
 __all__ = [
     "Costs",
     "Decision",
-    "Effect",
+    "RecordedEffect",
     "EffectIndex",
     "Ended",
     "EndedTree",

@@ -1,13 +1,11 @@
-"""Backups of a file image by repozo: full or incremental, beside the running daemon, each proved by restoring it.
+"""Backups and forks of an image in a file, made beside the running daemon.
 
-All of this blocks for seconds: to be called in a thread. It reads the image's file and never writes to it.
+A backup is full or incremental; repozo writes it, and restoring it proves it. A fork is the whole image as of a
+moment, as a file of its own for another daemon. A file of transactions is only ever appended to: the image as of a
+moment is the part before the first transaction after that moment, with history, seals and checksums.
 
-How far a piece of upkeep is: written by the thread that does it, read by the loop's whenever somebody asks.
-
-Forks: the whole image as of a moment, as a file of its own for another daemon.
-
-A file of transactions is only ever added to, so the image as of a moment is what stands before the first transaction after it:
-with history, seals and checksums. It is copied beside the daemon, which goes on committing.
+All functions block for seconds: call them in a thread. They read the image's file and never write to it.
+`UpkeepProgress` is written by that thread and read by the loop's thread.
 """
 
 from __future__ import annotations
@@ -34,38 +32,39 @@ from ZODB.scripts import repozo
 from batos import private_files
 from batos.concurrency import LoopTurns
 from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInput
-from batos.image import blobs, checksums, ledger
+from batos.image import blobs, checksums, ledger, zodb_patches
 from batos.image.blobs import copy, folder_of
 from batos.image.checksummed_storage import base_of
-from batos.image.history import Moment, oid_of, seconds_of, tid_of, when
+from batos.image.history import Moment, seconds_of, tid_of, when
 from batos.image.scrubber import Walk
 from batos.image.storage import check_format, damaged, open_database, sync_to_disk
 from batos.image.unit_of_work import snapshot
 from batos.objects import Method
+from batos.objects.json_form import oid_of
 
 
 class UpkeepProgress:
-    """The step under way and how much of it is done, in bytes."""
+    """Progress of a piece of upkeep: the step under way, and the bytes of it that are done."""
 
     def __init__(self) -> None:
         self._now: tuple[str, int, Callable[[], int]] = ("", 0, int)
 
     def begin(self, step: str, total: int = 0, done: Callable[[], int] = int) -> None:
-        """Say that a step begins.
+        """Note that a step begins.
 
-        :param total: bytes that it takes altogether; 0: nobody knows.
-        :param done: how many are done; asked from another thread.
+        :param total: bytes of the whole step; 0 if that is not known.
+        :param done: returns the bytes that are done; called from another thread.
         """
         self._now = (step, total, done)
 
     def facts(self) -> dict[str, Any]:
-        """`step`, and `done` of `total` bytes where they are known."""
+        """Return `step`, and `done` of `total` bytes if they are known."""
         step, total, done = self._now
         return {"step": step, **({"done": min(done(), total), "total": total} if total else {})}
 
 
 def size_of(path: pathlib.Path) -> int:
-    """The size of a file, 0 where there is none."""
+    """Return the size of a file in bytes, 0 if there is none."""
     try:
         return path.stat().st_size
     except OSError:
@@ -73,7 +72,7 @@ def size_of(path: pathlib.Path) -> int:
 
 
 def growing_size(path: pathlib.Path) -> Callable[[], int]:
-    """The size of a file that is being written."""
+    """Return a function that returns the size of a file that is being written."""
     return lambda: size_of(path)
 
 
@@ -86,7 +85,8 @@ _CHUNK = 1 << 20
 
 
 def _opened(path: str, mode: str = "r") -> IO[Any]:
-    """What repozo opens. It would write over whatever has the name, or is led to by it; all but its lists are new files."""
+    """Open a file for repozo, which would overwrite any file of that name, or the target of a link: all files but its
+    lists must be new."""
     if mode == "a":
         return io.TextIOWrapper(private_files.extend(path))
     if "w" in mode:
@@ -100,7 +100,7 @@ vars(repozo)["open"] = _opened
 
 @dataclass
 class _Options:
-    """What repozo's functions take in place of a command line."""
+    """Options of repozo's functions, in place of a command line."""
 
     repository: str
     file: str | None = None
@@ -119,12 +119,14 @@ def backup(
 ) -> dict[str, Any]:
     """Add a backup of the image to a folder, then prove it.
 
-    :param full: not only what was appended since the last one. After a pack it is full in any case.
+    :param full: True for a whole backup, False for the part that was appended since the last one. After a pack it is
+        whole in any case.
     :param before: id of a transaction that was committed before the call and must be in it.
-    :returns: `folder`, `kind` (full, incremental, unchanged), `file`, `bytes` (added), and what the proof found: `total_bytes`,
-        `blob_bytes`, `objects`, `methods`, `damaged` (methods that are not what was audited, transactions that are not what was written;
-        the image itself has the same damage), `tid`.
-    :raises ImageError: if it cannot be written, its proof fails, or others may write into the folder; a bad one is removed again.
+    :returns: `folder`, `kind` (full, incremental, unchanged), `file`, `bytes` (added), and the findings of the proof:
+        `total_bytes`, `blob_bytes`, `objects`, `methods`, `damaged` (methods that differ from what was audited,
+        transactions that differ from what was written; the image itself has the same damage), `tid`.
+    :raises ImageError: if it cannot be written, its proof fails, or others may write into the folder; a bad backup is
+        removed again.
     """
     progress = progress or UpkeepProgress()
     if folder.exists() and not folder.is_dir():
@@ -156,7 +158,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: UpkeepProgress |
     """Make the image at `path` from the newest backup in a folder.
 
     :returns: `total_bytes`, `blob_bytes`, `objects`, `methods`, `damaged`, `tid`.
-    :raises ImageError: if there is an image already, no backup, or one that is not whole; then nothing is left at `path`.
+    :raises ImageError: if there is an image already, no backup, or an incomplete one; nothing is left at `path` then.
     """
     for taken in (path, path.with_name(path.name + ".old"), path.with_name(path.name + ".pack")):
         if private_files.taken(taken):
@@ -177,7 +179,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: UpkeepProgress |
 
 @contextlib.contextmanager
 def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: UpkeepProgress) -> Iterator[pathlib.Path]:
-    """The newest backup as a file of its own, checked against repozo's sums, for as long as the block lasts."""
+    """Yield the newest backup as a file of its own, checked against repozo's sums, for the length of the block."""
     with tempfile.TemporaryDirectory(prefix=_VERIFY, dir=beside) as scratch:
         file = pathlib.Path(scratch) / "image.fs"
         progress.begin("restoring", _newest_bytes(folder), growing_size(file))
@@ -194,14 +196,14 @@ def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: UpkeepProgre
 
 
 def _listed(folder: pathlib.Path) -> set[str]:
-    """The files that the lists of sums name: repozo writes a file, then its line."""
+    """Return the files that the lists of sums name: repozo writes a file, then its line."""
     lines = [line for sums in folder.glob("*.dat") for line in sums.read_text(errors="replace").splitlines()]
     return {pathlib.Path(line.rsplit(maxsplit=3)[0]).name for line in lines if line.strip()}
 
 
 def _sweep(folder: pathlib.Path) -> None:
-    """Take away what a daemon that was killed, or a full disk, left: scratch folders, the beginning of a line, and files that no list
-    names: the next backup would fail of them."""
+    """Remove the remains of a killed daemon or a full disk: scratch folders, an unfinished line, and files that no
+    list names. The next backup would fail on them."""
     for left in folder.glob(_VERIFY + "*"):
         shutil.rmtree(left)
     (folder / _PART).unlink(missing_ok=True)
@@ -217,7 +219,7 @@ def _sweep(folder: pathlib.Path) -> None:
 
 
 def _newest_bytes(folder: pathlib.Path) -> int:
-    """The size of the image that the newest backup holds: its last whole one, and what was added to it."""
+    """Return the size of the image in the newest backup: the last whole one and its increments."""
     files = sorted(file for file in folder.iterdir() if repozo.is_data_file(file.name))
     whole = max((number for number, file in enumerate(files) if file.suffix == ".fs"), default=0)
     return sum(size_of(file) for file in files[whole:])
@@ -225,7 +227,7 @@ def _newest_bytes(folder: pathlib.Path) -> int:
 
 @contextlib.contextmanager
 def _without_blanks(folder: pathlib.Path) -> Iterator[str]:
-    """The folder's path, or another way to it: repozo's list of sums cannot hold a path with a blank in it."""
+    """Yield a path to the folder without blanks, since repozo's list of sums cannot hold one."""
     if len(str(folder).split()) == 1:
         yield str(folder)
         return
@@ -256,9 +258,10 @@ def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes, progress: Up
 
 
 def _examine(file: pathlib.Path, source: pathlib.Path, target: pathlib.Path) -> dict[str, Any]:
-    """Open an image as the daemon would, read it through, and check every checksum, and every method's digest; give it its blobs.
+    """Open an image as the daemon would, read all of it, check every checksum and every method's digest, and copy its
+    blobs.
 
-    :param source: the folder in which they are; `target` that in which they are to be.
+    :param source: folder of the blobs; `target` is the folder that they are copied into.
     """
     db = open_database(f"file://{file}", cache_size=400, pool_size=7, read_only=True)
     try:
@@ -266,7 +269,7 @@ def _examine(file: pathlib.Path, source: pathlib.Path, target: pathlib.Path) -> 
             root = connection.root()
             check_format(root, f"file://{file}")
             if root.get("lobby") is None or root.get("ledger") is None:
-                raise ImageDamaged(f"{file} is no image of BAT OS: it has no lobby")
+                raise ImageDamaged(f"{file} is not an image of BAT OS: it has no lobby")
             methods = [connection.get(oid) for oid in _methods(db)]
             damaged = [named for method in methods if (named := _damage(method))]
             walk = Walk(db)
@@ -285,7 +288,7 @@ def _examine(file: pathlib.Path, source: pathlib.Path, target: pathlib.Path) -> 
 
 
 def _damage(method: Method) -> str | None:
-    """The name of a method that is not what was audited; None for one that is."""
+    """Return the name of a method that differs from what was audited; None if it is intact."""
     try:
         return None if method.intact() else f"{method.selector} ({oid_of(method)})"
     except (ImageDamaged, POSError, AttributeError, TypeError, ValueError):  # not even its record can be read
@@ -314,7 +317,7 @@ def _begins_with(path: pathlib.Path, file: pathlib.Path) -> bool:
 
 
 def _next_second(folder: pathlib.Path) -> tuple[int, ...]:
-    """The time that names the backup: repozo tells them apart, and orders them, by the second."""
+    """Return the time that names the next backup: now, or the second after the newest one. Repozo orders backups by it."""
     moment = time.time()
     if newest := max((file.name[:19] for file in folder.iterdir() if repozo.is_data_file(file.name)), default=""):
         moment = max(moment, calendar.timegm(time.strptime(newest, "%Y-%m-%d-%H-%M-%S")) + 1)  # also after a clock was ahead, by years say
@@ -322,7 +325,7 @@ def _next_second(folder: pathlib.Path) -> tuple[int, ...]:
 
 
 def _remove(made: list[pathlib.Path], folder: pathlib.Path) -> None:
-    """Take back a backup that is not good, also from the list of sums that an increment was added to."""
+    """Remove a bad backup, also from the list of sums that an increment was added to."""
     names = {file.name for file in made}
     for file in made:
         file.unlink(missing_ok=True)
@@ -344,25 +347,27 @@ def _reason(error: Exception) -> str:
 
 FORK_NAME = "live_image.fs"
 FORK_PART = FORK_NAME + ".part"  # while it is being copied
-"""What a daemon looks for in its data folder."""
+"""Name of an unfinished fork, which a daemon looks for in its data folder."""
 _FIRST = 4  # bytes before the first transaction
 _CHUNK_FORK = 8 * 1024 * 1024  # bytes copied between two looks at whether to stop
 _PLAIN = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)  # the system cannot copy from file to file itself
 
 
 def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | None, stop: threading.Event) -> dict[str, Any]:
-    """Copy the image behind `db` as of a moment (None: as it is) into a folder, and prove that it opens. In a thread of its own.
+    """Copy the image behind `db` as of a moment (None: as it is) into a folder, and prove that it opens. Call it in a
+    thread.
 
-    :param path: of the image.
-    :param stop: gives up when it is set.
-    :returns: `image` (the new file), `bytes`, `objects`, `tid` and `time` of its last transaction, `unfinished` missions in it.
-    :raises HistoryGone: for a moment before the last pack, or before there was an image.
-    :raises InvalidInput: for a folder that is not given by an absolute path.
-    :raises ImageError: if an image, or the blobs of one, is there already, others may write into the folder, or it cannot be written;
-        nothing is left of it.
+    :param path: path of the image.
+    :param stop: ends the copy when it is set.
+    :returns: `image` (the new file), `bytes`, `objects`, `tid` and `time` of its last transaction, `unfinished`
+        missions in it.
+    :raises HistoryGone: for a moment before the last pack, or before the image existed.
+    :raises InvalidInput: for a folder that is not an absolute path.
+    :raises ImageError: if the folder has an image or its blobs already, others may write into it, or it cannot be
+        written; nothing is left of the fork.
     """
     if not folder.is_absolute():
-        raise InvalidInput(f"{str(folder)!r} is no absolute path; the daemon does not know which folder you are in")
+        raise InvalidInput(f"{str(folder)!r} is not an absolute path; the daemon does not know which folder you are in")
     try:
         place = private_files.fit(folder)
     except OSError as e:
@@ -387,8 +392,8 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
         raise _not_written(target, e) from e
     try:
         with contextlib.ExitStack() as stack:
-            with storage._lock:  # the file and its end belong together: a pack puts another in its place
-                source, end = stack.enter_context(path.open("rb")), int(storage._pos)
+            source, end = zodb_patches.open_committed(storage)
+            stack.enter_context(source)
             cut = _cut(source, end, until)
             with private_files.renew(part) as copy:
                 _copy(source, copy, cut, stop)
@@ -413,9 +418,11 @@ def _not_written(target: pathlib.Path, error: OSError) -> ImageError:
 
 
 def _cut(file: BinaryIO, end: int, until: bytes | None) -> int:
-    """Where the first transaction after a moment begins; from the end backwards, since most moments are not long ago.
+    """Return the position of the first transaction after a moment. The search goes backwards, since most moments are
+    not long ago.
 
-    :raises HistoryGone: if that was packed, so that what stands before it is not whole; or there is nothing before it.
+    :raises HistoryGone: if that transaction was packed, so that the part before it is incomplete; or if there is
+        nothing before it.
     """
     cut, status, turns = end, b" ", LoopTurns()
     while cut > _FIRST:
@@ -435,7 +442,7 @@ def _cut(file: BinaryIO, end: int, until: bytes | None) -> int:
 
 
 def _copy(source: BinaryIO, target: IO[bytes], length: int, stop: threading.Event) -> None:
-    """Copy the first bytes of a file, by the system itself where it can.
+    """Copy the first bytes of a file, by the operating system where it can.
 
     :raises Busy: if `stop` was set.
     """
@@ -457,7 +464,7 @@ def _copy(source: BinaryIO, target: IO[bytes], length: int, stop: threading.Even
 
 
 def _proved(path: pathlib.Path, origin: pathlib.Path, blobs: pathlib.Path) -> dict[str, Any]:
-    """Open the fork, and give it its blobs: the same files, where the system can have one in two folders."""
+    """Open the fork, and give it its blobs: hard links where the file system allows them."""
     uri = f"file://{path}"
     db = open_database(uri, cache_size=2000, pool_size=2, read_only=True)
     try:

@@ -1,16 +1,15 @@
-"""Blobs: what is large and seldom needed, in files of their own beside the image's file. The image refers to them.
+"""Blobs: large data that is seldom needed, in files of their own beside the image's file. Pictures of briefs are
+blobs.
 
-ZODB makes them part of a transaction: a blob's file has its place before the transaction ends, and is named by object and
-transaction. What ZODB leaves open is done here. The files are synced before the commit is (`CheckedStorage.storeBlob`); each begins
-with a checksum of what is in it; those that no record refers to any more, after a pack or because a process was killed in a commit, are
-swept away; a backup and a fork take theirs with them.
+ZODB makes blobs part of a transaction: a blob's file is in its place before the transaction ends, named by object and
+transaction. This module adds what ZODB leaves open. The files are synced before the commit
+(`CheckedStorage.storeBlob`). Each begins with a checksum of its data. A sweep removes those that no record refers to
+any more, after a pack or a kill within a commit. A backup and a fork take theirs along.
 
-Pictures that go with briefs, kept once by what is in them, as blobs.
-
-A picture is in the image before a mission can name it, so that a mission that is accepted has its own. `accept` writes them into its slot
-`images`: its own, and those that the mission before it in a conversation had, so that it is settled once what a model is shown. A picture
-stays as long as a mission holds it: retention lets go of it with the texts of the mission's journal. One that no mission holds is kept
-for the hours that somebody may need from its upload to his mission.
+A picture is kept once, by its digest. It is in the image before a mission can name it, so an accepted mission always
+has its pictures. `accept` writes them into the mission's slot `images`, its own and those of the mission before it in
+a conversation. A picture stays as long as a mission holds it; retention releases it with the texts of the mission's
+journal. A picture that no mission holds is kept for some hours, from its upload to the mission that will name it.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from ZODB.POSException import POSKeyError
 
 from batos import private_files
 from batos.errors import ImageDamaged, ImageError, UnknownPicture
+from batos.objects import Root
 
 _MAGIC = b"BAT OS blob 1\n"
 _HEAD = len(_MAGIC) + 32  # and the digest
@@ -45,14 +45,15 @@ _SUFFIX = ".blob"
 
 
 def folder_of(path: pathlib.Path) -> pathlib.Path:
-    """Where the blobs of an image in a file are."""
+    """Return the folder of the blobs of an image in a file."""
     return path.with_name(path.name + ".blobs")
 
 
 def attach(storage: Any, path: pathlib.Path, *, read_only: bool) -> None:
     """Let a FileStorage keep blobs. Their folder is made with the first one.
 
-    Its own `blob_dir` stays unset: then its pack leaves blobs alone, and `sweep` does what a crash cannot leave half done.
+    Its own `blob_dir` stays unset: so its pack leaves blobs alone, and `sweep` removes them, which a crash cannot
+    leave half done.
     """
     storage.fshelper = FilesystemHelper(str(folder_of(path)))
     zope.interface.alsoProvides(storage, IBlobStorageRestoreable)
@@ -62,12 +63,12 @@ def attach(storage: Any, path: pathlib.Path, *, read_only: bool) -> None:
 
 
 def kept_by(db: ZODB.DB) -> bool:
-    """Whether the image's storage keeps blobs."""
+    """Return True if the image's storage keeps blobs."""
     return bool(IBlobStorage.providedBy(db.storage))
 
 
 def write(connection: Any, data: bytes) -> Blob:
-    """A new blob, in the transaction that is open."""
+    """Return a new blob with some data, in the transaction that is open."""
     if (helper := _helper(connection.db().storage)) is not None:
         private_files.make(helper.base_dir)
         helper.create()
@@ -79,9 +80,9 @@ def write(connection: Any, data: bytes) -> Blob:
 
 
 def read(blob: Blob) -> bytes:
-    """What was written.
+    """Return the data of a blob.
 
-    :raises ImageDamaged: if the file is gone, or is not what was written.
+    :raises ImageDamaged: if the file is gone, or differs from what was written.
     """
     try:
         with blob.open("r") as file:
@@ -94,7 +95,7 @@ def read(blob: Blob) -> bytes:
 
 
 def problem_of(path: str | os.PathLike[str]) -> str:
-    """What is wrong with a blob's file; "" if nothing is."""
+    """Return the damage of a blob's file in words; empty if it is intact."""
     try:
         with open(path, "rb") as file:
             head, digest = file.read(_HEAD), hashlib.sha256()
@@ -106,7 +107,7 @@ def problem_of(path: str | os.PathLike[str]) -> str:
 
 
 def is_record(data: bytes) -> bool:
-    """Whether a record stands for a blob."""
+    """Return True if a record stands for a blob."""
     return _RECORD in data[:64]
 
 
@@ -116,7 +117,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_name(storage: Any, oid: bytes) -> None:
-    """Make a blob's name durable: the folders on the way to it."""
+    """Make a blob's name durable: sync the folders on the way to it."""
     helper = storage.fshelper
     folder, top = pathlib.Path(helper.getPathForOID(oid)), pathlib.Path(helper.base_dir).parent
     while True:
@@ -127,7 +128,8 @@ def sync_name(storage: Any, oid: bytes) -> None:
 
 
 def records(db: ZODB.DB) -> Iterator[tuple[bytes, bytes]]:
-    """Object and transaction of each blob that an image in a file has a record of, also of those that nothing refers to any more."""
+    """Yield object and transaction of each blob record in an image's file, also of those that nothing refers to any
+    more."""
     following: bytes | None = None
     storage = db.storage.base  # past the checksums: they are looked at once, in the order of the file
     while len(storage):
@@ -139,11 +141,11 @@ def records(db: ZODB.DB) -> Iterator[tuple[bytes, bytes]]:
 
 
 def copy(db: ZODB.DB, source: pathlib.Path, target: pathlib.Path, *, link: bool = False) -> tuple[int, list[str]]:
-    """Give another folder the blobs of an image; what is there already and whole stays.
+    """Copy the blobs of an image to another folder; intact copies that are there already stay.
 
-    :param db: of the image whose blobs are to be there.
-    :param link: have them in both folders as one file, where the system can: they are never changed.
-    :returns: their bytes, and what is damaged in the source, each with its place.
+    :param db: the image whose blobs are copied.
+    :param link: make hard links where the file system allows them; the files never change.
+    :returns: their size in bytes, and the damage in the source with its places.
     """
     size, damaged = 0, []
     ours: FilesystemHelper | None = None
@@ -164,7 +166,7 @@ def copy(db: ZODB.DB, source: pathlib.Path, target: pathlib.Path, *, link: bool 
 
 
 def sweep(db: ZODB.DB) -> int:
-    """Remove the files of blobs that no record is of: after a pack, and of commits that were not finished. How many.
+    """Remove the files of blobs that have no record: after a pack, and of unfinished commits. Return their number.
 
     Commits may go on meanwhile.
     """
@@ -196,7 +198,7 @@ def _is_there(db: ZODB.DB, oid: bytes, tid: bytes) -> bool:
 
 
 def _helper(storage: Any) -> FilesystemHelper | None:
-    """The files of a storage's blobs, where they are this process's own."""
+    """Return the blob files of a storage if this process manages them, else None."""
     helper = getattr(storage, "fshelper", None)
     return helper if isinstance(helper, FilesystemHelper) else None
 
@@ -243,14 +245,14 @@ def _damaged(blob: Blob, what: str) -> ImageDamaged:
 
 
 PICTURES_LIMIT = 64
-"""Pictures of a mission, those of earlier ones included: the setting `brief_images` allows no more."""
+"""Pictures of a mission, those of earlier ones included: the limit `ThinkingLimits.images` allows no more."""
 _BATCH = 32  # pictures that one system transaction of upkeep lets go of
 PictureFacts = dict[str, Any]
-"""What is known of a picture of a mission: `digest`, `name`, `type`, `bytes`, `width`, `height`; `of`, the earlier mission whose it was."""
+"""Facts of a mission's picture: `digest`, `name`, `type`, `bytes`, `width`, `height`; `of`, the earlier mission that brought it."""
 
 
 class Picture(Persistent):
-    """One picture, and the missions that hold it."""
+    """One picture, and the ids of the missions that hold it."""
 
     __module__ = "batos.image"
 
@@ -259,12 +261,12 @@ class Picture(Persistent):
         self.missions = OOTreeSet()
 
     def about(self) -> PictureFacts:
-        """What it is, as plain values."""
+        """Return the facts about a picture as plain values."""
         return {name: getattr(self, name) for name in ("type", "bytes", "width", "height")}
 
 
 class Pictures(Persistent):
-    """All of them, by digest; and when those were brought that no mission holds yet, with their bytes."""
+    """All pictures by digest, and the upload times and sizes of those that no mission holds yet."""
 
     __module__ = "batos.image"
 
@@ -272,8 +274,8 @@ class Pictures(Persistent):
         self.kept, self.waiting = OOBTree(), OOBTree()
 
 
-def _kept(root: Any) -> Any:
-    """The pictures by digest; an empty mapping where there never was one."""
+def _kept(root: Root) -> Any:
+    """Return the pictures by digest; an empty mapping if there never was one."""
     held = root["ledger"].pictures
     return {} if held is None else held.kept
 
@@ -281,11 +283,12 @@ def _kept(root: Any) -> Any:
 # --- system transactions
 
 
-def add_picture(root: Any, digest: str, data: bytes, about: PictureFacts, room: int | None = None) -> None:
-    """System transaction: keep a picture; one that is there stays as it is, but counts as brought now.
+def add_picture(root: Root, digest: str, data: bytes, about: PictureFacts, room: int | None = None) -> None:
+    """Keep a picture; one that is there stays as it is, but counts as uploaded now. A system transaction.
 
     :param digest: SHA-256 of its bytes, in hexadecimal.
-    :param room: bytes of pictures that no mission holds: past it, those that wait longest go. None: any.
+    :param room: maximum bytes of pictures that no mission holds; above it the longest waiting ones are dropped. None:
+        no limit.
     :raises ImageError: for a storage that keeps no blobs.
     """
     ledger = root["ledger"]
@@ -307,8 +310,9 @@ def add_picture(root: Any, digest: str, data: bytes, about: PictureFacts, room: 
     pictures.waiting[digest] = time.time(), len(data)
 
 
-def bring_picture_again(root: Any, digest: str) -> PictureFacts | None:
-    """System transaction: have a picture that is there count as brought now; what it is, None where it is not there."""
+def bring_picture_again(root: Root, digest: str) -> PictureFacts | None:
+    """Let a picture that is there count as uploaded now, and return its facts; None if it is not there. A system
+    transaction."""
     held = _kept(root).get(digest)
     if held is None:
         return None
@@ -317,12 +321,12 @@ def bring_picture_again(root: Any, digest: str) -> PictureFacts | None:
     return held.about()  # type: ignore[no-any-return]
 
 
-def hold_pictures(root: Any, mission: str, own: str | None, before: Any) -> list[PictureFacts]:
-    """System transaction's part: let a mission that is accepted hold its pictures; all that it shows, its own first.
+def hold_pictures(root: Root, mission: str, own: str | None, before: Any) -> list[PictureFacts]:
+    """Let a mission that is accepted hold its pictures, and return those that it shows, its own first. Part of a
+    system transaction.
 
     :param own: its own, as JSON: rows of `digest` and `name`.
-    :param before: the mission that it follows, whose pictures are shown again; None where it follows none.
-    :raises UnknownPicture: for one of its own that is not there.
+    :param before: mission that it follows, whose pictures are shown again; None if it follows none.
     """
     if not own and (before is None or not before.images):  # nearly always
         return []
@@ -340,8 +344,11 @@ def hold_pictures(root: Any, mission: str, own: str | None, before: Any) -> list
     return shown
 
 
-def release_pictures(root: Any, mission: Any) -> bool:
-    """System transaction's part: a mission shows its pictures to nobody any more; whether it held any. What no other holds goes."""
+def release_pictures(root: Root, mission: Any) -> bool:
+    """Let a mission hold no pictures any more; return True if it held any. Part of a system transaction.
+
+    A picture that no other mission holds is dropped.
+    """
     released, kept = False, _kept(root)
     for digest in {one["digest"] for one in json.loads(mission.images or "[]")}:
         held = kept.get(digest)
@@ -353,8 +360,9 @@ def release_pictures(root: Any, mission: Any) -> bool:
     return released
 
 
-def forget_unheld_pictures(root: Any, before: float) -> int:
-    """System transaction: let go of some that no mission holds, and that were brought before a moment; how many."""
+def forget_unheld_pictures(root: Root, before: float) -> int:
+    """Drop a batch of pictures that no mission holds and that were uploaded before a moment; return their number. A
+    system transaction."""
     found = unheld_pictures(root, before)
     for digest in found:
         _drop(root["ledger"].pictures, digest)
@@ -368,26 +376,26 @@ def _drop(pictures: Pictures, digest: str) -> None:
 # --- reads
 
 
-def unheld_pictures(root: Any, before: float) -> list[str]:
-    """The digests of some that no mission holds, and that were brought before a moment."""
+def unheld_pictures(root: Root, before: float) -> list[str]:
+    """Return the digests of a batch of pictures that no mission holds and that were uploaded before a moment."""
     held = root["ledger"].pictures
     waiting = {} if held is None else held.waiting
     return list(itertools.islice((digest for digest, (since, _) in waiting.items() if since < before), _BATCH))
 
 
-def about_picture(root: Any, digest: str) -> PictureFacts | None:
-    """What a picture is; None where it is not there."""
+def about_picture(root: Root, digest: str) -> PictureFacts | None:
+    """Return the facts about a picture; None if it is not there."""
     held = _kept(root).get(digest)
     return None if held is None else held.about()
 
 
-def read_picture(root: Any, digest: str) -> bytes:
-    """The bytes of a picture.
+def read_picture(root: Root, digest: str) -> bytes:
+    """Return the bytes of a picture.
 
-    :raises UnknownPicture: where it is not there.
-    :raises ImageDamaged: where its file is not what was written.
+    :raises UnknownPicture: if it is not there.
+    :raises ImageDamaged: if its file differs from what was written.
     """
     held = _kept(root).get(digest)
     if held is None:
-        raise UnknownPicture(f"the image {digest[:16]}… is not kept any more (setting journal_days)")
+        raise UnknownPicture(f"the image {digest[:16]}… is not kept any more (setting image.journal_days)")
     return read(held.blob)

@@ -1,8 +1,8 @@
-"""The storage with checksums: a wrapper, in the manner of zc.zlibstorage, around whatever storage the URI named.
+"""Storage wrapper that adds checksums, in the manner of zc.zlibstorage, around the storage that the URI names.
 
-Every record goes in with a checksum and is held against it on its way out: to a load, to the past, to an iterator, to conflict
-resolution. Of a file, the transactions are sealed too (`batos.image.checksums`). What does not match is `ImageDamaged`,
-and names the record, its class and who wrote it, as far as that can be known.
+Every record is stored with a checksum, which is checked whenever the record leaves: for a load, a view of the past,
+an iterator, conflict resolution. In a file the transactions are sealed, too (`batos.image.checksums`). A mismatch
+raises `ImageDamaged`, which names the record, its class and its writer as far as they are known.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from ZODB.interfaces import IBlobStorage, IMVCCStorage, IStorageWrapper
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged, ImageError
-from batos.image import blobs, checksums, record_pickler
-from batos.image.record_pickler import Storing
+from batos.image import blobs, checksums, zodb_patches
 from batos.image.zodb_patches import CommittedTransactions, filestorage
 
 log = structlog.get_logger("batos.image")
@@ -42,33 +41,27 @@ REMEDY = "restore a backup (`batos restore`)"
 
 
 def base_of(storage: Any) -> Any:
-    """The storage under the checksums."""
+    """Return the storage under the checksums."""
     return storage.base if isinstance(storage, CheckedStorage) else storage
 
 
 @zope.interface.implementer(IStorageWrapper)
 class CheckedStorage:
-    """A storage whose records carry checksums."""
+    """Storage whose records carry checksums."""
 
     def __init__(self, base: Any, name: str, *, of_connection: bool = False) -> None:
         """
-        :param name: of the image, for messages.
-        :param of_connection: whether it is the view of one connection of a storage that does MVCC itself.
+        :param name: name of the image, for messages.
+        :param of_connection: True for the view of one connection of a storage that does MVCC itself.
         """
         self.base, self.name = base, name
         self.required_after: bytes | None = None
         """Records written after this transaction must have a checksum; None: those of an earlier version need not."""
         self.sealing = isinstance(base, filestorage.FileStorage)
-        """Whether it is a file of this process's own, whose transactions are sealed."""
+        """True for a file of this process's own, whose transactions are sealed."""
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))
-        if self.sealing:
-            self._storing = Storing(base)
-            self.store = self._storing.store  # type: ignore[method-assign]
-            self.checkCurrentSerialInTransaction = self._storing.check
-            if not base.isReadOnly():
-                self.new_oid = self._storing.new_oid
         if IMVCCStorage.providedBy(base) and not of_connection:
             self._asking = threading.Lock()
             for method in _ASKED:
@@ -88,7 +81,8 @@ class CheckedStorage:
         return len(self.base)
 
     def _as_of_now(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A storage that does MVCC itself (RelStorage) shows its own moment: what is asked past all connections moves it on first."""
+        """Wrap a method so that it sees the present. A storage that does MVCC itself (RelStorage) shows its own
+        moment, which a call from outside all connections has to move on first."""
 
         def asked(*args: Any, **more: Any) -> Any:
             with self._asking:
@@ -100,7 +94,7 @@ class CheckedStorage:
     # --- out
 
     def load(self, oid: bytes, version: str = "") -> tuple[bytes, bytes]:
-        """The current data of a record, and its transaction id."""
+        """Return the current data of a record, and its transaction id."""
         try:
             data, tid = self.base.load(oid)
         except _UNREAD as e:
@@ -108,7 +102,7 @@ class CheckedStorage:
         return self._checked(oid, tid, data), tid
 
     def loadBefore(self, oid: bytes, tid: bytes) -> tuple[bytes, bytes, bytes | None] | None:
-        """The data of a record as of before a transaction, and between which transactions it was current."""
+        """Return the data of a record as of before a transaction, and the transactions between which it was current."""
         try:
             found = self.base.loadBefore(oid, tid)
         except _UNREAD as e:
@@ -116,7 +110,7 @@ class CheckedStorage:
         return None if found is None else (self._checked(oid, found[1], found[0]), found[1], found[2])
 
     def loadSerial(self, oid: bytes, serial: bytes) -> bytes:
-        """The data of one revision of a record."""
+        """Return the data of one revision of a record."""
         try:
             data = self.base.loadSerial(oid, serial)
         except _UNREAD as e:
@@ -124,19 +118,19 @@ class CheckedStorage:
         return self._checked(oid, serial, data)
 
     def record_iternext(self, next: bytes | None = None) -> tuple[bytes, bytes, bytes, bytes | None]:
-        """The current data of the record with the smallest id from `next` on."""
+        """Return the current data of the record with the smallest id from `next` on."""
         oid, tid, data, following = self.base.record_iternext(next)
         return oid, tid, self._checked(oid, tid, data), following
 
     def iterator(self, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Any]:
-        """The transactions, as `copyTransactionsFrom` reads them; of a file those that are in it whole."""
+        """Iterate over the transactions, as `copyTransactionsFrom` reads them; of a file, over the complete ones."""
         found = CommittedTransactions(self.base, start, stop) if self.sealing else self.base.iterator(start, stop)
         with contextlib.closing(found) if hasattr(found, "close") else contextlib.nullcontext(found) as transactions:  # ZEO's has none
             for transaction in transactions:
                 yield _Transaction(self, transaction)
 
     def untransform_record_data(self, data: bytes) -> bytes:
-        """For conflict resolution and packs by ZODB's own code."""
+        """Return data without its checksum, for conflict resolution and packs by ZODB's own code."""
         return checksums.without_sum(data)
 
     # --- in
@@ -146,11 +140,11 @@ class CheckedStorage:
         return self.base.store(oid, serial, checksums.summed(data), version, transaction)
 
     def restore(self, oid: bytes, serial: bytes, data: bytes | None, version: str, prev_txn: bytes | None, transaction: Any) -> None:
-        """Store a record of another storage, its transaction id with it."""
+        """Store a record of another storage with its transaction id."""
         self.base.restore(oid, serial, data and checksums.summed(data), version, prev_txn, transaction)
 
     def storeBlob(self, oid: bytes, oldserial: bytes, data: bytes, blobfilename: str, version: str, transaction: Any) -> Any:
-        """Store a record that stands for a blob, and of a file's the blob durably: what refers to it is durable later."""
+        """Store the record of a blob. In a file, the blob is durable before any reference to it."""
         if self.sealing:
             blobs.sync_file(blobfilename)
         self.base.storeBlob(oid, oldserial, checksums.summed(data), blobfilename, version, transaction)
@@ -158,38 +152,37 @@ class CheckedStorage:
             blobs.sync_name(self.base, oid)
 
     def restoreBlob(self, oid: bytes, serial: bytes, data: bytes, blobfilename: str, prev_txn: bytes | None, transaction: Any) -> None:
-        """Store a record of another storage that stands for a blob."""
+        """Store the record of a blob of another storage."""
         self.base.restoreBlob(oid, serial, data and checksums.summed(data), blobfilename, prev_txn, transaction)
 
     def transform_record_data(self, data: bytes) -> bytes:
-        """What conflict resolution made, as it is stored."""
+        """Return the data that conflict resolution made, as it is stored."""
         return checksums.summed(data)
 
     def tpc_begin(self, transaction: Any, *args: Any) -> None:
-        """Begin a commit; of a file, with room for a seal."""
+        """Begin a commit; in a file, with room for a seal."""
         self.base.tpc_begin(transaction, *args)
         if self.sealing:
-            record_pickler.use_memory_buffer(self.base)
+            zodb_patches.gather_in_memory(self.base)
             checksums.begin_seal(self.base)
-            self._storing.begin()
 
     def tpc_vote(self, transaction: Any) -> Any:
-        """Write the transaction; of a file, sealed."""
+        """Write the transaction; in a file, sealed."""
         if self.sealing:
-            with self.base._lock:
-                if transaction is self.base._transaction:  # else it says itself what is wrong
+            with zodb_patches.before_vote(self.base, transaction) as under_way:
+                if under_way:  # else it says itself what is wrong
                     checksums.close_seal(self.base)
         return self.base.tpc_vote(transaction)
 
     def copyTransactionsFrom(self, other: Any) -> None:
-        """Copy all that another storage holds, its blobs with it where this one takes them."""
+        """Copy everything that another storage holds, with its blobs if this one takes them."""
         if IBlobStorage.providedBy(self.base):
             copyTransactionsFromTo(other, self)
         else:
             copy(other, self)
 
     def pack(self, pack_time: float, referencesf: Any, gc: bool | None = None) -> None:
-        """Pack; damage in what is kept stops it, since references that cannot be trusted say nothing of what is garbage."""
+        """Pack. Damage in data to be kept stops the pack, since its references cannot be trusted to tell garbage."""
 
         def references(data: bytes, *args: Any) -> Any:
             try:
@@ -203,15 +196,15 @@ class CheckedStorage:
     # --- instances, and what ZODB asks of a wrapper
 
     def new_instance(self) -> CheckedStorage:
-        """Of a storage that does MVCC itself (RelStorage): a view for one connection, with checksums."""
+        """Return a view for one connection, with checksums, of a storage that does MVCC itself (RelStorage)."""
         return CheckedStorage(self.base.new_instance(), self.name, of_connection=True)._like(self)
 
     def before_instance(self, before: bytes) -> CheckedStorage:
-        """A view of the past."""
+        """Return a view of the past."""
         return CheckedStorage(self.base.before_instance(before), self.name, of_connection=True)._like(self)
 
     def undo_instance(self) -> CheckedStorage:
-        """What an undo goes through."""
+        """Return the view that an undo uses."""
         return CheckedStorage(self.base.undo_instance(), self.name, of_connection=True)._like(self)
 
     def _like(self, other: CheckedStorage) -> CheckedStorage:
@@ -219,64 +212,47 @@ class CheckedStorage:
         return self
 
     def registerDB(self, db: Any) -> None:
-        """Take note of who is to be told of changes."""
+        """Register the receiver of invalidations."""
         self.db = db
 
     def invalidateCache(self) -> None:
-        """Pass on that anything may have changed."""
+        """Pass on that any object may have changed."""
         self.db.invalidateCache()
 
     def invalidate(self, transaction_id: bytes, oids: Any, version: str = "") -> None:
-        """Pass on what has changed."""
+        """Pass on the ids of changed objects."""
         self.db.invalidate(transaction_id, oids)
 
     def references(self, record: bytes, oids: Any = None) -> Any:
-        """The ids that a record refers to."""
+        """Return the ids that a record refers to."""
         return self.db.references(checksums.without_sum(record), oids)
 
     # --- damage
 
     def drop_index(self, why: str) -> None:
-        """Let go of a file's index for good: the next start builds it anew."""
-        if "_save_index" not in vars(self.base) and not self.base.isReadOnly():  # else it is another process's index
+        """Drop a file's index for good: the next start builds it anew."""
+        if not self.base.isReadOnly() and zodb_patches.drop_index(self.base):  # else it is another process's index
             log.error("index_dropped", image=self.name, why=why)
-            self.base._save_index = _not_saved
-            self.base._clear_index()
 
     def _checked(self, oid: bytes, tid: bytes, data: bytes) -> bytes:
         if checksums.carries_sum(data):
             return data[: -checksums.SUM_BYTES]
         required = self.required_after
         try:
-            return checksums.without_sum(data, required=required is not None and tid > required and self._written(oid, tid) > required)
+            late = required is not None and tid > required and zodb_patches.first_writer(self.base, oid, tid) > required
+            return checksums.without_sum(data, required=late)
         except checksums.Mismatch as e:
             raise self.damaged(oid, data, f"is not what was written: {e}; {REMEDY}; whatever does not need it goes on") from None
 
-    def _written(self, oid: bytes, tid: bytes) -> bytes:
-        """The transaction that wrote the data of a revision: where a change was undone, that is an earlier one."""
-        read = self.base._read_data_header
-        try:
-            with self.base._lock:
-                position = self.base._index[oid]
-                header = read(position, oid)
-                while header.tid > tid or not header.plen:
-                    earlier = header.prev if header.tid > tid else header.back
-                    if not 0 < earlier < position:
-                        return tid
-                    position, header = earlier, read(earlier, oid)
-                return header.tid  # type: ignore[no-any-return]
-        except (*_UNREAD, KeyError):
-            return tid
-
     def _misplaced(self, oid: bytes, cause: BaseException) -> NoReturn:
-        """Where the index says that a record is, there is none: the index is wrong, or the file is, or the disk under it."""
+        """Raise the error for a record that is not where the index says: the index, the file or the disk is wrong."""
         if isinstance(cause, OSError):
             if cause.errno != errno.EIO:  # too many open files, say: nothing is wrong with the record
                 raise cause
             raise self.damaged(oid, b"", f"cannot be read: {cause.strerror}; look at the disk, then {REMEDY}") from cause
         if not self.sealing:
             raise self.damaged(oid, b"", f"cannot be read: {cause}; look at the storage's server") from cause
-        if self.base._files.closed:  # meanwhile, and so was what was being read
+        if zodb_patches.readers_closed(self.base):  # meanwhile, and so was what was being read
             raise ImageError(f"the image {self.name} is closed") from cause
         self.drop_index(str(cause))
         raise self.damaged(
@@ -287,7 +263,7 @@ class CheckedStorage:
         ) from cause
 
     def damaged(self, oid: bytes, data: bytes, what: str) -> ImageDamaged:
-        """The error for a record."""
+        """Return the error for a damaged record."""
         named = f"oid:{int.from_bytes(oid, 'big'):x}"
         kind = _CLASS.search(data[:200])
         facts = f", a {kind[1].decode()}.{kind[2].decode()}" if kind else ""
@@ -296,7 +272,7 @@ class CheckedStorage:
         return ImageDamaged(f"the record {named} of the image {self.name}{facts}, {what}", record=named)
 
     def _writer(self, oid: bytes) -> str:
-        """The mission in the metadata of a record's last revision, "" if that cannot be told."""
+        """Return the mission in the metadata of a record's last revision; empty if it is not known."""
         try:
             user = self.base.history(oid, 1)[0]["user_name"]
         except (*_UNREAD, POSError, LookupError, AttributeError, NotImplementedError, TypeError):
@@ -305,7 +281,7 @@ class CheckedStorage:
 
 
 class _Transaction:
-    """A transaction out of an iterator: its records checked, without their checksums."""
+    """Transaction of an iterator: its records are checked, and come without their checksums."""
 
     def __init__(self, storage: CheckedStorage, transaction: Any) -> None:
         self._storage, self._transaction = storage, transaction
@@ -318,7 +294,3 @@ class _Transaction:
             if record.data:
                 record.data = self._storage._checked(record.oid, record.tid, record.data)
             yield record
-
-
-def _not_saved() -> None:
-    """In place of saving an index that is wrong."""

@@ -1,21 +1,16 @@
-"""Sealing the transactions of a file: a checksum over what is around their records, behind the extension in their header.
+"""Checksums of records, transactions and the index of an image's file.
 
-Records have checksums of their own (`batos.image.checksums`). The seal covers the transaction's id and status, the mission's id and
-the note in its header, and which objects it wrote. It says nothing of positions, which are in the file twice anyway: so it
-stays right when a pack, or a tool of ZODB, copies the transaction to another place.
+A checksum stands where a reader that does not know of it does not look: behind the last pickle of a record, and
+behind the pickle of a transaction's extension. So every tool of ZODB reads the file as before. A record still ends
+with a full stop, as pickles do: by it `fsrecover` finds the next whole transaction behind a damaged one.
 
-FileStorage is made to leave room for it at `tpc_begin`, and it is filled in before `tpc_vote` writes the transaction.
+A *seal* is the checksum of a transaction. It covers the transaction's id and status, the mission's id and the note in
+its header, and the ids of the objects that it wrote. It does not cover positions, which are in the file twice anyway:
+so it stays valid when a pack, or a tool of ZODB, copies the transaction to another place. FileStorage leaves room for
+it at `tpc_begin`; it is filled in before `tpc_vote` writes the transaction.
 
-Checksums: of a record's data, and of a whole transaction.
-
-They are put where a reader that does not know of them does not look: behind the last pickle of a record, and behind the pickle
-of a transaction's extension. So every tool of ZODB reads the file as before. A record goes on ending with a full stop, as
-pickles do: by that `fsrecover` finds the next whole transaction behind a damaged one.
-
-The index of a file, with a checksum behind it.
-
-FileStorage believes its index but for the last few records. One wrong entry shows an old revision as the current one, and
-nothing notices. An index whose checksum is wrong, or that has none, is no index: the file is read through instead.
+FileStorage trusts its index but for the last few records. One wrong entry would show an old revision as the current
+one, unnoticed. An index without a valid checksum is discarded, and the file is read instead.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ from ZODB import fsIndex
 from ZODB._compat import PersistentUnpickler
 
 from batos import private_files
-from batos.image.zodb_patches import filestorage
+from batos.image import zodb_patches
 
 _STOP = b"."
 _NOTHING = b"}."  # the pickle of an empty dict: an extension that is not empty is unpickled by whoever reads it
@@ -44,25 +39,25 @@ SEAL_BYTES = _SUM.size
 
 
 class Mismatch(ValueError):
-    """What was read is not what was written."""
+    """Data that was read and differs from what was written."""
 
 
 def summed(data: bytes) -> bytes:
-    """A record's data with its checksum behind it."""
+    """Return a record's data with its checksum behind it."""
     return data + _SUM.pack(zlib.crc32(data)) + _STOP
 
 
 def carries_sum(data: bytes) -> bool:
-    """Whether there is a checksum behind a record's data, and it is right."""
+    """Return True if a valid checksum stands behind a record's data."""
     return data[-SUM_BYTES:] == _SUM.pack(zlib.crc32(data[:-SUM_BYTES])) + _STOP
 
 
 def without_sum(data: bytes, *, required: bool = False) -> bytes:
-    """A record's data without its checksum.
+    """Return a record's data without its checksum.
 
-    :param required: whether one without a checksum, of an earlier version, counts as damaged. Such a record is the slow
-        case: that it is whole is seen by where its pickles end.
-    :raises Mismatch: if it is not what was written.
+    :param required: True if a record without a checksum, of an earlier version, counts as damaged. Such a record is
+        the slow case: the ends of its pickles show that it is whole.
+    :raises Mismatch: if it differs from what was written.
     """
     if carries_sum(data):
         return data[:-SUM_BYTES]
@@ -72,7 +67,7 @@ def without_sum(data: bytes, *, required: bool = False) -> bytes:
 
 
 def _is_pickles(data: bytes) -> bool:
-    """Whether it is the two pickles of a record and nothing else."""
+    """Return True if data is the two pickles of a record and nothing else."""
     stream = io.BytesIO(data)
     references: list[object] = []
     unpickler = PersistentUnpickler(None, references.append, stream)
@@ -85,21 +80,21 @@ def _is_pickles(data: bytes) -> bool:
 
 
 def with_seal(extension: bytes, crc: int) -> bytes:
-    """A transaction's extension with a seal behind it, in place of one that it had."""
+    """Return a transaction's extension with a seal behind it, in place of an earlier seal."""
     if extension and seal_of(extension) is not None:
         extension = extension[:-SEAL_BYTES]
     return (extension or _NOTHING) + _SUM.pack(crc)
 
 
 def resealed(extension: bytes, crc: int) -> bytes:
-    """An extension that has a seal, with another in its place."""
+    """Return a sealed extension with another seal."""
     return extension[:-SEAL_BYTES] + _SUM.pack(crc)
 
 
 def seal_of(extension: bytes) -> int | None:
-    """The seal behind an extension; None for a transaction of an earlier version.
+    """Return the seal behind an extension; None for a transaction of an earlier version.
 
-    :raises Mismatch: for what is neither.
+    :raises Mismatch: for data that is neither.
     """
     if not extension:
         return None
@@ -111,7 +106,7 @@ def seal_of(extension: bytes) -> int | None:
         raise Mismatch("its extension cannot be read") from None
     seal = stream.read()
     if seal and len(seal) != SEAL_BYTES:
-        raise Mismatch("its extension ends with no seal")
+        raise Mismatch("its extension does not end with a seal")
     return int(_SUM.unpack(seal)[0]) if seal else None
 
 
@@ -123,7 +118,7 @@ POINTER = 8  # bytes of a record without data: where the data is
 
 
 class Head(NamedTuple):
-    """The header of a transaction in a file."""
+    """Header of a transaction in a file."""
 
     tid: bytes
     length: int
@@ -135,29 +130,29 @@ class Head(NamedTuple):
     sizes: tuple[int, ...]
 
     def crc(self, written: int) -> int:
-        """What the seal should be, if the `weight`s of the objects that the transaction wrote add up to that."""
+        """Return the seal of the transaction, given the `seal_weight` of the objects that it wrote."""
         return _crc(self.tid, self.status, self.texts, self.extension, self.sizes, written)
 
 
 def begin_seal(storage: Any) -> None:
-    """After a FileStorage's `tpc_begin`: make room."""
-    user, description, extension = storage._ude
-    storage._ude = _written(user), _written(description), with_seal(extension, 0)
-    storage._begin(storage._tid, *storage._ude)  # its length decides where the records will be
+    """Make room for a seal, after a FileStorage's `tpc_begin`."""
+    pending = zodb_patches.pending_transaction(storage)
+    zodb_patches.begin_with(storage, _written(pending.user), _written(pending.description), with_seal(pending.extension, 0))
 
 
 def close_seal(storage: Any) -> None:
-    """Before a FileStorage's `tpc_vote`: fill the seal in."""
-    user, description, extension = storage._ude
+    """Fill the seal in, before a FileStorage's `tpc_vote`."""
+    pending = zodb_patches.pending_transaction(storage)
+    user, description, extension = _written(pending.user), _written(pending.description), pending.extension
     sizes = len(user), len(description), len(extension)
-    crc = _crc(storage._tid, storage._tstatus.encode("ascii"), user + description, extension, sizes, seal_weight(storage._tindex))
-    storage._ude = user, description, resealed(extension, crc)
+    crc = _crc(pending.tid, pending.status, user + description, extension, sizes, seal_weight(pending.oids))
+    zodb_patches.set_extension(storage, resealed(extension, crc))
 
 
 def read_head(file: BinaryIO, position: int) -> Head:
-    """The header of the transaction at `position`; the file stands behind it.
+    """Read the header of the transaction at `position`; the file stands behind it afterwards.
 
-    :raises sums.Mismatch: if the file ends before it does.
+    :raises Mismatch: if the file ends within it.
     """
     file.seek(position)
     raw = file.read(HEADER.size)
@@ -171,9 +166,9 @@ def read_head(file: BinaryIO, position: int) -> Head:
 
 
 def check_seal(file: BinaryIO, position: int) -> None:
-    """Hold the transaction at `position` against its seal, if it has one.
+    """Check the transaction at `position` against its seal, if it has one.
 
-    :raises sums.Mismatch: if it is not what was written.
+    :raises Mismatch: if it differs from what was written.
     """
     head = read_head(file, position)
     seal = seal_of(head.extension)
@@ -184,7 +179,7 @@ def check_seal(file: BinaryIO, position: int) -> None:
 def renew_seal(file: BinaryIO, position: int, length: int) -> None:
     """Seal a transaction anew of which a pack copied some records to `position`; the file stands behind it again.
 
-    :param length: of the transaction; its header does not have it yet.
+    :param length: length of the transaction, which its header does not have yet.
     """
     head = read_head(file, position)._replace(length=length)
     crc = head.crc(seal_weight(_oids(file, position, head)))
@@ -194,17 +189,17 @@ def renew_seal(file: BinaryIO, position: int, length: int) -> None:
 
 
 def _written(text: bytes | str) -> bytes:
-    """A text of a header as it is written: ZODB's own metadata takes one that is set later as it is."""
+    """Return a text of a header as it is written: ZODB's own metadata takes a text that is set later as it is."""
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def seal_weight(oids: Iterable[bytes]) -> int:
-    """A number for a set of ids, in whatever order they come; it adds up over its parts."""
+    """Return a number for a set of ids, independent of their order; the numbers of disjoint sets add up."""
     return sum(map(zlib.crc32, oids))
 
 
 def _oids(file: BinaryIO, position: int, head: Head) -> set[bytes]:
-    """The ids in the headers of a transaction's records."""
+    """Return the ids in the headers of a transaction's records."""
     found = set()
     at, end = position + head.size, position + head.length
     while at < end:
@@ -233,7 +228,7 @@ class SummedIndex(fsIndex.fsIndex):
     """FileStorage's index, saved with a checksum behind it."""
 
     def save(self, pos: int, fname: str) -> None:
-        """Write it to a file, up to which position of the image it goes first."""
+        """Write the index to a file, after the position of the image up to which it goes."""
         private_files.renew(fname).close()
         super().save(pos, fname)
         path = pathlib.Path(fname)
@@ -243,19 +238,18 @@ class SummedIndex(fsIndex.fsIndex):
 
     @classmethod
     def load(cls, fname: str) -> dict[str, Any]:
-        """What `save` wrote; nothing for one that is not whole: FileStorage then does without."""
+        """Return the index that `save` wrote; empty if the file is not intact, so that FileStorage does without."""
         if not _whole(pathlib.Path(fname)):
             log.warning("index_ignored", path=fname, hint="the image is read through once instead")
             return {}
         return super().load(fname)  # type: ignore[no-any-return]
 
 
-assert vars(filestorage)["fsIndex"] is fsIndex.fsIndex, "this ZODB keeps its index in another way"
-vars(filestorage)["fsIndex"] = SummedIndex
+zodb_patches.use_index(SummedIndex)
 
 
 def index_position(path: pathlib.Path) -> int | None:
-    """Up to where the index in a file knows the image; None if it is not to be believed."""
+    """Return the position up to which the index in a file covers the image; None if its checksum is not valid."""
     data = _whole(path)
     if not data:
         return None
@@ -264,7 +258,7 @@ def index_position(path: pathlib.Path) -> int | None:
 
 
 def _whole(path: pathlib.Path) -> bytes:
-    """The bytes of an index whose checksum is right; none for any other."""
+    """Return the bytes of an index with a valid checksum; empty for any other file."""
     try:
         data = path.read_bytes()
     except OSError:

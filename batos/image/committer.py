@@ -1,8 +1,9 @@
-"""The one thread by which everything is committed, in order.
+"""Committer: the one thread that commits everything, in order.
 
-Two kinds of work arrive from the loop: *system transactions*, short functions of the root that are committed as a group
-(the batch is what arrived during the last round), and the commits of *units of work*. A round commits one group, then
-the units that waited, then syncs the file once for all of them. The loop's futures are resolved when the round's work is durable.
+Two kinds of work arrive from the loop: *system transactions*, short functions of the root that are committed as a
+group (those that arrived during the last round), and the commits of *units of work*. A round commits one group, then
+the waiting units, then syncs the file once for all of them. The loop's futures are resolved when the round's work is
+durable.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from batos.errors import ImageError, ImageFailed
 from batos.image import storage, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.storage import is_broken
+from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
 
@@ -50,11 +52,11 @@ class _Commit:
 
 
 class Committer:
-    """Owns the commit thread and its connection. All methods are called on the loop's thread."""
+    """Owner of the commit thread and its connection. All methods are called on the loop's thread."""
 
     def __init__(self, db: ZODB.DB, *, batch: int, on_failed: Callable[[BaseException], None]) -> None:
         """
-        :param batch: system transactions in one group.
+        :param batch: maximum number of system transactions in one group.
         :param on_failed: called on the loop when the storage failed for good; the process must end.
         """
         self._db, self._batch, self._on_failed = db, batch, on_failed
@@ -78,7 +80,7 @@ class Committer:
     # --- on the loop
 
     async def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Any:
-        """Run `function(root, *args)` in the next group; its result, once durable.
+        """Run `function(root, *args)` in the next group; return its result, once durable.
 
         The function must be short, must not await, and may run more than once. Its result holds plain values only.
         Cancelling the caller does not undo it.
@@ -92,13 +94,14 @@ class Committer:
         return result
 
     def defer(self, function: SystemFunction, *args: Any) -> None:
-        """Run `function(root, *args)` with the next group that somebody waits for, or at close: for what recovery can redo."""
+        """Run `function(root, *args)` with the next group that a caller waits for, or at close. Only for work that
+        recovery can redo."""
         self._deferred.append(_System(function, args, "", None))
         if len(self._deferred) >= self._batch:
             self.flush()
 
     def flush(self) -> None:
-        """Commit what was deferred, without waiting for another group to come."""
+        """Commit the deferred work without waiting for another group."""
         if self._deferred:  # only the thread takes from it: the deferred ride along with a group that does nothing else
             self._systems.append(_System(_nothing, (), "", None))
             self._rouse()
@@ -107,7 +110,7 @@ class Committer:
         """Commit a unit's transaction.
 
         If the caller is cancelled meanwhile, this still returns (or raises) only after the thread is done with the
-        unit's connection, and then raises CancelledError: nobody may touch a connection that is being committed.
+        unit's connection, and then raises CancelledError: no task may touch a connection that is being committed.
         """
         self._check()
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -131,22 +134,23 @@ class Committer:
         self._wake.put(None)
 
     async def barrier(self) -> None:
-        """Return when all that can be seen is durable: before anything read is told to the world outside."""
+        """Wait until everything visible is durable. Await it before anything read is shown outside."""
         if self._syncer.behind:
             await self.system(_nothing)
 
     async def told(self) -> None:
-        """Return when whoever committed what can be seen now was told so: before it is put beside what he does about it then."""
+        """Wait until every commit visible now has been acknowledged to its submitter."""
         await self.system(_nothing)
 
     @property
     def trouble(self) -> str:
-        """Why the last commit could not be written, a full disk say; empty once another one was."""
+        """Return the reason why the last commit could not be written, such as a full disk; empty once a commit
+        succeeded."""
         why, last = self._trouble
         return why if why and self._db.lastTransaction() == last else ""
 
     async def close(self) -> None:
-        """Commit what is queued and deferred, then end the thread."""
+        """Commit the queued and deferred work, then end the thread."""
         self.flush()
         self._closing = True
         self._wake.put(None)
@@ -282,7 +286,8 @@ class Committer:
 
 
 async def outlast(future: asyncio.Future[Any]) -> None:
-    """Wait until it is done, however often the caller is cancelled meanwhile: for one who then raises his CancelledError."""
+    """Wait until a future is done, even if the caller is cancelled meanwhile; the caller then raises its
+    CancelledError."""
     while not future.done():
         try:
             await asyncio.wait([future])
@@ -290,8 +295,8 @@ async def outlast(future: asyncio.Future[Any]) -> None:
             continue
 
 
-def _nothing(root: Any) -> None:
-    """What carries the deferred functions when nobody waits for a group, and comes after the groups before it."""
+def _nothing(root: Root) -> None:
+    """Do nothing: a group that carries the deferred functions when no caller waits for one."""
 
 
 def _settle(done: list[_System | _Commit]) -> None:

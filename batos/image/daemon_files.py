@@ -1,7 +1,7 @@
-"""The premises: what on the disk is the daemon's own, by its settings.
+"""Files and folders that belong to the daemon, by its settings.
 
-It is closed to other users at the start, and never read into the memory, whatever name it is given: a passage would show it to whoever
-may ask.
+They are closed to other users at the start, and are never read into the memory under any name: a passage would show
+them to everyone who may ask.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from batos.image.storage import COMPANIONS, file_path
 log = structlog.get_logger("batos.image")
 
 _ROOMS = ("keys", "logs", "ollama", "training", "lora_staging", "lora_scratch", "embedders", "bin")
-"""Folders of the data folder; that they are closed closes all that is in them."""
+"""Folders of the data folder; closing one closes everything in it."""
 _FILES = ("console.token", "console.sessions", "batos.toml")
 """Files of the data folder beside the image."""
 _SECRET = ".key_secret"  # noqa: S105  how the name of a file with a secret key ends
@@ -32,17 +32,18 @@ _TICK_S = 1.0  # by which a file system's clock may be behind
 
 
 class ClosedFiles(NamedTuple):
-    """What `close` did: what was open to others and is closed now, and what is open still, with the reason."""
+    """Result of `close_files`: the files that were open to others and are closed now, and those still open, with the
+    reason."""
 
     closed: list[str]
     left: dict[str, str]
 
 
 def close_files(settings: Settings) -> ClosedFiles:
-    """Close to other users what is the daemon's own and stands open, and say so in the log. Never fails.
+    """Close the daemon's files to other users, and log it. Never fails.
 
-    Secret keys and the console's token are left as they are: one that others could read is no secret any more, and whoever reads it
-    refuses it, or makes another.
+    Secret keys and the console's token are left as they are: a key that others could read is not secret any more, and
+    its reader refuses it or makes another.
     """
     done = ClosedFiles([], {})
     for path in _kept(settings):
@@ -62,7 +63,8 @@ def close_files(settings: Settings) -> ClosedFiles:
 
 
 def exposed_files(settings: Settings) -> list[str]:
-    """What is the daemon's own and stands open to others, each with how; where the data folder itself is not safe, why."""
+    """Return the daemon's files that are open to others, each with its mode; the reason if the data folder itself is
+    not safe."""
     found = [f"{path} ({how})" for path in _kept(settings) if (how := private_files.is_open(path))]
     return found + [why for why in (_unfit(settings.data),) if why and settings.data.exists()]
 
@@ -78,7 +80,8 @@ def _unfit(folder: pathlib.Path) -> str:
 
 
 def _kept(settings: Settings) -> Iterator[pathlib.Path]:
-    """The files and folders that hold what missions said, or lead to it. The data folder comes first: closed, it closes the others."""
+    """Yield the files and folders that hold or lead to the contents of missions. The data folder comes first: closed,
+    it closes the others."""
     data = _behind(settings.data)
     if not _is_shared(data):
         yield data
@@ -87,12 +90,12 @@ def _kept(settings: Settings) -> Iterator[pathlib.Path]:
         yield from (image.with_name(image.name + ending) for ending in COMPANIONS if ending)
         yield from _tree(blobs.folder_of(image))
     yield from (settings.data / name for name in _ROOMS)
-    if not settings.backup_folder:
+    if not settings.backup.folder:
         yield from _tree(settings.backups)
 
 
 def _behind(path: pathlib.Path) -> pathlib.Path:
-    """What a setting names, where it is a link of this user's: the data on another disk, say."""
+    """Return the target of a setting's path if it is a link of this user's, to another disk for example."""
     try:
         private_files.check_links(path)
     except private_files.Exposed:
@@ -101,7 +104,8 @@ def _behind(path: pathlib.Path) -> pathlib.Path:
 
 
 def _is_shared(folder: pathlib.Path) -> bool:
-    """Whether a folder is there for more than the daemon's data: a user's home, /, or one that all may write into."""
+    """Return True if a folder serves more than the daemon's data: a user's home, /, or a folder that all may write
+    into."""
     try:
         return folder in (pathlib.Path.home(), pathlib.Path("/")) or bool(folder.stat().st_mode & stat.S_ISVTX)
     except OSError:
@@ -118,8 +122,11 @@ def _tree(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 class DaemonFiles:
-    """Knows what may not be read into the memory: the data folder as a whole, and what the daemon keeps in it and elsewhere. A folder of
-    notes that its user put into the data folder may be, by its own name. Any thread."""
+    """Check for files that may not be read into the memory: the data folder, and the daemon's files elsewhere. Any
+    thread.
+
+    A folder of notes that its user put into the data folder may be read, by its own name.
+    """
 
     def __init__(self, settings: Settings) -> None:
         image = file_path(settings.image_uri)
@@ -128,15 +135,15 @@ class DaemonFiles:
         self._data = _real([settings.data])
         self._folders = _real([*rooms, settings.backups, settings.clients, *([blobs.folder_of(image)] if image is not None else [])])
         own = [settings.data / name for name in _FILES]
-        self._files = _real([*beside, *own, *(pathlib.Path(name) for name in (settings.curve_secret, settings.curve_client) if name)])
+        self._files = _real([*beside, *own, *(pathlib.Path(name) for name in (settings.wire.secret_key, settings.wire.client_key) if name)])
         self._held: set[tuple[int, int]] = set()
         self._looked = 0.0
 
     def why_not(self, path: str, about: os.stat_result | None = None) -> str:
-        """Why something may not be read into the memory; "" if it may.
+        """Return the reason why a file may not be read into the memory; empty if it may.
 
-        :param path: without links on the way.
-        :param about: of the file, where it was opened: if it has several names, one of them may be among what is ours.
+        :param path: path without links on the way.
+        :param about: status of the file, if it was opened: one of several names may be among the daemon's files.
         """
         if path in self._data or any(path == own or path.startswith(own.rstrip(os.sep) + os.sep) for own in self._folders):
             return "it is the daemon's own: its data folder, backups and keys are not read into the memory"
@@ -147,7 +154,8 @@ class DaemonFiles:
         return ""
 
     def _inodes(self, changed: float) -> set[tuple[int, int]]:
-        """The files that are ours; looked for anew where one was given another name (which changes its inode) since the last look."""
+        """Return the inodes of the daemon's files; they are looked up anew if one got another name (which changes its
+        inode) since."""
         if changed >= self._looked - _TICK_S:
             looked, held = time.time(), set()
             named = (pathlib.Path(one) for one in self._files)
@@ -162,5 +170,5 @@ class DaemonFiles:
 
 
 def _real(paths: list[pathlib.Path]) -> tuple[str, ...]:
-    """Their paths as they are named and without links: that it is a link makes nothing less ours."""
+    """Return the paths as they are named and without links: a link makes a file no less the daemon's."""
     return tuple(dict.fromkeys(path for one in paths for path in (os.path.abspath(one), os.path.realpath(one))))

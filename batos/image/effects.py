@@ -64,7 +64,7 @@ class EffectRecord(NamedTuple):
     # Fields are only ever added at the end.
 
 
-class Effect(Persistent):
+class RecordedEffect(Persistent):
     """The record of one effect."""
 
     __module__ = "batos.image"
@@ -213,13 +213,13 @@ def now() -> float:
     return round(time.time(), 3)
 
 
-def _find(root: Any, mission: str, key: str) -> Effect | None:
+def _find(root: Any, mission: str, key: str) -> RecordedEffect | None:
     found = root["ledger"].missions.get(mission)
     return None if found is None else next((one for one in journal.of(found).effects if one.record.key == key), None)
 
 
 def _add(root: Any, mission: str, record: EffectRecord) -> None:
-    journal.opened(root["ledger"].missions[mission]).effects += (Effect(record),)
+    journal.opened(root["ledger"].missions[mission]).effects += (RecordedEffect(record),)
 
 
 def _new_index(root: Any) -> EffectIndex:

@@ -1,20 +1,16 @@
-"""What can be asked of the image's objects: by path, by id, over time.
+"""Inspection of the image's objects: by path, by id, and over time.
 
-Moments of the image: the whole of it as it was at a time, or just after a transaction.
-
-A moment is a number (seconds since the epoch) or the id of a transaction (16 hex digits, as `history` lists them); both are included.
-History goes back to the last pack.
+A moment is a number (seconds since the epoch) or the id of a transaction (16 hex digits, as `history` lists them);
+both are included. History goes back to the last pack.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import datetime
 import json
-import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ZODB
@@ -26,42 +22,47 @@ from ZODB.utils import p64, u64
 from batos.config import nearest
 from batos.errors import HistoryGone, ImageError, InvalidInput, MessageTooLarge, UnknownTarget
 from batos.image.ledger import ledger_of, line_of, mission_of
-from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, SlotSet, UvmObject
+from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, SlotSet, UvmObject
+from batos.objects.json_form import WHOLE_BYTES as WHOLE_BYTES
+from batos.objects.json_form import in_list as in_list
+from batos.objects.json_form import oid_of as oid_of
+from batos.objects.json_form import plain as plain
+from batos.objects.json_form import uncut as uncut
 
 Moment = float | str
 _NEAR = 256  # ids, 14 ns each: further off than a datetime's microseconds are
 _LAST_YEAR = 9900  # an id counts minutes since 1900 in 32 bits: soon after, it would begin again from there
-Snapshot = Callable[..., contextlib.AbstractContextManager[Any]]
-"""`LivingImage.snapshot`, or what takes its place where no daemon runs."""
+Snapshot = Callable[..., contextlib.AbstractContextManager[Root]]
+"""`LivingImage.snapshot`, or its substitute where no daemon runs."""
 
 
 def require_history(db: ZODB.DB) -> None:
     """
-    :raises ImageError: for a storage that keeps no history: it would answer with the present.
+    :raises ImageError: for a storage that keeps no history, which would answer with the present.
     """
     if not db.supportsUndo():
         raise ImageError("this storage keeps no history; use file://, or postgres:// with keep_history=1")
 
 
 def tid_of(db: ZODB.DB, moment: Moment) -> bytes:
-    """The transaction id up to which the moment sees.
+    """Return the transaction id up to which a moment sees.
 
-    :raises InvalidInput: for what is no moment.
+    :raises InvalidInput: for a value that is not a valid moment.
     """
     try:
         tid = bytes.fromhex(moment) if isinstance(moment, str) else _stamp(moment)
     except (ValueError, OverflowError, OSError):  # the last, of nanoseconds: no year that the system knows
         tid = b""
     if len(tid) != 8:
-        raise InvalidInput(f"{moment!r} is no moment: give seconds since the epoch, or the id of a transaction (16 hex digits)")
+        raise InvalidInput(f"{moment!r} is not a valid moment: give seconds since the epoch, or the id of a transaction (16 hex digits)")
     return min(tid, bytes(db.lastTransaction()))
 
 
 @contextlib.contextmanager
-def looking_at(db: ZODB.DB, snapshot: Snapshot, moment: Moment | None) -> Iterator[Any]:
-    """The root as of that moment, for reading; None: as of now.
+def looking_at(db: ZODB.DB, snapshot: Snapshot, moment: Moment | None) -> Iterator[Root]:
+    """Yield the root as of a moment, for reading; None: as of now.
 
-    :raises HistoryGone: for a moment before the last pack, or before there was an image.
+    :raises HistoryGone: for a moment before the last pack, or before the image existed.
     :raises ImageError: for a storage that keeps no history.
     """
     if moment is None:
@@ -80,25 +81,25 @@ def looking_at(db: ZODB.DB, snapshot: Snapshot, moment: Moment | None) -> Iterat
 
 
 def _gone(db: ZODB.DB, tid: bytes) -> HistoryGone:
-    """Why there is nothing to be seen at a moment: the image is younger, or that was packed."""
+    """Return the error for a moment that cannot be seen: the image is younger, or the moment was packed."""
     with contextlib.closing(db.storage.iterator()) as transactions:
         first = next(iter(transactions), None)
     if first is None or first.status == "p":
         return HistoryGone(
-            f"the image as of {when(tid)} is not kept any more, or there was none: history goes back to the last pack (`history_days`)"
+            f"the image as of {when(tid)} is not kept, or there was none: history goes back to the last pack (`image.history_days`)"
         )
     if tid < first.tid:
         return HistoryGone(f"there was no image yet at {when(tid)}; it began at {when(first.tid)}")
-    return HistoryGone(f"the image as of {when(tid)} is not whole: history goes back to the last pack (`history_days`)")
+    return HistoryGone(f"the image as of {when(tid)} is not whole: history goes back to the last pack (`image.history_days`)")
 
 
 def seconds_of(tid: bytes) -> float:
-    """When a transaction was committed, in seconds since the epoch."""
+    """Return the time of a transaction's commit, in seconds since the epoch."""
     return float(TimeStamp(tid).timeTime())
 
 
 def when(tid: bytes) -> str:
-    """The moment of a transaction, for messages: in UTC."""
+    """Return the time of a transaction for messages, in UTC."""
     return datetime.datetime.fromtimestamp(seconds_of(tid), datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -115,20 +116,17 @@ def _stamp(seconds: float) -> bytes:
 
 
 _OID = re.compile(r"(?:oid:|0x)([0-9a-fA-F]{1,16})\Z")
-WHOLE_BYTES = 512 * 1024  # of a result as JSON: half of the largest message
-_NESTING = 60  # levels more than a value that is only shown
-_TEXT = 2000  # characters of one value that `plain` shows
 _DIFF_TEXT = 20_000  # and of one side of a difference: sources of methods are told in whole
-_LISTED = 500  # and of one in a list of up to a thousand
 _ABOUT = 120
 _REVISIONS = 1_000_000  # that are looked through for one
 
 
-def resolve(root: Any, target: str) -> UvmObject:
-    """The object under a path of slots from the lobby (`robin`, `psm.IDLE`), an oid (`oid:1f`), or a mission id.
+def resolve(root: Root, target: str) -> UvmObject:
+    """Return the object under a path of slots from the lobby (`robin`, `psm.IDLE`), an oid (`oid:1f`), or a mission
+    id.
 
-    :raises UnknownTarget: naming the part that was not found, and what is there.
-    :raises MissionFolded: for a mission of which one line is left.
+    :raises UnknownTarget: naming the part that was not found, and the names that exist.
+    :raises MissionFolded: for a folded mission.
     """
     if match := _OID.match(target):
         try:
@@ -139,7 +137,7 @@ def resolve(root: Any, target: str) -> UvmObject:
             return found
         raise UnknownTarget(f"no object with the id {target!r} in this image")
     if target == "lobby":
-        return root["lobby"]  # type: ignore[no-any-return]
+        return root["lobby"]
     current: UvmObject = root["lobby"]
     for part in re.split(r"[./]", target):
         found = current._slots.get(part)
@@ -154,7 +152,7 @@ def resolve(root: Any, target: str) -> UvmObject:
 
 
 def _no_object(part: str, target: str, holder: UvmObject) -> UnknownTarget:
-    """What a path leads to instead of an object, and which objects there are."""
+    """Return the error for a path that leads to a value instead of an object, with the objects that exist."""
     names = sorted(name for name, value in holder._slots.items() if isinstance(value, UvmObject) and name[-1] != "*")
     kinds = {Intent: "an intent", Method: "a method", Primitive: "a primitive"}
     instead = f": it is {kinds.get(type(holder._slots[part]), 'data')}" if part in holder._slots else nearest(part, names)
@@ -163,13 +161,13 @@ def _no_object(part: str, target: str, holder: UvmObject) -> UnknownTarget:
 
 
 def show(obj: UvmObject) -> dict[str, Any]:
-    """An object as plain values: its id, its own slots, its parents, when and by which transaction it was written."""
+    """Return an object as plain values: its id, its own slots, its parents, and the transaction that wrote it."""
     slots = {name: plain(value) for name, value in obj._slots.items()}
     return {"oid": oid_of(obj), "slots": slots, "tid": obj._p_serial.hex() if obj._p_oid else None}
 
 
 def revisions(db: ZODB.DB, oid: bytes, limit: int) -> list[dict[str, Any]]:
-    """The revisions of an object, newest first: time (UTC), mission, note, size in bytes.
+    """Return the revisions of an object, newest first: time (UTC), mission, note, size in bytes.
 
     They reach back to the last pack.
 
@@ -195,7 +193,7 @@ def revisions(db: ZODB.DB, oid: bytes, limit: int) -> list[dict[str, Any]]:
 
 
 def revision(db: ZODB.DB, obj: Persistent) -> dict[str, Any]:
-    """The transaction that wrote an object as it is seen here: `tid`, `time`, `mission`, `note`."""
+    """Return the transaction that wrote an object as it is seen here: `tid`, `time`, `mission`, `note`."""
     obj._p_activate()  # a ghost does not know its transaction
     found = next((one for one in db.history(obj._p_oid, _REVISIONS) if one["tid"] == obj._p_serial), None)
     told = {"mission": _text(found["user_name"]), "note": _text(found["description"])} if found else {"mission": "", "note": ""}
@@ -203,9 +201,10 @@ def revision(db: ZODB.DB, obj: Persistent) -> dict[str, Any]:
 
 
 def changes(before: UvmObject | None, after: UvmObject | None) -> list[dict[str, Any]]:
-    """What is another in `after` than in `before`, two views of one object: of each slot `before`, `after`, or one of them.
+    """Return the differences between two views of one object: for each slot that differs, `before`, `after`, or one
+    of them.
 
-    Containers are told with what is in them; other objects by their ids.
+    Containers are shown with their contents, other objects by their ids.
     """
     was, now = ({} if one is None else {name: uncut(value) for name, value in one._slots.items()} for one in (before, after))
     found = []
@@ -217,8 +216,8 @@ def changes(before: UvmObject | None, after: UvmObject | None) -> list[dict[str,
 
 
 def entries(obj: UvmObject) -> list[dict[str, Any]]:
-    """What an object holds: of each slot its name, its `kind` (object, parent, method, intent, primitive, tree, data), the `oid` of what
-    has one, and `about` it."""
+    """Return the slots of an object: for each its name, its `kind` (object, parent, method, intent, primitive, tree,
+    data), its `oid` if it has one, and a summary in `about`."""
     return [{"name": name, **_entry(name, value)} for name, value in sorted(obj._slots.items())]
 
 
@@ -246,13 +245,8 @@ def _about(value: Any) -> str:
     return (shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))[:_ABOUT]
 
 
-def oid_of(obj: Persistent) -> str | None:
-    """An object's id as the wire shows it; None for one that is not stored yet."""
-    return f"oid:{int.from_bytes(obj._p_oid, 'big'):x}" if obj._p_oid else None
-
-
 def whole(value: Any) -> Any:
-    """As `plain`, but with nothing cut off: for results, which are kept.
+    """Return a value as `plain` does, but uncut: for results, which are kept.
 
     :raises MessageTooLarge: for a value of more than `WHOLE_BYTES` as JSON, or nested too deep.
     """
@@ -264,62 +258,6 @@ def whole(value: Any) -> Any:
     if size > WHOLE_BYTES:
         raise MessageTooLarge(f"the answer takes {size} bytes; a result takes at most {WHOLE_BYTES}")
     return shown
-
-
-def uncut(value: Any, text: int = WHOLE_BYTES) -> Any:
-    """As `plain`, but with nothing cut off that a result may have, except of texts of more than so many characters."""
-    return plain(value, -_NESTING, text=text)
-
-
-def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
-    """A value for the wire: JSON types; other objects as `{"oid": …}`, never followed. Long texts and deep values are cut."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)  # JSON has no infinity and no NaN
-    if isinstance(value, str):
-        return value if len(value) <= text else value[:text] + "…"
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value[:text]).decode("ascii")}
-    if isinstance(value, Primitive | Intent):
-        return {type(value).__name__.lower(): value.text}
-    if isinstance(value, Method):
-        return {"method": value.selector, "version": value.version, "source": value.source, "oid": oid_of(value)}
-    if depth < 4:
-        if isinstance(value, SlotDict | dict):
-            return dict(zip(_names(value), (plain(item, depth + 1, text=text) for item in value.values()), strict=True))
-        if isinstance(value, list | tuple | SlotList):
-            return [plain(item, depth + 1, text=text) for item in value]
-        if isinstance(value, set | frozenset | SlotSet):
-            return _in_order([plain(item, depth + 1, text=text) for item in value])
-    if isinstance(value, Persistent):
-        return {"oid": oid_of(value), "class": type(value).__name__}
-    return repr(value)[:_TEXT]
-
-
-def in_list(text: str) -> str:
-    """What a list tells of a text that may be long, a brief say: its beginning. Whoever wants it whole asks for the one."""
-    return str(plain(text, text=_LISTED))
-
-
-def _names(keys: Collection[Any]) -> list[str]:
-    """What a mapping's keys are called in JSON; those that would be called as another is have their class beside it: 1 and "1"."""
-    taken, names = {key for key in keys if isinstance(key, str)}, []
-    for key in keys:
-        name = str(key)
-        while not isinstance(key, str) and name in taken:
-            name = f"{name} ({type(key).__name__})"
-        taken.add(name)
-        names.append(name)
-    return names
-
-
-def _in_order(items: list[Any]) -> list[Any]:
-    """What is in a set, in an order that is the same in every process: its own, where it has one, else that of its JSON."""
-    try:
-        return sorted(items)
-    except TypeError:
-        return sorted(items, key=json.dumps)
 
 
 def _text(value: bytes | str) -> str:

@@ -1,17 +1,15 @@
-"""The ledger: the durable record of missions.
+"""Ledger: the durable record of all missions.
 
-Everything here is a short function of the root, run as a system transaction, or a read. A mission is acknowledged only
-when its `accept` is durable. `pending` holds every mission that is not final and maybe some that are: a cycle sets
-COMPLETE in its own transaction and never writes a shared set, `settle` cleans up afterwards.
+Every function here is a short function of the root, run as a system transaction, or a read. A mission is acknowledged
+only when its `accept` is durable. Only `accept`, the counting of attempts, its own cycle, `fail`, a rating, a pause,
+its questions and an undo write a mission. `pending` holds every mission that is not final, and maybe some that are: a
+cycle sets COMPLETE in its own transaction and never writes a shared set; `settle` cleans up afterwards.
 
-A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle, `fail` and an undo writes it.
+Attempts are counted before they are made. An attempt in which the daemon died counts against the mission only if it
+made no progress. An attempt that paid for an inference which the journal did not have before brought the mission
+further: its end came from outside, and its count is taken back at the next start.
 
-Attempts at a mission that the daemon died in: which of them speak against the mission.
-
-Attempts are counted before they are made. One that paid for something that the journal did not have before brought the mission further:
-what ended it came from outside, and its count is taken back at the next start. One that died without progress counts.
-
-What missions ask their users, and what they are told: system transactions and reads of a mission's record.
+A mission may ask its user questions. They are kept with its record, so it waits for an answer also over restarts.
 """
 
 from __future__ import annotations
@@ -41,26 +39,32 @@ from batos.image.mission_index import Line as Line
 from batos.image.mission_index import listed as listed
 from batos.image.mission_index import newest_first as newest_first
 from batos.image.mission_index import numbered as numbered
-from batos.objects import UvmObject
+from batos.image.mission_record import ACCEPTED as ACCEPTED
+from batos.image.mission_record import DEFAULTS as DEFAULTS
+from batos.image.mission_record import AskedQuestion, MissionRecord, described, is_question
+from batos.image.mission_record import describe as describe
+from batos.objects import Root, UvmObject
 
 ATTEMPT_OVER: tuple[int, ...] = ()
-"""What a mission's slot `begun_with` says while no attempt is under way that nobody has judged."""
+"""Value of a mission's slot `begun_with` while no attempt is under way, or waits to be judged."""
 
 
 def note_attempt_begin(mission: Any) -> None:
-    """System transaction's part: note what the journal holds while an attempt begins."""
+    """Note the contents of the journal at the beginning of an attempt. Part of a system transaction."""
     _note(mission, _held(mission))
 
 
 def note_attempt_end(mission: Any) -> None:
-    """System transaction's part: the attempt is over and judged, a failure that is recorded, say; no start judges it anew."""
+    """Note that an attempt is over and judged, so that no start judges it again. Part of a system transaction."""
     _note(mission, ATTEMPT_OVER)
 
 
 def forgive_attempt(mission: Any, most: int) -> bool:
-    """System transaction's part at a start: take back the count of an attempt in which a daemon died, if it made progress; whether it did.
+    """Take back the count of an attempt in which a daemon died, if it made progress; return True if so. Part of a
+    system transaction.
 
-    :param most: inferences in the journal from which on no progress is seen: a mission asks for no more than it may, whatever it paid for.
+    :param most: inferences in the journal above which no progress is seen: a mission may not ask for more, whatever
+        it paid for.
     """
     begun_with, held = tuple(mission.begun_with), _held(mission)
     if not mission.attempts or begun_with == ATTEMPT_OVER or held <= begun_with or held[0] > most:
@@ -76,7 +80,7 @@ def _note(mission: Any, held: tuple[int, ...]) -> None:
 
 
 def _held(mission: Any) -> tuple[int, int]:
-    """How many inferences the journal has, and how many tokens of such as have not ended: more of either is progress."""
+    """Return the number of inferences in the journal, and the tokens of unfinished ones. Progress is more of either."""
     held = journal.of(mission)
     tokens = 0
     for _, partial in held.partials:
@@ -89,32 +93,13 @@ def _held(mission: Any) -> tuple[int, int]:
 
 log = structlog.get_logger("batos.image")
 
-ACCEPTED = "ACCEPTED"
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 _NEAR = 50  # ids that are looked at for one that was meant
 
-DEFAULTS: dict[str, Any] = {
-    "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
-    "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
-    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0),
-    "images": None,
-    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
-}  # fmt: skip
-"""Slots of the mission prototype; a mission holds only what differs."""
-
-
-_DESCRIBED = (
-    "id",
-    "brief",
-    "accepted",
-    "number",
-    *(name for name in DEFAULTS if name not in ("thought", "journal", "lesson", "pupil", "begun_with")),
-)
-
 
 class MissionTree(OOBTree):
-    """Missions by id. Small leaves: an accept rewrites one, and ids come in no order."""
+    """Missions by id. Small leaves: an accept rewrites one, and ids come in random order."""
 
     __module__ = "batos.image"
     max_leaf_size = 16
@@ -122,23 +107,23 @@ class MissionTree(OOBTree):
 
 
 class PendingSet(OOTreeSet):
-    """Ids of missions. Small inner nodes: one is rewritten whenever a leaf is parted."""
+    """Ids of missions. Small inner nodes: one is rewritten whenever a leaf is split."""
 
     __module__ = "batos.image"
     max_internal_size = 32
 
 
 class Ledger(Persistent):
-    """The root of the records of missions."""
+    """Root of the missions' records."""
 
     __module__ = "batos.image"
     ended: Ended = None  # type: ignore[assignment]
     folded: Folded = None  # type: ignore[assignment]
-    """Both None in an image of an earlier version that is only looked at; see `add_missing_indexes`."""
+    """Both are None in an image of an earlier version that is only read; see `add_missing_indexes`."""
 
     def __init__(self, prototype: UvmObject) -> None:
         """
-        :param prototype: the parent of every mission.
+        :param prototype: parent of every mission.
         """
         self.prototype = prototype
         self.missions = MissionTree()
@@ -155,58 +140,58 @@ class Ledger(Persistent):
 
 
 class Costs(Persistent):
-    """What missions cost, up to one of them: see `batos.image.usage_totals`."""
+    """Total cost of the missions up to one of them, and the progress of retention: see `batos.image.usage_totals`."""
 
     __module__ = "batos.image"
     until: int = 0
-    """Number of the last mission that is counted in; all before it are, too, but for those `apart`."""
+    """Number of the last mission in the total; all before it are in it, too, but for those `apart`."""
     apart: tuple[int, ...] = ()
-    """Numbers of those that had not ended."""
+    """Numbers of the missions that had not ended."""
     by_model: tuple[tuple[Any, ...], ...] = ()
     retained: int = 0
-    """Number of the last mission whose journal retention has dealt with, or passed over."""
+    """Number of the last mission whose journal retention has handled, or passed over."""
     passed_over: tuple[int, ...] = ()
-    """Numbers of those up to it that it has not dealt with."""
+    """Numbers of the missions up to it that retention has passed over."""
 
 
 class Newest(Persistent):
-    """Where the chain of missions begins. Each mission links to the one accepted before it: a list that costs one small
+    """Head of the chain of missions. Each mission links to the one accepted before it: a list that costs one small
     record an accept, whatever its length."""
 
     __module__ = "batos.image"
     mission: UvmObject | None = None
 
 
-def ledger_of(root: Any) -> Ledger:
-    """The ledger of an image."""
+def ledger_of(root: Root) -> Ledger:
+    """Return the ledger of an image."""
     return root["ledger"]  # type: ignore[no-any-return]
 
 
-def mission_of(root: Any, id: str) -> UvmObject:
-    """The mission of that id.
+def mission_of(root: Root, id: str) -> UvmObject:
+    """Return the mission of an id.
 
     :raises UnknownMission: if there is none.
-    :raises MissionFolded: if a line is all that is left of it.
+    :raises MissionFolded: if only a line is left of it.
     """
     try:
         return ledger_of(root).missions[id]  # type: ignore[no-any-return]
     except KeyError:
         if (line := line_of(root, id)) is not None:
             raise MissionFolded(
-                f"mission {id!r} is {line.state} and so old that only one line of it is kept (settings mission_days, missions_kept): "
+                f"mission {id!r} is {line.state} and so old that only one line of it is kept (image.mission_days, image.missions_kept): "
                 f"`batos show {id}` shows it"
             ) from None
         raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None
 
 
-def line_of(root: Any, id: str) -> Line | None:
-    """What is left of a mission that was folded; None for any other."""
+def line_of(root: Root, id: str) -> Line | None:
+    """Return the line of a folded mission; None for any other id."""
     folded: Folded | None = ledger_of(root).folded
     return None if folded is None else folded.get(id)
 
 
-def record_of(root: Any, id: str) -> dict[str, Any]:
-    """A mission as plain values (`describe`), or what is left of it: that has `folded`.
+def record_of(root: Root, id: str) -> MissionRecord:
+    """Return a mission as plain values; of a folded one, what its line holds.
 
     :raises UnknownMission: if there is none.
     """
@@ -214,46 +199,46 @@ def record_of(root: Any, id: str) -> dict[str, Any]:
     return describe(mission_of(root, id)) if line is None else described(line)
 
 
-def require(root: Any, id: str) -> None:
+def require(root: Root, id: str) -> None:
     """
-    :raises UnknownMission: if there never was a mission of that id.
+    :raises UnknownMission: if no mission of that id was ever accepted.
     """
     if line_of(root, id) is None:
         mission_of(root, id)
 
 
-def is_known(root: Any, id: str) -> bool:
-    """Whether a mission of that id was ever accepted."""
+def is_known(root: Root, id: str) -> bool:
+    """Return True if a mission of that id was ever accepted."""
     return id in ledger_of(root).missions or line_of(root, id) is not None
 
 
-def is_final(root: Any, id: str) -> bool:
-    """Whether a mission has ended.
+def is_final(root: Root, id: str) -> bool:
+    """Return True if a mission has ended.
 
     :raises UnknownMission: if there is none.
     """
     return line_of(root, id) is not None or mission_of(root, id).state in FINAL
 
 
-def message_of(root: Any, id: str) -> str:
-    """The message that a mission is, as JSON; empty for a brief, and for a mission that is not kept whole."""
+def message_of(root: Root, id: str) -> str:
+    """Return the message of a mission as JSON; empty for a brief, and for a folded mission."""
     mission = ledger_of(root).missions.get(id)
     return "" if mission is None else mission.message or ""
 
 
 def failed_lesson(mission: UvmObject) -> bool:
-    """Whether a mission FAILED that taught something: nothing else of it is in the image but its examples."""
+    """Return True for a FAILED mission that taught examples, which are all that is in the image of it."""
     return mission.state == FAILED and mission.lesson is not None
 
 
-def _near(root: Any, id: str) -> list[str]:
-    """Ids that somebody may have meant: those after it in order, and the newest."""
+def _near(root: Root, id: str) -> list[str]:
+    """Return ids that may be meant by an unknown one: those after it in order, and the newest."""
     after = itertools.islice(ledger_of(root).missions.keys(min=id), _NEAR)
     return [*after, *(mission.id for mission in itertools.islice(newest_first(root), _NEAR))]
 
 
-def add_missing_indexes(root: Any) -> None:
-    """Give the ledger of an earlier version what it lacks."""
+def add_missing_indexes(root: Root) -> None:
+    """Add the indexes that the ledger of an earlier version lacks."""
     ledger = ledger_of(root)
     if getattr(ledger, "failures_by_selector", None) is None:
         ledger.failures_by_selector = OOBTree()
@@ -273,14 +258,16 @@ def add_missing_indexes(root: Any) -> None:
 
 
 def accept(
-    root: Any, id: str, brief: str, options: dict[str, Any], begin: bool, first: Callable[[Any], object] | None = None
-) -> tuple[bool, dict[str, Any]]:
+    root: Root, id: str, brief: str, options: dict[str, Any], begin: bool, first: Callable[[Any], object] | None = None
+) -> tuple[bool, MissionRecord]:
     """Accept a mission, or find that it was accepted before.
 
-    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; lists and objects as JSON.
+    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; lists and
+        objects as JSON.
     :param begin: count its first attempt too, because it starts at once.
-    :param first: what is written with the acceptance of a new one; takes the root. What it raises refuses the mission.
-    :returns: whether it is new, and its record (`describe`).
+    :param first: function of the root that is run with the acceptance of a new mission; an error of it refuses the
+        mission.
+    :returns: True if the mission is new, and its record.
     :raises MissionIdTaken: if the id names a mission with another brief, message or lesson, or other pictures.
     :raises UnknownPicture: for a picture that is not there.
     """
@@ -318,12 +305,13 @@ def accept(
 
 
 def own_pictures(images: str | None) -> list[str]:
-    """The digests of a mission's own pictures."""
+    """Return the digests of a mission's own pictures."""
     return [one["digest"] for one in json.loads(images or "[]") if "of" not in one]
 
 
 def _another_lesson(mission: UvmObject, options: dict[str, Any]) -> bool:
-    """Whether other examples, or another intent, were taught by a mission; one that an earlier version recorded does not say."""
+    """Return True if a mission taught other examples, or another intent; one that an earlier version recorded does
+    not tell."""
     return mission.lesson is not None and mission.lesson != options.get("lesson")
 
 
@@ -335,15 +323,16 @@ def _next_number(ledger: Ledger) -> int:
         return int(ledger.milestones.maxKey() if ledger.milestones else 0) + MILESTONE
 
 
-def begin_attempt(root: Any, id: str, limit: int) -> int:
-    """Count an attempt before it is made; its number.
+def begin_attempt(root: Root, id: str, limit: int) -> int:
+    """Count an attempt before it is made; return its number.
 
-    :raises AttemptsExhausted: past `limit`: the mission may be what kills the daemon, so it is not tried again.
+    :raises AttemptsExhausted: past `limit`: the mission may be the cause of the daemon's death, so it is not tried
+        again.
     """
     mission = mission_of(root, id)
     if mission.attempts >= limit:
         raise AttemptsExhausted(
-            f"mission {id!r} was begun {mission.attempts} times and never ended, nor came any further; it is not tried again"
+            f"mission {id!r} was begun {mission.attempts} times, never ended and made no progress; it is not tried again"
         )
     mission.attempts += 1
     journal.opened(mission)  # now, since its record is written anyway: later it would meet what the cycle commits
@@ -351,7 +340,7 @@ def begin_attempt(root: Any, id: str, limit: int) -> int:
     return int(mission.attempts)
 
 
-def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> dict[str, Any] | None:
+def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> MissionRecord | None:
     """Record a failed attempt; with `final`, the mission is FAILED.
 
     :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
@@ -375,21 +364,24 @@ def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], fin
 
 
 def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
-    """A time for the key of a failure: clocks go backwards, the order of failures does not."""
+    """Return a time for the key of a failure: clocks go backwards, the order of failures does not."""
     last = float(ledger.failures.maxKey()[:17]) if ledger.failures else 0.0
     return max(at, float(mission.accepted), last + 0.000001)
 
 
-def uncount_attempt(root: Any, id: str, ended: int) -> None:
-    """Take back the count of an attempt that was interrupted, and says nothing against the mission: the `ended` before it count."""
+def uncount_attempt(root: Root, id: str, ended: int) -> None:
+    """Take back the count of an interrupted attempt, which says nothing against the mission.
+
+    :param ended: number of attempts before it, which count.
+    """
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.attempts > ended:
         mission.attempts = ended
         note_attempt_end(mission)
 
 
-def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
-    """Pause a mission, or let it go on; its record. A final one stays as it is."""
+def set_paused(root: Root, id: str, paused: bool) -> MissionRecord:
+    """Pause a mission, or let it go on; return its record. A final one stays as it is."""
     if (line := line_of(root, id)) is not None:
         return described(line)
     mission = mission_of(root, id)
@@ -398,11 +390,11 @@ def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
     return describe(mission)
 
 
-def rate(root: Any, id: str, rating: int, why: str) -> bool:
-    """Keep what a user thinks of a mission; whether the rating is another than before. A later rating takes the place of an earlier one.
+def rate(root: Root, id: str, rating: int, why: str) -> bool:
+    """Keep a user's rating of a mission; return True if it differs from the one before, which it replaces.
 
     :param rating: 1 or -1.
-    :raises InvalidInput: if it has not ended: what its cycle commits would meet the rating.
+    :raises InvalidInput: if the mission has not ended: its cycle's commit would conflict with the rating.
     """
     mission = mission_of(root, id)
     if mission.state not in FINAL:
@@ -415,10 +407,10 @@ def rate(root: Any, id: str, rating: int, why: str) -> bool:
     return int(before.get("rating", 0)) != rating
 
 
-def settle(root: Any, id: str, recalled: bool = True) -> None:
-    """Take a final mission off the list of pending ones.
+def settle(root: Root, id: str, recalled: bool = True) -> None:
+    """Remove a final mission from the pending ones, and enter it into the index of ended ones.
 
-    :param recalled: whether it may have been shown anything from memory; else its journal is not looked into.
+    :param recalled: False if it was shown nothing from memory, so that its journal need not be read.
     """
     ledger = ledger_of(root)
     if id in ledger.pending:
@@ -430,10 +422,11 @@ def settle(root: Any, id: str, recalled: bool = True) -> None:
             journal.forget_shown(journal.of(mission))
 
 
-def recover(root: Any, most: int) -> list[dict[str, Any]]:
-    """The missions to resume, oldest first; the pending list is cleaned of those that are final.
+def recover(root: Root, most: int) -> list[MissionRecord]:
+    """Return the missions to resume, oldest first, and clean the pending ones of those that are final.
 
-    :param most: inferences that a mission may ask for: as long as it paid for no more, an attempt that paid for one does not count.
+    :param most: inferences that a mission may ask for. As long as it paid for no more, an attempt that paid for one
+        does not count.
     """
     ledger = ledger_of(root)
     records = []
@@ -446,9 +439,9 @@ def recover(root: Any, most: int) -> list[dict[str, Any]]:
         except ImageDamaged as e:
             log.error("mission_damaged", mission=id, error=e.message, hint="it waits; the others go on")
     for record in records:
-        if record["state"] in FINAL:
-            settle(root, record["id"])
-    return sorted((record for record in records if record["state"] not in FINAL), key=lambda record: record["number"])
+        if record.is_final:
+            settle(root, record.id)
+    return sorted((record for record in records if not record.is_final), key=lambda record: record.number)
 
 
 # --- inside a cycle's own transaction
@@ -464,64 +457,30 @@ def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | No
 # --- reads
 
 
-def describe(mission: UvmObject) -> dict[str, Any]:
-    """A mission as plain values."""
-    mission._p_activate()
-    own, prototype = mission.__dict__, getattr(mission, "parent*")
-    # As it was at a moment before an upgrade, and in an image that is only looked at, the prototype lacks the newest slots.
-    plain = {name: own[name] if name in own else getattr(prototype, name, DEFAULTS.get(name)) for name in _DESCRIBED}
-    plain["result"] = json.loads(plain["result"]) if plain["result"] else None
-    plain["error"] = json.loads(plain["error"]) if plain["error"] else None
-    plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None
-    plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
-    plain["needs"] = json.loads(plain["needs"]) if plain["needs"] else None
-    plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
-    plain["images"] = json.loads(plain["images"]) if plain["images"] else []
-    plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []
-    return plain
-
-
-def described(line: Line) -> dict[str, Any]:
-    """What is left of a mission, with the keys of `describe`: what is not kept is as if it had not been said; `folded` is True."""
-    plain: dict[str, Any] = {**{name: DEFAULTS.get(name) for name in _DESCRIBED}, "folded": True, "questions": [], "images": []}
-    plain |= {"id": line.id, "brief": line.brief, "number": line.number, "state": line.state, "origin": line.origin}
-    plain |= {"accepted": float(line.accepted), "finished": float(line.accepted + line.seconds)}
-    if line.undone:
-        plain["undone"] = {"at": None, "with": line.id, "missions": 1}
-    if line.state == FAILED:
-        code, _, message = line.came.partition(" ")
-        plain["error"] = {"code": code, "message": message}
-    else:
-        inferences, read, written, seconds = line.cost
-        usage = {"inferences": inferences, "prompt_tokens": read, "answer_tokens": written, "model_ms": seconds * 1000.0}
-        plain["result"] = {"text": line.came, "usage": usage, "folded": True}
-    return plain
-
-
-def unfinished(root: Any) -> list[UvmObject]:
-    """The missions that are not final, the last accepted first."""
+def unfinished(root: Root) -> list[UvmObject]:
+    """Return the missions that are not final, the last accepted first."""
     ledger = ledger_of(root)
     missions = [mission for id in ledger.pending if (mission := ledger.missions[id]).state not in FINAL]
     return sorted(missions, key=lambda mission: -mission.number)
 
 
-def counts(root: Any) -> dict[str, int]:
-    """How many missions were accepted, and how many are pending (at most)."""
+def counts(root: Root) -> dict[str, int]:
+    """Return the number of accepted missions, and of pending ones (an upper bound)."""
     ledger = ledger_of(root)
     newest = ledger.newest.mission
     return {"accepted": 0 if newest is None else newest.number, "pending": len(ledger.pending)}
 
 
 def failures(
-    root: Any, *, id: str | None = None, code: str | None = None, selector: str | None = None, limit: int | None = None
+    root: Root, *, id: str | None = None, code: str | None = None, selector: str | None = None, limit: int | None = None
 ) -> list[dict[str, Any]]:
-    """Failed attempts, newest first.
+    """Return failed attempts, newest first.
 
-    :param id: only those at this mission.
-    :param code: only those with this code, or this cause: of an inference that failed, a method that was refused.
-    :param selector: only those of messages with this selector, or of refused methods for it: their `context` has `method`,
-        with `selector`, `source` and `reasons`.
-    :param limit: at most so many.
+    :param id: only attempts at this mission.
+    :param code: only failures with this code, or this cause: of a failed inference or a refused method.
+    :param selector: only failures of messages with this selector, or of refused methods for it; their `context` has
+        `method`, with `selector`, `source` and `reasons`.
+    :param limit: maximum number of failures.
     :raises UnknownMission: if there is no mission of that id.
     """
     ledger, since = ledger_of(root), "" if id is None else f"{mission_of(root, id).accepted:017.6f}"
@@ -544,43 +503,47 @@ def failures(
     return found
 
 
-def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
-    """The failed attempts at a mission, oldest first."""
+def failures_of(root: Root, id: str) -> list[dict[str, Any]]:
+    """Return the failed attempts at a mission, oldest first."""
     return failures(root, id=id)[::-1]
 
 
 def compact(value: Any) -> str:
-    """A slot's value as JSON, without blanks."""
+    """Return a slot's value as JSON, without blanks."""
     return _COMPACT.encode(value)
 
 
-def ask_question(root: Any, id: str, question: str, occurrence: int, ended: int, grant: bool = False) -> None:
-    """Record a question that a mission has for its user; its attempt ends here, and does not count: it said nothing wrong.
+def ask_question(root: Root, id: str, question: str, occurrence: int, ended: int, grant: bool = False) -> None:
+    """Record a question of a mission to its user. Its attempt ends here, and does not count.
 
-    :param ended: the attempts before it, which count.
-    :param grant: whether its answer grants a method something; no other question is taken for it, whatever its words.
+    :param ended: number of attempts before it, which count.
+    :param grant: True if the answer grants a method something; no other question is taken for it, whatever its words.
     """
     mission = mission_of(root, id)
     if mission.state in FINAL:
         return
-    asked = json.loads(mission.questions) if mission.questions else []
-    if not any(_is(one, question, occurrence, grant) for one in asked):
-        number, mark = len(asked) + 1, {"grant": True} if grant else {}
-        asked.append({"number": number, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time(), **mark})
+    asked = _questions(mission)
+    if not any(is_question(one, question, occurrence, grant) for one in asked):
+        new: AskedQuestion = {
+            "number": len(asked) + 1, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time(),
+        }  # fmt: skip
+        if grant:
+            new["grant"] = True
+        asked.append(new)
         mission.questions = compact(asked)
     uncount_attempt(root, id, ended)
 
 
-def answer_question(root: Any, id: str, text: str, number: int | None, may_grant: bool = True) -> dict[str, Any]:
-    """Record what the user answers; the mission's record. The same answer again changes nothing.
+def answer_question(root: Root, id: str, text: str, number: int | None, may_grant: bool = True) -> MissionRecord:
+    """Record the user's answer; return the mission's record. The same answer again changes nothing.
 
-    :param number: of the question; None: the one that is open.
-    :param may_grant: whether who answers may grant a method something.
-    :raises InvalidInput: if there is no such question, or it was answered otherwise.
-    :raises RoleRefused: for a question that grants something, where he may not.
+    :param number: number of the question; None: the one that is open.
+    :param may_grant: True if the client may grant a method something.
+    :raises InvalidInput: if there is no such question, or it has another answer.
+    :raises RoleRefused: for a question that grants something, if the client may not.
     """
     mission = mission_of(root, id)
-    asked = json.loads(mission.questions) if mission.questions else []
+    asked = _questions(mission)
     open_ones = [one for one in asked if one["answer"] is None]
     if number is None and not open_ones:
         raise InvalidInput(f"mission {id!r} has no open question; `batos status {id}` shows what it asked")
@@ -595,24 +558,12 @@ def answer_question(root: Any, id: str, text: str, number: int | None, may_grant
     if found["answer"] is not None and found["answer"] != text:
         raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")
     if found["answer"] is None and mission.state in FINAL:
-        raise InvalidInput(f"mission {id!r} is {mission.state}; an answer has no use any more")
+        raise InvalidInput(f"mission {id!r} is {mission.state}; it needs no answer any more")
     if found["answer"] is None:
         found["answer"], found["answered"] = text, time.time()
         mission.questions = compact(asked)
     return describe(mission)
 
 
-def answer_to(record: dict[str, Any], question: str, occurrence: int, *, grant: bool = False) -> str | None:
-    """What the user answered to a question, as the mission's record has it; None if it is open or was never asked."""
-    return next((one["answer"] for one in record["questions"] if _is(one, question, occurrence, grant)), None)
-
-
-def open_question(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The question that a mission waits with, if there is one: its `number` and `question`."""
-    if not record["questions"]:  # nearly always
-        return None
-    return next(({name: one[name] for name in ("number", "question")} for one in record["questions"] if one["answer"] is None), None)
-
-
-def _is(one: dict[str, Any], question: str, occurrence: int, grant: bool) -> bool:
-    return (one["question"], one["occurrence"], one.get("grant", False)) == (question, occurrence, grant)
+def _questions(mission: UvmObject) -> list[AskedQuestion]:
+    return json.loads(mission.questions) if mission.questions else []

@@ -1,14 +1,12 @@
 """LivingImage: the image as the rest of BAT OS uses it.
 
-The Prototypal Awakening: what every image holds from its first moment.
+The *Prototypal Awakening* (`awaken`) creates what every image holds from its first moment, in one transaction,
+idempotent and versioned. Each layer that needs objects of its own hands in a *step*, a function of the lobby. A newer
+genesis runs the steps again; they add what is missing and never overwrite what the image changed.
 
-One transaction, idempotent and versioned. Each layer that needs objects of its own hands in a *step*, a function of
-the lobby; a newer genesis runs the steps again, and they add what is missing and never overwrite what the image changed.
-
-Mirrors: the image as of now, with changes of its own that nobody else sees; for what is to be tried before it is done.
-
-A DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the same whatever the image holds,
-and commits go on meanwhile. What is committed to a mirror is in memory, and gone with it.
+A *mirror* is the image as of now with changes of its own that only the mirror sees, for trying something before it is
+done. It is a DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the
+same whatever the image holds, and commits go on meanwhile. Its commits are in memory, and gone with it.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import collections
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
@@ -27,21 +26,23 @@ from ZODB.MappingStorage import MappingStorage
 from ZODB.POSException import POSKeyError
 from ZODB.utils import load_current, newTid, p64, u64
 
+from batos.config.limits import Limits, limit
 from batos.errors import BatosSignal
-from batos.image import ledger
+from batos.image import ledger, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.committer import Committer, SystemFunction, outlast
-from batos.image.ledger import DEFAULTS, Ledger
+from batos.image.ledger import Ledger
+from batos.image.mission_record import DEFAULTS
 from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, not_writable, open_database, require_checksums, sync_to_disk
 from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
-from batos.objects import Primitive, UvmObject
+from batos.objects import Primitive, Root, UvmObject
 
 VERSION = 1
 GenesisStep = Callable[[UvmObject], None]
 
 
-def awaken(root: Any, steps: Sequence[GenesisStep]) -> bool:
-    """Make sure that the image holds what this version of BAT OS begins with; whether anything was added."""
+def awaken(root: Root, steps: Sequence[GenesisStep]) -> bool:
+    """Make sure that the image holds what this version of BAT OS begins with; return True if anything was added."""
     new = "lobby" not in root
     if new:
         root["genesis"] = VERSION
@@ -63,7 +64,7 @@ def awaken(root: Any, steps: Sequence[GenesisStep]) -> bool:
 
 
 def add_missing(target: UvmObject, **slots: Any) -> None:
-    """Give `target` those of the slots that it does not have itself; nothing it has is touched."""
+    """Set those slots that `target` does not have itself; its own slots stay."""
     for name, value in slots.items():
         if name not in target._slots:
             target._slots[name] = value() if callable(value) and not isinstance(value, UvmObject | Primitive) else value
@@ -93,10 +94,20 @@ log = structlog.get_logger("batos.image")
 T = TypeVar("T")
 
 
-class LivingImage:
-    """The open image: one committer, many units of work.
+@dataclass(frozen=True, slots=True)
+class ImageLimits(Limits):
+    """Limits of connections and commits of the image."""
 
-    `await LivingImage.open(...)` makes or recovers it; `await close()` commits what is queued and lets go of the file.
+    cache: int = limit(2000, ge=100, le=1_000_000)
+    """Objects that one connection keeps loaded."""
+    batch: int = limit(512, ge=1, le=100_000)
+    """System transactions in one group commit."""
+
+
+class LivingImage:
+    """Open image: one committer, many units of work.
+
+    `await LivingImage.open(...)` makes or recovers it; `await close()` commits what is queued and releases the file.
     """
 
     def __init__(self, uri: str, db: Any, committer: Committer) -> None:
@@ -105,7 +116,7 @@ class LivingImage:
         self._views: Views = set()
         self._kept: list[CachedQuery[Any]] = []
         self.reach = asyncio.Lock()
-        """Held by a pack, and by who brings back what may be out of reach: a pack takes that, and does not see what comes meanwhile."""
+        """Lock of a pack, and of a task that brings back objects out of reach: a pack drops those, and does not see new references."""
 
     @classmethod
     async def open(
@@ -119,8 +130,8 @@ class LivingImage:
         on_failed: Callable[[BaseException], None] | None = None,
     ) -> LivingImage:
         """
-        :param steps: what each layer adds at genesis.
-        :param units: units of work open at once.
+        :param steps: additions of each layer at genesis.
+        :param units: maximum number of units of work open at once.
         :param on_failed: called once the storage failed for good (see `Committer`).
         :raises ImageError: one of its kinds.
         """
@@ -147,50 +158,50 @@ class LivingImage:
         log.info("image_open", uri=uri, objects=len(db.storage), new=new)
         return image
 
-    def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Coroutine[Any, Any, Any]:
-        """Run `function(root, *args)` as a system transaction; its result, once durable."""
+    def system(self, function: Callable[..., T], *args: Any, mission: str = "") -> Coroutine[Any, Any, T]:
+        """Run `function(root, *args)` as a system transaction; return its result, once durable."""
         return self.committer.system(function, *args, mission=mission)
 
     def later(self, function: SystemFunction, *args: Any) -> None:
-        """Have `function(root, *args)` committed soon, in order with what follows, without waiting for it."""
+        """Commit `function(root, *args)` soon, in order with what follows, without waiting for it."""
         self.committer.defer(function, *args)
         self.committer.flush()
 
     def unit(self) -> contextlib.AbstractAsyncContextManager[Unit]:
-        """One unit of work: commits at a normal exit unless doomed, aborts otherwise."""
+        """Return a unit of work: it commits at a normal exit unless doomed, and aborts otherwise."""
         return unit_of_work(self._idle, self._views, self.db, self.committer)
 
-    def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Any]:
-        """The root as of now, for reading."""
+    def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Root]:
+        """Return the root as of now, for reading."""
         return snapshot(self.db, at=at, views=self._views)
 
-    def read(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(root, *args)` on a snapshot."""
+    def read(self, function: Callable[..., T], *args: Any) -> T:
+        """Return `function(root, *args)` on a snapshot."""
         with self.snapshot() as root:
             return function(root, *args)
 
     def kept(self, function: Callable[[Any], T]) -> Callable[[], T]:
-        """What answers `function(root)` of the image as it is now, and reads only where something has changed; for the loop's thread."""
+        """Return a cached query of `function(root)` for the loop's thread: it reads again only after what it read has
+        changed."""
         kept = CachedQuery(self.db, self._views, function)
         self._kept.append(kept)
         return kept.get
 
     async def barrier(self) -> None:
-        """Return when all that can be read now is durable: before it is told to the world outside."""
+        """Wait until everything readable now is durable. Await it before anything read is shown outside."""
         await self.committer.barrier()
 
     async def told(self) -> None:
-        """Return when whoever committed what can be read now was told so: before it is put beside what he does about it then."""
+        """Wait until every commit visible now has been acknowledged to its submitter."""
         await self.committer.told()
 
     def oldest_view(self) -> bytes | None:
-        """The first transaction id that the oldest of all open units and snapshots does not see; None if none is open."""
-        # MVCC's own mark, set when a transaction begins; a snapshot of the past has none, and history is its own risk.
-        starts = [getattr(connection._storage, "_start", None) for connection in tuple(self._views)]
+        """Return the first transaction id that the oldest open unit or snapshot does not see; None if none is open."""
+        starts = [zodb_patches.view_start(connection) for connection in tuple(self._views)]  # history is its own risk
         return min((start for start in starts if start is not None), default=None)
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of the image."""
+        """Return the facts about the image that `info` shows."""
         return {
             "uri": self.uri,
             "objects": len(self.db.storage),
@@ -212,7 +223,8 @@ class LivingImage:
 
 
 async def _opened(uri: str, cache_size: int, pool_size: int) -> Any:
-    """The database; if the caller is cancelled meanwhile, its lock is let go before he hears of it: the thread cannot be stopped."""
+    """Open the database. If the caller is cancelled meanwhile, the lock is released before the cancellation is
+    raised: the thread cannot be stopped."""
     opening = asyncio.ensure_future(asyncio.to_thread(open_database, uri, cache_size=cache_size, pool_size=pool_size))
     try:
         return await asyncio.shield(opening)
@@ -236,7 +248,7 @@ _BATCH = 64
 
 
 class _View:
-    """A storage as of a moment, to be read."""
+    """Read-only storage as of a moment."""
 
     def __init__(self, storage: Any, before: bytes) -> None:
         """
@@ -248,7 +260,7 @@ class _View:
                 setattr(self, name, getattr(storage, name))
 
     def loadBefore(self, oid: bytes, tid: bytes) -> tuple[bytes, bytes, bytes | None] | None:
-        """The data of a record as of before a transaction; what was written since then is not there."""
+        """Return the data of a record as of before a transaction; later writes are not seen."""
         with self._lock:
             found = self._storage.loadBefore(oid, min(tid, self.before))
         if found is None:
@@ -257,44 +269,45 @@ class _View:
         return data, since, None if until is not None and until >= self.before else until
 
     def getTid(self, oid: bytes) -> bytes:
-        """By which transaction a record was written that is seen: what a commit in a mirror asks of what it has read as current.
+        """Return the transaction that wrote the visible revision of a record, which a commit in a mirror compares
+        with what it read.
 
-        :raises POSKeyError: if there is none of that id.
+        :raises POSKeyError: if there is no record of that id.
         """
         return bytes(load_current(self, oid)[1])
 
     def lastTransaction(self) -> bytes:
-        """The last transaction that is seen."""
+        """Return the last transaction that is seen."""
         return bytes(p64(u64(self.before) - 1))
 
     def registerDB(self, db: Any) -> None:
-        """Nothing ever changes here: nobody is to be told."""
+        """Do nothing: a view never changes."""
 
     def getName(self) -> str:
-        """For messages."""
+        """Return the name for messages."""
         return str(self._storage.getName())
 
 
 class _Changes(MappingStorage):
-    """What is committed to a mirror. It comes after what the mirror is of, also where the clock was set back."""
+    """Commits of a mirror. They come after the transactions of the original, also where the clock was set back."""
 
     def __init__(self, before: bytes) -> None:
         super().__init__()
         self._begin = before
 
     def tpc_begin(self, transaction: Any, tid: bytes | None = None) -> None:
-        """Begin a commit, with a number of its own."""
+        """Begin a commit, with a transaction id of its own."""
         super().tpc_begin(transaction, tid or newTid(max(self._begin, self._ltid)))
 
     def loadBlob(self, oid: bytes, serial: bytes) -> str:
-        """No blob is committed to a mirror: what it reads is that which it is of.
+        """Refuse: no blob is committed to a mirror, which reads those of its original.
 
-        :raises POSKeyError: always, by which a DemoStorage knows where to look.
+        :raises POSKeyError: always; it tells a DemoStorage where to look.
         """
         raise POSKeyError(oid, serial)
 
     def openCommittedBlobFile(self, oid: bytes, serial: bytes, blob: Any = None) -> Any:
-        """As `loadBlob`.
+        """Refuse, as `loadBlob`.
 
         :raises POSKeyError: always.
         """
@@ -303,12 +316,12 @@ class _Changes(MappingStorage):
 
 @contextlib.asynccontextmanager
 async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None = None) -> AsyncIterator[LivingImage]:
-    """An image that is as `image` is now. A pack leaves what it sees.
+    """Open a mirror of an image as it is now. A pack leaves what it sees.
 
-    :param of: another mirror of that image: this one is as that one was at its beginning.
+    :param of: another mirror of that image: this one begins as that one began.
     """
     with image.snapshot() as root, _reading(image.db.storage) as storage:
-        before = _before(root._p_jar._storage) if of is None else of.db.storage.base.before
+        before = zodb_patches.first_unseen(root._p_jar) if of is None else of.db.storage.base.before
         layers = DemoStorage(base=_View(storage, before), changes=_Changes(before), close_base_on_close=False)
         db = ZODB.DB(layers, cache_size=cache_size, pool_size=_CONNECTIONS)
         made = LivingImage(URI, db, Committer(db, batch=_BATCH, on_failed=_failed))
@@ -318,14 +331,10 @@ async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None 
             await made.close()
 
 
-def _before(storage: Any) -> bytes:
-    """The first transaction that a connection's storage does not see."""
-    return bytes(storage._start if hasattr(storage, "_start") else p64(u64(storage.lastTransaction()) + 1))
-
-
 @contextlib.contextmanager
 def _reading(storage: Any) -> Iterator[Any]:
-    """What may be read from beside the connections: of a server that does MVCC itself (RelStorage) an instance of its own."""
+    """Yield a storage for reads beside the connections: an instance of its own of a server that does MVCC itself
+    (RelStorage)."""
     if not hasattr(base_of(storage), "new_instance"):
         yield storage
         return
@@ -337,5 +346,5 @@ def _reading(storage: Any) -> Iterator[Any]:
 
 
 def _failed(failure: BaseException) -> None:
-    """A mirror has no disk to fail; should it fail all the same, what is tried in it says so."""
+    """Do nothing: a mirror has no disk to fail. Should it fail all the same, the trial in it reports the error."""
     log.error("mirror_failed", error=repr(failure))

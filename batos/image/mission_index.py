@@ -1,19 +1,17 @@
-"""What is left of a mission that was folded: one compact line in place of its record, its thought and its journal.
+"""Indexes of missions: the chain by number, failures, ended missions, and folded ones.
 
-A line is at most `LINE_BYTES` long, the mission's id counted in: how it ended, the beginnings of brief and result, what it cost.
-Lines are found by number, of one state each, and by id: an id that was accepted once stays known for ever.
+Each mission links to the one that was accepted before it, and milestones lead into the middle of this chain. A
+mission whose record is damaged leads nowhere: those between it and the milestone before it are searched among all
+missions, which takes a while and loses none.
 
-The chain of missions: each leads to the one that was accepted before it, and milestones lead into the middle.
+Failed attempts are found by time, and by selector without reading the others. `Ended` indexes the missions that have
+ended by their final state, so that a list of FAILED ones reads no others. `batos.image.ledger.settle` enters a
+mission. In an image from before this index, ended missions are entered in batches, and lists follow the chain until
+that is done.
 
-A mission whose record is damaged leads nowhere. Those between it and the milestone before it are looked for among all missions, which
-takes a while and loses none.
-
-Failed attempts as the ledger keeps them: found by time, and by selector without a look at the others.
-
-The missions that have ended, by how they did: who looks for those that FAILED reads no others.
-
-Whoever settles a mission enters it (`batos.image.ledger.settle`). In an image from before there was this index, those that had ended are
-entered some at a time, and lists go through the chain of missions until that is done.
+A folded mission is one compact line in place of its record, its thought and its journal. The line is at most
+`LINE_BYTES` long, the id included: the final state, the beginnings of brief and result, and the cost. Lines are found
+by number within a state, and by id: an id that was accepted once stays known for ever.
 """
 
 from __future__ import annotations
@@ -34,20 +32,20 @@ from persistent import Persistent
 
 from batos.errors import ImageDamaged
 from batos.image.journal import ModelCost
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 MILESTONE = 256
-"""Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
+"""Distance of the missions that are indexed by number; from each, the chain leads to the ones before it."""
 _LAST = 2**62  # a number that no mission has
 
 
-def newest_first(root: Any) -> Iterator[UvmObject]:
-    """All missions that can be read, the last accepted first."""
+def newest_first(root: Root) -> Iterator[UvmObject]:
+    """Yield all missions that can be read, the last accepted first."""
     return _back(root, root["ledger"].newest.mission, _LAST)
 
 
-def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
-    """The missions that were accepted after the one of number `after`, oldest first, up to `count` of them; none that is damaged."""
+def numbered(root: Root, after: int, count: int) -> list[UvmObject]:
+    """Return up to `count` missions from the one after number `after` on, oldest first; damaged ones are left out."""
     ledger = root["ledger"]
     upto = after + count
     try:
@@ -64,8 +62,9 @@ def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
     return found[::-1]
 
 
-def of_numbers(root: Any, numbers: Iterable[int]) -> list[UvmObject]:
-    """The missions of these numbers, which ascend. Those between two milestones are found in one walk: there may be thousands."""
+def of_numbers(root: Root, numbers: Iterable[int]) -> list[UvmObject]:
+    """Return the missions of these numbers, which ascend. Those between two milestones take one walk: there may be
+    thousands."""
     found: list[UvmObject] = []
     for _, lot in itertools.groupby(numbers, key=lambda number: -(-number // MILESTONE)):
         wanted = set(lot)
@@ -74,8 +73,8 @@ def of_numbers(root: Any, numbers: Iterable[int]) -> list[UvmObject]:
     return found
 
 
-def next_numbered(root: Any, after: int, count: int) -> list[UvmObject]:
-    """As `numbered`, of the next stretch in which there are any: whole stretches may be folded (`batos.image.retention`)."""
+def next_numbered(root: Root, after: int, count: int) -> list[UvmObject]:
+    """Return the missions of the next stretch that has any, as `numbered` does: whole stretches may be folded."""
     found = numbered(root, after, count)
     if not found and (ended := root["ledger"].ended) is not None:
         last = max((tree.maxKey() for tree in (ended.complete, ended.failed) if tree), default=0)
@@ -84,8 +83,9 @@ def next_numbered(root: Any, after: int, count: int) -> list[UvmObject]:
     return found
 
 
-def missions_between(root: Any, after: int, upto: int) -> tuple[list[UvmObject], UvmObject | None]:
-    """The missions after one number, up to another, oldest first; and the one whose link leads to the last of them, if there is one."""
+def missions_between(root: Root, after: int, upto: int) -> tuple[list[UvmObject], UvmObject | None]:
+    """Return the missions after one number, up to another, oldest first; and the one that links to the last of them,
+    if there is one."""
     ledger = root["ledger"]
     try:
         begin = ledger.milestones.minKey(upto + 1)
@@ -104,7 +104,7 @@ def missions_between(root: Any, after: int, upto: int) -> tuple[list[UvmObject],
 
 
 def leave_out_missions(behind: UvmObject | None, gone: Collection[int], first: int) -> None:
-    """System transaction's part: let the links pass over missions.
+    """Make the links of the chain skip missions. Part of a system transaction.
 
     :param behind: the mission after the last of them.
     :param gone: their numbers, from `first` on.
@@ -120,8 +120,8 @@ def leave_out_missions(behind: UvmObject | None, gone: Collection[int], first: i
             one = end
 
 
-def _back(root: Any, mission: UvmObject | None, below: int) -> Iterator[UvmObject]:
-    """A mission, whose number is below that one, and all before it."""
+def _back(root: Root, mission: UvmObject | None, below: int) -> Iterator[UvmObject]:
+    """Yield a mission, whose number is below `below`, and all before it."""
     while mission is not None:
         try:
             mission._p_activate()
@@ -134,16 +134,16 @@ def _back(root: Any, mission: UvmObject | None, below: int) -> Iterator[UvmObjec
             mission, below = mission.before, mission.number
 
 
-def _milestone(root: Any, below: int) -> int:
-    """The number of the last milestone below that one; 0 where there is none, or none was set yet."""
+def _milestone(root: Root, below: int) -> int:
+    """Return the number of the last milestone below `below`; 0 if there is none yet."""
     try:
         return int(root["ledger"].milestones.maxKey(below - 1))
     except (ValueError, AttributeError):
         return 0
 
 
-def _between(root: Any, after: int, below: int) -> list[UvmObject]:
-    """The missions with a number between those two, the last accepted first."""
+def _between(root: Root, after: int, below: int) -> list[UvmObject]:
+    """Return the missions with a number between those two, the last accepted first."""
     found = []
     for mission in root["ledger"].missions.values():
         with contextlib.suppress(ImageDamaged):
@@ -155,13 +155,13 @@ def _between(root: Any, after: int, below: int) -> list[UvmObject]:
 
 
 def index_failure(by_selector: OOBTree, key: str, record: UvmObject) -> None:
-    """Let a failure be found by its selectors: of the message, and of the method that was refused."""
+    """Index a failure by its selectors: of the message, and of the refused method."""
     for selector in _selectors(record):
         by_selector[f"{selector} {key}"] = record
 
 
 def drop_failure(ledger: Any, key: str) -> None:
-    """System transaction's part: let go of a failure."""
+    """Drop a failure. Part of a system transaction."""
     record = ledger.failures.pop(key, None)
     if record is not None:
         with contextlib.suppress(ImageDamaged):  # what of it was found by selector stays, and leads to damage
@@ -170,7 +170,7 @@ def drop_failure(ledger: Any, key: str) -> None:
 
 
 def failed_mission_id(key: str) -> str:
-    """The id of the mission that failed, out of a failure's key."""
+    """Return the id of the failed mission in a failure's key."""
     return key.partition(" ")[2]
 
 
@@ -180,7 +180,7 @@ def _selectors(record: UvmObject) -> set[str]:
 
 
 def failure_row(record: UvmObject) -> dict[str, Any]:
-    """A failure as plain values."""
+    """Return a failure as plain values."""
     return {
         "at": record.at,
         "mission": record.mission.id,
@@ -192,7 +192,7 @@ def failure_row(record: UvmObject) -> dict[str, Any]:
 
 
 def newest_failures(tree: OOBTree, first: str, bound: str | None) -> Iterator[tuple[str, UvmObject]]:
-    """The failures under keys from `first` to `bound` (None: to the end), the last first."""
+    """Yield the failures with keys from `first` to `bound` (None: to the end), the last first."""
     while True:
         try:
             key = tree.maxKey(bound) if bound is not None else tree.maxKey()
@@ -206,41 +206,42 @@ def newest_failures(tree: OOBTree, first: str, bound: str | None) -> Iterator[tu
 
 COMPLETE, FAILED = "COMPLETE", "FAILED"
 FINAL = (COMPLETE, FAILED)
-"""The states in which missions have ended."""
+"""States of missions that have ended."""
 LINE_BYTES = 200
-"""Longest line, the id counted in."""
+"""Longest line, with its id."""
 _TEXTS_LEAST = 24  # bytes of brief and result together that also a line with a long id has room for
 _CUT = "…"
 
 
 class Line(NamedTuple):
-    """What is left of a mission, as plain values."""
+    """Folded mission, as plain values."""
 
     number: int
     id: str
     state: str
     origin: str
     accepted: int
-    """Seconds since the epoch; so the day is known."""
+    """Time of the acceptance, in whole seconds since the epoch."""
     seconds: int
-    """From then to its end."""
+    """Seconds from the acceptance to the end."""
     cost: tuple[int, int, int, int]
     """Inferences, tokens read and written, seconds of model time."""
     mark: str
-    """What tells its brief and message from any other: see `mark_of`."""
+    """Digest of brief and message: see `mark_of`."""
     brief: str
-    """Its beginning."""
+    """Beginning of the brief."""
     came: str
-    """The beginning of the result's text; of one that FAILED the error's code, a blank, and the beginning of its message."""
+    """Beginning of the result's text; of a FAILED mission, the error's code, a blank, and the beginning of its message."""
     undone: bool = False
 
     def spent(self) -> ModelCost:
-        """What it cost, of whichever models."""
+        """Return the cost, summed over all models."""
         inferences, read, written, seconds = self.cost
         return ModelCost("", inferences, read, written, seconds * 1000.0)
 
     def packed(self) -> bytes:
-        """The line as it is kept. Brief and result get the room that the facts leave, each at least a half of it where it needs that."""
+        """Return the line as it is stored. Brief and result share the room that the facts leave; each gets at least a
+        half of it if it needs that."""
         who = (self.number, self.id, self.state[0], self.origin[:16])
         facts = [*who, self.accepted, self.seconds, *self.cost, self.mark, int(self.undone)]
         room = max(_TEXTS_LEAST, LINE_BYTES - len(_encoded([*facts, "", ""])))
@@ -251,29 +252,29 @@ class Line(NamedTuple):
 
 
 def unpack_line(data: bytes, state: str) -> Line:
-    """The line that was kept so.
+    """Return the line from its stored form.
 
-    :param state: of the tree that it is in.
+    :param state: final state, which the tree tells.
     """
     number, id, _, origin, accepted, seconds, *cost, mark, undone, brief, came = json.loads(data)
     return Line(number, id, state, origin, accepted, seconds, (cost[0], cost[1], cost[2], cost[3]), mark, brief, came, bool(undone))
 
 
 def mark_of(brief: str, message: str | None, pictures: Sequence[str] = ()) -> str:
-    """Eleven letters that tell this brief and message, with pictures of these digests, from others."""
+    """Return eleven letters that distinguish this brief and message, with pictures of these digests, from others."""
     said = json.dumps([brief, message or None, *pictures]).encode()
     return base64.urlsafe_b64encode(hashlib.sha256(said).digest()[:8]).rstrip(b"=").decode("ascii")
 
 
 class LineTree(LOBTree):
-    """Number -> line. They come nearly in order."""
+    """Number -> line. Numbers come nearly in order."""
 
     __module__ = "batos.image"
     max_leaf_size, max_internal_size = 32, 64
 
 
 class NumberTree(OLBTree):
-    """Id -> number. Small leaves: ids come in no order, and each that comes rewrites one."""
+    """Id -> number. Small leaves: ids come in random order, and each rewrites one."""
 
     __module__ = "batos.image"
     max_leaf_size, max_internal_size = 24, 64
@@ -290,13 +291,13 @@ class Folded(Persistent):
         self.count = 0
 
     def keep(self, line: Line) -> None:
-        """System transaction's part: take in a line."""
+        """Add a line. Part of a system transaction."""
         self._lines(line.state)[line.number] = line.packed()
         self.count += line.id not in self.numbers
         self.numbers[line.id] = line.number
 
     def get(self, id: str) -> Line | None:
-        """The line of the mission of that id, if it was folded."""
+        """Return the line of the mission of an id; None if it was not folded."""
         number = self.numbers.get(id)
         if number is None:
             return None
@@ -304,7 +305,7 @@ class Folded(Persistent):
         return unpack_line(self._lines(state)[number], state)
 
     def newest_first(self, state: str | None = None) -> Iterator[Line]:
-        """The lines, all or those of a final state, the last accepted first."""
+        """Yield the lines, all or those of a final state, the last accepted first."""
         if state is not None:
             return (line for _, line in self._descending(state))
         return (line for _, line in merge_descending(*map(self._descending, FINAL)))
@@ -320,7 +321,7 @@ class Folded(Persistent):
 
 
 def descending(tree: Any) -> Iterator[tuple[int, Any]]:
-    """The items of a tree by numbers, the greatest first; trees do not go backwards."""
+    """Yield the items of a tree by numbers, the greatest first; BTrees do not iterate backwards."""
     bound = None
     while True:
         try:
@@ -332,7 +333,7 @@ def descending(tree: Any) -> Iterator[tuple[int, Any]]:
 
 
 def merge_descending(*rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Rows that begin with a number, each lot in descending order of them, as one."""
+    """Merge rows that begin with a number, each lot in descending order."""
     return heapq.merge(*rows, key=lambda row: -row[0])
 
 
@@ -345,7 +346,7 @@ def _size(text: str) -> int:
 
 
 def _shortened(text: str, size: int) -> str:
-    """The beginning of a text that takes so many bytes in a line."""
+    """Return the longest beginning of a text that takes `size` bytes in a line."""
     if _size(text) <= size:
         return text
     kept = text[:size]
@@ -362,32 +363,32 @@ class EndedTree(LOBTree):
 
 
 class Ended(Persistent):
-    """The missions that have ended and are kept whole, by how: see `settle`, `index_some`."""
+    """Missions that have ended and are kept whole, by final state: see `settle` and `index_ended`."""
 
     __module__ = "batos.image"
 
     def __init__(self, missing: int = 0) -> None:
         """
-        :param missing: number up to which there are missions already, of an image that had no such index.
+        :param missing: highest number of the missions that are not indexed yet, in an image that had no such index.
         """
         self.complete, self.failed = EndedTree(), EndedTree()
         self.missing, self.done = missing, 0
-        """Missions up to `missing` came before there was an index; of these it has those up to `done`."""
+        """Missions up to number `missing` are older than the index; those up to `done` are in it."""
 
     def by(self, state: str) -> EndedTree:
-        """Those of a final state."""
+        """Return the missions of a final state."""
         return self.failed if state == FAILED else self.complete
 
     @property
     def is_whole(self) -> bool:
-        """Whether all missions that have ended are in it."""
+        """Return True if all missions that have ended are in the index."""
         return bool(self.done >= self.missing)
 
 
-def index_ended(root: Any, stretch: list[str], done: int) -> None:
-    """System transaction: put missions that had ended before there was an index into it.
+def index_ended(root: Root, stretch: list[str], done: int) -> None:
+    """Index missions that had ended before the index existed. A system transaction.
 
-    :param done: number up to which all are in it then.
+    :param done: number up to which all missions are indexed then.
     """
     ledger = root["ledger"]
     for id in stretch:
@@ -397,8 +398,8 @@ def index_ended(root: Any, stretch: list[str], done: int) -> None:
     ledger.ended.done = max(ledger.ended.done, done)
 
 
-def unindexed_missions(root: Any) -> tuple[list[str], int] | None:
-    """The next missions for `index_some`, with its `done`; None once all are in the index."""
+def unindexed_missions(root: Root) -> tuple[list[str], int] | None:
+    """Return the next ids for `index_ended`, with its `done`; None once all are in the index."""
     ended = root["ledger"].ended
     if ended.is_whole:
         return None
@@ -406,8 +407,8 @@ def unindexed_missions(root: Any) -> tuple[list[str], int] | None:
     return [mission.id for mission in numbered(root, ended.done, upto - ended.done) if mission.state in FINAL], upto
 
 
-def listed(root: Any, state: str | None = None) -> Iterator[UvmObject | Line]:
-    """Missions as they are kept, whole or as lines, the last accepted first: all, or those that are on record in a final state."""
+def listed(root: Root, state: str | None = None) -> Iterator[UvmObject | Line]:
+    """Yield missions as they are kept, whole or as lines, the last accepted first: all, or those in a final state."""
     ledger = root["ledger"]
     whole: Iterator[tuple[int, Any]]
     if state is None:
@@ -422,7 +423,7 @@ def listed(root: Any, state: str | None = None) -> Iterator[UvmObject | Line]:
 
 
 def _just_ended(ledger: Any, state: str) -> Iterator[tuple[int, UvmObject]]:
-    """Those that are not settled yet."""
+    """Return the ended missions that are not settled yet."""
     found = []
     for id in ledger.pending:
         with contextlib.suppress(ImageDamaged):

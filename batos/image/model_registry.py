@@ -1,14 +1,13 @@
-"""The experts of an image: proxies of the LoRA models that the factory makes, and whose voice speaks for a persona.
+"""Registry of models in the image: experts and voices, probed capabilities, and cached vectors.
 
-`pLLM_obj.lora_repository` maps a model's name to its proxy: what it is, what it was made of, how it stands. No weights are kept here.
-A persona's slot `voice` names the model that speaks for it, or is empty where its plain model does; `voice_choice` says who decides:
-`newest` (the highest version that is built), `plain`, or the name of an expert. All functions that change anything are system transactions.
+An *expert* is a LoRA model that the factory makes. `pLLM_obj.lora_repository` maps a model's name to its proxy: its
+facts, lineage and state. No weights are kept here. A persona's slot `voice` names the model that speaks for it, or is
+empty if its plain model does; `voice_choice` is the rule: `newest` (the highest version that is built), `plain`, or
+the name of an expert. All functions that change anything are system transactions.
 
-What was found out of models, kept in the image: one small record, whatever becomes of their Ollama.
-
-Vectors of the few texts that are compared with again and again, kept so that a restart need not embed them anew.
-
-A cache: what is missing is computed again. Each is keyed by text and embedder, and stored as half-precision numbers.
+The capabilities of a model, once probed, are kept in one small record, whatever becomes of its Ollama. Vectors of the
+few texts that are compared again and again are cached, so that a restart need not embed them anew; each is keyed by
+text and embedder and stored as half-precision numbers.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
 from batos.errors import ExpertRefused, UnknownPersona
-from batos.image.history import oid_of
 from batos.image.living_image import add_missing
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
+from batos.objects.json_form import oid_of
 
 INTENDED, BUILT, REFUSED, MISSING = "intended", "built", "refused", "missing"
 NEWEST, PLAIN = "newest", "plain"
@@ -34,12 +33,12 @@ EXPERT_DEFAULTS: dict[str, Any] = {
     "on_choice": False, "about": "", "missions": (), "methods": (), "image_revision": "",
     "data": "", "seed": 0, "figures": (),
 }  # fmt: skip
-"""Slots of the prototype of experts; a proxy holds what differs."""
+"""Slots of the prototype of experts; a proxy holds those that differ."""
 EXPERT_FACTS = ("model", "persona", "expert", "version", "base", "content", "folder", "staged", "number", *EXPERT_DEFAULTS)
 
 
 def install_experts(lobby: UvmObject) -> None:
-    """The step of genesis that makes the repository, and the personas' way of speaking."""
+    """Make the repository and the personas' voice slots; a step of genesis."""
     add_missing(
         lobby,
         pLLM_obj=lambda: lobby.genesis.derive(
@@ -57,37 +56,37 @@ def install_experts(lobby: UvmObject) -> None:
     add_missing(lobby.traits.persona, voice="", voice_choice=NEWEST)
 
 
-def expert_repository(root: Any) -> OOBTree:
-    """Proxies by the names of their models."""
+def expert_repository(root: Root) -> OOBTree:
+    """Return the proxies by the names of their models."""
     return root["lobby"].pLLM_obj.lora_repository
 
 
-def describe_experts(root: Any) -> list[dict[str, Any]]:
-    """Every expert as plain values, in the order of their names; `speaks` says whether it is a persona's voice now."""
+def describe_experts(root: Root) -> list[dict[str, Any]]:
+    """Return every expert as plain values, in the order of their names; `speaks` is True for the voice of a persona."""
     speaking = {heard["model"] for heard in voices(root).values()}
     return [{**_facts(proxy), "speaks": proxy.model in speaking} for proxy in _known(root)]
 
 
-def voices(root: Any) -> dict[str, dict[str, str]]:
-    """Of each persona: who decides about its voice, and the expert that speaks (empty: its plain model)."""
+def voices(root: Root) -> dict[str, dict[str, str]]:
+    """Return for each persona the rule of its voice, and the expert that speaks (empty: its plain model)."""
     lobby = root["lobby"]
     spoken = {name: lobby._slots[name] for name in lobby.personas}
     return {name: {"choice": getattr(p, "voice_choice", PLAIN), "model": getattr(p, "voice", "")} for name, p in spoken.items()}
 
 
-def report_experts(root: Any) -> dict[str, Any]:
-    """What the image knows of experts and voices."""
+def report_experts(root: Root) -> dict[str, Any]:
+    """Return the facts about experts and voices that the image knows."""
     return {"experts": describe_experts(root), "voices": voices(root)}
 
 
-def plain_models(root: Any) -> dict[str, str]:
-    """Of each persona the slot `model`: the role whose model is its plain one."""
+def plain_models(root: Root) -> dict[str, str]:
+    """Return for each persona its slot `model`: the role of its plain model."""
     lobby = root["lobby"]
     return {name: lobby._slots[name].model for name in lobby.personas}
 
 
-def speaks_for(root: Any, model: str) -> str | None:
-    """The persona of an expert that can be used now, or will be in a moment."""
+def speaks_for(root: Root, model: str) -> str | None:
+    """Return the persona of an expert that is usable now or will be in a moment; None if there is none."""
     proxy = expert_repository(root).get(model)
     return str(proxy.persona) if proxy is not None and _usable(proxy) else None
 
@@ -95,8 +94,9 @@ def speaks_for(root: Any, model: str) -> str | None:
 # --- system transactions
 
 
-def begin_experts(root: Any, bases: Mapping[str, str]) -> list[dict[str, Any]]:
-    """At the start: note the base of each persona in this profile, and let only experts on it speak. The experts there are."""
+def begin_experts(root: Root, bases: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Note the base of each persona in this profile, let only experts on it speak, and return the experts. Called at
+    the start."""
     held = root["lobby"].pLLM_obj
     fresh = tuple(sorted(bases.items()))
     if held.bases != fresh:
@@ -106,11 +106,12 @@ def begin_experts(root: Any, bases: Mapping[str, str]) -> list[dict[str, Any]]:
     return describe_experts(root)
 
 
-def intend_expert(root: Any, facts: dict[str, Any]) -> dict[str, Any]:
+def intend_expert(root: Root, facts: dict[str, Any]) -> dict[str, Any]:
     """Record that an expert is to be built.
 
-    :param facts: model, persona, expert, version, base, content, folder, and what differs from `DEFAULTS`.
-    :returns: the expert, as `describe` has it.
+    :param facts: model, persona, expert, version, base, content, folder, and fields that differ from
+        `EXPERT_DEFAULTS`.
+    :returns: the expert, as `describe_experts` shows it.
     :raises ExpertRefused: if the name was built with another content.
     """
     proxy = _proxy(root, facts["model"])
@@ -122,18 +123,18 @@ def intend_expert(root: Any, facts: dict[str, Any]) -> dict[str, Any]:
     return _facts(proxy)
 
 
-def refuse_expert(root: Any, facts: dict[str, Any], reason: str) -> None:
+def refuse_expert(root: Root, facts: dict[str, Any], reason: str) -> None:
     """Record that an expert was refused before it was ever built; one that was built stays as it is."""
     proxy = _proxy(root, facts["model"])
     if proxy.built is None:
         _set(proxy, {**facts, "state": REFUSED, "reason": reason})
 
 
-def note_built(root: Any, model: str, digest: str, recipe: str, how: str, note: str) -> dict[str, Any]:
+def note_built(root: Root, model: str, digest: str, recipe: str, how: str, note: str) -> dict[str, Any]:
     """Record that the model is there, and let it speak if it is its turn.
 
     :param how: `adapter` or `fused`.
-    :param note: what is to be said beside it: why it was not fused, say.
+    :param note: remark, such as the reason why it was not fused.
     """
     proxy = expert_repository(root)[model]
     _set(proxy, {"state": BUILT, "digest": digest, "recipe": recipe, "how": how, "reason": note, "built": round(time.time(), 3)})
@@ -141,29 +142,29 @@ def note_built(root: Any, model: str, digest: str, recipe: str, how: str, note: 
     return _facts(proxy)
 
 
-def note_facts(root: Any, model: str, facts: dict[str, Any]) -> None:
-    """Change what is told of an expert and does not go into its model: role, what it is about, lineage, folder, reason."""
+def note_facts(root: Root, model: str, facts: dict[str, Any]) -> None:
+    """Change facts of an expert that do not go into its model: role, topic, lineage, folder, reason."""
     proxy = expert_repository(root)[model]
     _set(proxy, facts)
     _elect(root, proxy.persona)
 
 
-def note_unusable(root: Any, model: str, state: str, reason: str) -> None:
+def note_unusable(root: Root, model: str, state: str, reason: str) -> None:
     """Record that an expert is refused or missing; its persona speaks with another voice then."""
     proxy = expert_repository(root)[model]
     _set(proxy, {"state": state, "reason": reason})
     _elect(root, proxy.persona)
 
 
-def forget_expert(root: Any, model: str) -> None:
-    """Let go of the proxy of an expert that was never built, and whose folder is gone."""
+def forget_expert(root: Root, model: str) -> None:
+    """Drop the proxy of an expert that was never built, and whose folder is gone."""
     held = expert_repository(root)
     if held[model].built is None:
         del held[model]
 
 
-def choose_voice(root: Any, persona: str, choice: str) -> None:
-    """Decide about a persona's voice.
+def choose_voice(root: Root, persona: str, choice: str) -> None:
+    """Set the rule of a persona's voice.
 
     :param choice: `newest`, `plain`, or the name of an expert's model.
     :raises BatosError: as `check_choice` does.
@@ -173,10 +174,10 @@ def choose_voice(root: Any, persona: str, choice: str) -> None:
     _elect(root, persona)
 
 
-def check_choice(root: Any, persona: str, choice: str) -> None:
-    """See that a choice can be made.
+def check_choice(root: Root, persona: str, choice: str) -> None:
+    """Check that a choice is possible.
 
-    :raises UnknownPersona: if there is none of that name.
+    :raises UnknownPersona: if there is no persona of that name.
     :raises ExpertRefused: for an expert that cannot speak for this persona now.
     """
     lobby = root["lobby"]
@@ -192,7 +193,7 @@ def check_choice(root: Any, persona: str, choice: str) -> None:
 # --- inside
 
 
-def _proxy(root: Any, model: str) -> UvmObject:
+def _proxy(root: Root, model: str) -> UvmObject:
     held = expert_repository(root)
     if model not in held:
         number = 1 + max((e.number for e in held.values()), default=0)
@@ -200,38 +201,39 @@ def _proxy(root: Any, model: str) -> UvmObject:
     return held[model]  # type: ignore[no-any-return]
 
 
-def speaks_methods(root: Any) -> str:
-    """The model of the newest expert for writing methods (role `methods`) that is there, on a base of this profile; "" if there is none.
+def speaks_methods(root: Root) -> str:
+    """Return the model of the newest usable expert for writing methods (role `methods`) on a base of this profile;
+    empty if there is none.
 
-    Of those that write only once they are chosen, the one that is.
+    An expert that writes only once it is chosen counts if it is the chosen one.
     """
     chosen = getattr(root["lobby"].pLLM_obj, "methods_choice", "")
     able = [e for e in _writers(root) if not e.on_choice or e.model == chosen]
     return str(max(able, key=lambda e: (e.version, e.number)).model) if able else ""
 
 
-def choose_writer(root: Any, model: str) -> None:
-    """Part of a transaction: from now on, this expert may write methods that writes only once it is chosen.
+def choose_writer(root: Root, model: str) -> None:
+    """Choose the expert that writes methods, among those that write only once they are chosen. Part of a transaction.
 
-    :raises ExpertRefused: if it cannot.
+    :raises ExpertRefused: if it cannot write methods.
     """
     if model not in (able := [e.model for e in _writers(root)]):
         raise ExpertRefused(f"{model!r} cannot write methods; experts that can: {', '.join(able) or 'none'}")
     _set(root["lobby"].pLLM_obj, {"methods_choice": model})
 
 
-def _writers(root: Any) -> list[UvmObject]:
+def _writers(root: Root) -> list[UvmObject]:
     bases = dict(root["lobby"].pLLM_obj.bases)
     return [e for e in _known(root) if e.role == "methods" and _usable(e) and e.base == bases.get(e.persona)]
 
 
-def writes_methods(root: Any, model: str) -> bool:
-    """Whether a model is an expert for writing methods, whether or not it can be used now."""
+def writes_methods(root: Root, model: str) -> bool:
+    """Return True if a model is an expert for writing methods, usable now or not."""
     proxy = expert_repository(root).get(model)
     return proxy is not None and proxy.role == "methods"
 
 
-def _known(root: Any) -> Iterator[UvmObject]:
+def _known(root: Root) -> Iterator[UvmObject]:
     return iter(expert_repository(root).values())
 
 
@@ -240,16 +242,17 @@ def _facts(proxy: UvmObject) -> dict[str, Any]:
 
 
 def _usable(proxy: UvmObject) -> bool:
-    """Whether its model is there, or is being made anew after it was there once: missions wait for that."""
+    """Return True if an expert's model is there, or is being made anew after it was there once: missions wait for
+    that."""
     return bool(proxy.state == BUILT or (proxy.state == INTENDED and proxy.built is not None))
 
 
-def _candidates(root: Any, persona: str) -> Iterator[UvmObject]:
+def _candidates(root: Root, persona: str) -> Iterator[UvmObject]:
     base = dict(root["lobby"].pLLM_obj.bases).get(persona)
     return (e for e in _known(root) if e.persona == persona and e.role == "voice" and _usable(e) and e.base == base)
 
 
-def _elect(root: Any, persona: str) -> None:
+def _elect(root: Root, persona: str) -> None:
     if persona not in root["lobby"].personas:
         return
     holder = root["lobby"]._slots[persona]
@@ -263,7 +266,7 @@ def _elect(root: Any, persona: str) -> None:
 
 
 def _set(obj: UvmObject, slots: Mapping[str, Any]) -> None:
-    """Write what differs: a slot written with its own value would be a revision that says nothing."""
+    """Set the slots that differ: writing an equal value would make a revision that says nothing."""
     for name, value in slots.items():
         if getattr(obj, name, None) != value:
             obj._slots[name] = value
@@ -273,20 +276,21 @@ _KEY = "known_models"
 
 
 class KnownModels(Persistent):
-    """By making of a model (see `batos.bridge.capabilities`), what was found out of it, as JSON: the one found out last at the end."""
+    """Probed capabilities as JSON, by making of a model (see `batos.bridge.capabilities`); the last one probed at the
+    end."""
 
     __module__ = "batos.image"
     records: tuple[tuple[str, str], ...] = ()
 
 
-def recall_capabilities(root: Any) -> list[tuple[str, dict[str, Any]]]:
-    """What was found out, by making."""
+def recall_capabilities(root: Root) -> list[tuple[str, dict[str, Any]]]:
+    """Return the probed capabilities, by making."""
     held: KnownModels | None = root.get(_KEY)
     return [] if held is None else [(making, json.loads(record)) for making, record in held.records]
 
 
-def keep_capabilities(root: Any, making: str, record: Mapping[str, Any], limit: int) -> None:
-    """System transaction: keep what was found out of a making, and of the `limit` last ones."""
+def keep_capabilities(root: Root, making: str, record: Mapping[str, Any], limit: int) -> None:
+    """Keep the capabilities of a making, and of the `limit` last ones. A system transaction."""
     if _KEY not in root:
         root[_KEY] = KnownModels()
     held: KnownModels = root[_KEY]
@@ -295,18 +299,18 @@ def keep_capabilities(root: Any, making: str, record: Mapping[str, Any], limit: 
 
 
 def vector_key(embedder: str, text: str) -> bytes:
-    """The key of a text's vector: 16 bytes of SHA-256 over the embedder's digest and the text."""
+    """Return the key of a text's vector: 16 bytes of SHA-256 over the embedder's digest and the text."""
     return hashlib.sha256(f"{embedder}\0{text}".encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def load_vectors(root: Any, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Those of the vectors that are kept."""
+def load_vectors(root: Root, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return those of the vectors that are cached."""
     kept = root.get("vectors", {})
     return {key: kept[key] for key in keys if key in kept}
 
 
-def save_vectors(root: Any, new: Mapping[bytes, bytes], wanted: Collection[bytes]) -> None:
-    """System transaction: keep the new ones, let go of all that are not wanted any more."""
+def save_vectors(root: Root, new: Mapping[bytes, bytes], wanted: Collection[bytes]) -> None:
+    """Cache the new vectors, and drop all that are not wanted any more. A system transaction."""
     if "vectors" not in root:
         root["vectors"] = OOBTree()
     for key in [key for key in root["vectors"] if key not in wanted]:

@@ -1,8 +1,8 @@
-"""Packing a file while it is served, and making sure that no moment of it can lose the image.
+"""Pack of a file that is being served, without a moment at which a crash could lose the image.
 
-FileStorage copies what is kept into `.pack`, renames the image to `.old` and the copy to the image. Nothing of that is
-synced to disk; here it is. A process that is killed between the two renames leaves no image at all: opening puts it
-back (`batos.image.storage`).
+FileStorage copies what is kept into `.pack`, renames the image to `.old` and the copy to the image. It syncs none of
+that to disk; this module does. A process that is killed between the two renames leaves no image at all: opening puts
+it back (`batos.image.storage`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ZODB.POSException import POSError
 
 from batos.concurrency import LoopTurns
 from batos.errors import ImageDamaged
-from batos.image import checksums
+from batos.image import checksums, zodb_patches
 from batos.image.checksummed_storage import REMEDY, base_of
 from batos.image.checksums import SummedIndex
 from batos.image.storage import sync_to_disk
@@ -34,11 +34,13 @@ _MARGIN_S = 1e-5  # so that rounding a time never gets past the transaction it w
 
 
 class PackStopped(OSError):
-    """The daemon stops: the pack ends without a trace. An OSError, for which FileStorage cleans up and lets go of its lock."""
+    """Signal that the daemon stops: the pack ends without a trace. An OSError, on which FileStorage cleans up and
+    releases its lock."""
 
 
 class _Roomy(TxnHeader):
-    """The header of a transaction whose records are picked: it is sealed, also if an earlier version left it without a seal."""
+    """Header of a transaction whose records are selected: it gets a seal, also if an earlier version left it without
+    one."""
 
     __slots__ = ()
 
@@ -49,7 +51,7 @@ class _Roomy(TxnHeader):
 
 
 class _Copier(PackCopier):
-    """Finds what an undone change points back to, though it was given a checksum when it was packed."""
+    """Copier that finds the target of an undone change, though a checksum was added when it was packed."""
 
     packed_to: bytes
 
@@ -60,9 +62,11 @@ class _Copier(PackCopier):
 
 
 class _Reach(GC):
-    """Finds what is to stay: also what was out of reach at the time of the pack, and which something refers to that came later.
+    """Reachability with regard to later references: it also keeps objects out of reach at the time of the pack that
+    something younger refers to.
 
-    An undo brings back what was gone, and writes what refers to it only. ZODB looks at what was within reach at that time.
+    An undo brings back an object that was out of reach, and writes only the referring record. ZODB looks at what was
+    reachable at the time of the pack.
     """
 
     def findReachableFromFuture(self) -> None:
@@ -86,8 +90,11 @@ class _Reach(GC):
 
 
 class _Packer(FileStoragePacker):
-    """Syncs the copy before it becomes the image, and can be stopped. A transaction of which it picks records is held against
-    its seal, and sealed anew; those after the time of the pack are copied with their seals."""
+    """Packer that syncs the copy before it becomes the image, and can be stopped.
+
+    A transaction of which it selects records is checked against its seal, and sealed anew; those after the time of
+    the pack are copied with their seals.
+    """
 
     turns: _Turns
 
@@ -130,7 +137,7 @@ class _Packer(FileStoragePacker):
         if position is not None:
             try:
                 self._sync()
-                os.fsync(self._storage._file.fileno())  # the committer syncs once a round: it may be that the last commits are not, here
+                zodb_patches.sync_file(self._storage)  # the committer syncs once a round: it may be that the last commits are not, here
                 # it is of the file as it was: after a crash before the new one is written, none is better than the wrong one
                 pathlib.Path(self._name + ".index").unlink(missing_ok=True)
             except BaseException:
@@ -149,7 +156,8 @@ class _Packer(FileStoragePacker):
 
 
 class _Turns(LoopTurns):
-    """What a pack does between two objects: ends if it is to stop, and now and then gives the loop its turn."""
+    """Check between two objects of a pack: it ends the pack if it is to stop, and now and then gives the loop its
+    turn."""
 
     def __init__(self, stop: threading.Event) -> None:
         super().__init__()
@@ -162,9 +170,9 @@ class _Turns(LoopTurns):
 
 
 def pack_time(days: float, oldest_view: bytes | None, now: Callable[[], float] = time.time) -> float:
-    """The moment up to which history may go, in seconds since the epoch.
+    """Return the moment up to which history may be dropped, in seconds since the epoch.
 
-    :param days: of history to keep.
+    :param days: days of history to keep.
     :param oldest_view: the first transaction id that the oldest open unit does not see; None if there is none.
     """
     moment = now() - days * 86400
@@ -174,11 +182,11 @@ def pack_time(days: float, oldest_view: bytes | None, now: Callable[[], float] =
 
 
 def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) -> None:
-    """Drop what no transaction since `moment` sees. Takes seconds; commits go on. To be called in a thread of its own.
+    """Drop what no transaction since `moment` sees. Takes seconds; commits go on. Call it in a thread.
 
-    :raises Stopped: if `stop` was set before the image was replaced.
-    :raises OSError: for a full disk, say; the image is as it was.
-    :raises ImageDamaged: if something is damaged that would be kept, or that would be lost for it; the image is as it was.
+    :raises PackStopped: if `stop` was set before the image was replaced.
+    :raises OSError: for example for a full disk; the image is as it was.
+    :raises ImageDamaged: if data to be kept is damaged, or damage would cause a loss; the image is as it was.
     """
 
     turns = _Turns(stop)
@@ -205,21 +213,16 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
 
     storage = base_of(db.storage)
 
-    def replaced(*indexes: Any) -> None:
-        """Called under the storage's locks, when the renames are done: before anything is committed to the new file."""
-        del storage._initIndex
-        storage._initIndex(*indexes)
-        vars(storage).pop("_save_index", None)  # one that was wrong (`CheckedStorage.drop_index`) is built anew now
+    def replaced() -> None:
+        """Note that the renames are done. Called under the storage's locks, before anything is committed to the new
+        file."""
         try:
             sync_to_disk(path)
         except OSError:
             storage.close()  # whether the new file or the old one will be found is not known: as after a failed fsync
             raise
 
-    storage.packer, storage._initIndex = packer, replaced
-    try:
+    with zodb_patches.packing_by(storage, packer, replaced):
         db.pack(moment)
-    finally:
-        vars(storage).pop("_initIndex", None)  # nothing was there to drop
     sync_to_disk(path)
     path.with_name(path.name + ".old").unlink(missing_ok=True)  # only now is the new file sure to be found after a power cut

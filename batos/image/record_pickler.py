@@ -1,28 +1,14 @@
-"""How the data of a record is written: as ZODB writes it, to the byte but for rows of objects, in less time.
+"""The pickler of records: writes what ZODB's writes, to the byte but for rows of objects, in less time.
 
-Its pickler asks of everything that it meets, each name and number too, whether that has a record of its own; and it makes a
-pickler for each object that changed, looks up each object's class, and writes it, anew. Here it is answered at once for what is
-plain and for objects of classes that had a record before, a thread has one pickler, and how the record of a class begins is
-written once. What it saves is in docs/decisions.md.
-
-Storing a record in a FileStorage: as it does it, to the byte, without asking its file about what was written a moment ago.
-
-Before it takes a new revision of an object, FileStorage reads the transaction of the last one from its file, to see whether that
-is what was changed; and so of each node of a tree by whose way something changed. That is three calls to the system each time,
-every one of which lets go of the interpreter's lock: with a loop that waits for it, the committer's thread and the loop's changed
-places for each object. What stands at a place of a file does not change as long as it is that file, so it is remembered here;
-whatever is not as usual is left to FileStorage.
-
-Where a FileStorage gathers the records of a transaction until it is voted on: in memory.
-
-FileStorage has a file for it, and asks the system for its position in it before each record. Each such call lets go of the
-interpreter's lock: the committer's thread and the loop's changed places for every record, and both went slower for it.
+ZODB's pickler asks a Python function about every value, each name and number too, whether it has a record of its own. For each
+changed object it makes a new pickler, looks up the class and writes it anew. Here plain values, and objects of classes that had a
+record before, are answered at once; a thread has one pickler; the beginning of a class's record is written once. A whole mission
+takes a tenth more computing time without it (docs/rationale.md, decision 5).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import io
 import itertools
 import struct
@@ -33,34 +19,32 @@ from typing import Any
 from persistent import Persistent
 from ZODB.serialize import ObjectWriter, PersistentPickler, binary
 
-from batos.image import checksums
-from batos.image.checksums import RECORD
-from batos.image.zodb_patches import filestorage
+from batos.image import zodb_patches
 
 _PROTOCOL = 3
 _plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
-"""Types whose values have no record. `type` is of the classes that references name; the classes of BTrees are of types of their
+"""Types whose values have no record. `type` is the type of the classes that references name; the classes of BTrees have types of their
 own, which are added as they are met."""
 _BEGIN, _BYTES, _ID, _REFERRED = b"\x80\x03", struct.Struct("<sI"), b"C\x08", b"\x86Q"
-"""Of a pickle: its beginning; that so many bytes follow; that an id follows; that what was said last, an id and a class, is a reference."""
+"""Opcodes of a pickle: its beginning; a number of bytes; an id; a reference, made of the id and class before it."""
 _SMALL, _KEY = range(-(1 << 31), 1 << 31), struct.Struct("<si2s")
-"""Numbers that 32 bits hold; of a pickle: such a number, and that an id follows."""
+"""Numbers of 32 bits; opcodes of such a number and of the id that follows."""
 _heads: dict[type, tuple[bytes, dict[int, Any]] | None] = {}
-"""By class: its part of a record, and what the pickler remembers of it; None where that differs from object to object."""
+"""By class: its part of a record, and the pickler's memo of it; None if that differs from object to object."""
 _thread = threading.local()
 
 
 class _Pickling:
-    """What a thread writes records with."""
+    """Pickler and caches of one thread."""
 
     def __init__(self) -> None:
         self.file = io.BytesIO()
         self.pickler = PersistentPickler(self.reference, self.file, _PROTOCOL)
         self.writer: Any = None
-        """The writer that is at work."""
+        """Writer at work."""
 
     def reference(self, obj: Any) -> Any:
-        """What stands for an object that has a record of its own; None for what has none."""
+        """Return the reference to an object that has a record of its own; None for any other value."""
         kind = type(obj)
         if kind in _plain:
             return None
@@ -78,7 +62,7 @@ class _Pickling:
 
 
 class RecordWriter(ObjectWriter):
-    """ZODB's writer of records, quicker."""
+    """ZODB's writer of records, faster."""
 
     _p = None  # ZODB's own pickler, made when there is something for it
 
@@ -89,7 +73,7 @@ class RecordWriter(ObjectWriter):
             self._jar = obj._p_jar
 
     def serialize(self, obj: Any) -> bytes:
-        """The data of an object's record."""
+        """Return the data of an object's record."""
         kind = type(obj)
         head = _heads[kind] if kind in _heads else _learn(kind)
         if head is None:
@@ -115,13 +99,15 @@ class RecordWriter(ObjectWriter):
             mine.writer = None
 
     def _row(self, data: bytes, objects: tuple[Any, ...], *, memo: int, reference: Callable[[Any], Any]) -> bytes:
-        """The pickle of bytes and a row of objects, as the newest parts of a log are: the pickler would ask of each object's id and
-        class, too, and number each id, to which nothing points back."""
+        """Return the pickle of bytes and a row of objects, as the newest parts of a log are.
+
+        The pickler would ask for each object's id and class, too, and number each id, to which nothing points back.
+        """
         found = self._references(itertools.repeat(_ID), objects, memo, reference)
         return b"".join((_BEGIN, _BYTES.pack(b"B", len(data)), data, b"(", *found, b"t\x86."))
 
     def _leaf(self, row: tuple[Any, ...], *after: Any, memo: int, reference: Callable[[Any], Any]) -> bytes:
-        """The pickle of a leaf of a tree from numbers to objects, and of the leaf after it: as a row is."""
+        """Return the pickle of a leaf of a tree from numbers to objects, and of the leaf after it, as of a row."""
         numbers = row[::2]
         least, most = min(numbers), max(numbers)
         if least in _SMALL and most in _SMALL:
@@ -134,10 +120,10 @@ class RecordWriter(ObjectWriter):
         return b"".join((_BEGIN, b"(", *found, b"\x86." if after else b"t\x85."))
 
     def _references(self, before: Iterable[bytes], objects: tuple[Any, ...], memo: int, reference: Callable[[Any], Any]) -> list[bytes]:
-        """The pickles of references to objects, in pieces.
+        """Return the pickles of references to objects, in pieces.
 
-        :param before: what is before each, that an id follows with it.
-        :param memo: how much the pickle of the class remembers that comes before them.
+        :param before: opcodes before each reference, which an id follows.
+        :param memo: number of memoized values in the pickle of the class before them.
         """
         jar = self._jar
         found: list[bytes] = []
@@ -172,14 +158,15 @@ def _learn(kind: type) -> tuple[bytes, dict[int, Any]] | None:
 
 
 def _is_row(state: Any) -> bool:
-    """Whether it is bytes and a row of objects, referred to by their ids and classes."""
+    """Return True if a state is bytes and a row of objects, referred to by their ids and classes."""
     if type(state) is not tuple or len(state) != 2 or type(state[0]) is not bytes or type(state[1]) is not tuple:
         return False
     return all(map(_by_class, set(map(type, state[1]))))
 
 
 def _is_leaf(state: Any) -> bool:
-    """Whether it is a row of numbers and such objects in turn, two pairs at least, and maybe an object behind it."""
+    """Return True if a state is numbers and such objects in turn, two pairs at least, maybe with an object behind
+    them."""
     if type(state) is not tuple or not 0 < len(state) < 3 or type(state[0]) is not tuple:
         return False
     row = state[0]
@@ -190,87 +177,13 @@ def _is_leaf(state: Any) -> bool:
 
 @functools.cache
 def _by_class(kind: Any) -> bool:
-    """Whether references to the objects of a class are their id and the class."""
+    """Return True if references to the objects of a class are their id and the class."""
     if not issubclass(kind, Persistent) or hasattr(kind, "__getnewargs__") or isinstance(kind._p_oid, bytes | None):
         return False  # the last: a class that has a record itself
     _plain.add(type(kind))
     return True
 
 
-_connection = importlib.import_module("ZODB.Connection")  # the module, in which a commit looks up its `ObjectWriter`
-assert vars(_connection)["ObjectWriter"] is ObjectWriter, "this ZODB writes records in another way"
-
-
 def use_record_writer() -> None:
-    """Have every commit of this process write its records so."""
-    vars(_connection)["ObjectWriter"] = RecordWriter
-
-
-_ID_STORING = struct.Struct(">Q")
-_KNOWN = 8192  # places
-
-
-class Storing:
-    """Stores the records of the transaction under way in a FileStorage. To be told of the beginning of each."""
-
-    def __init__(self, storage: Any) -> None:
-        self._storage = storage
-        self._file: Any = None
-        self._begun = b""
-        self._tids: dict[int, bytes] = {}
-        """The transaction of the record at a place of the file."""
-
-    def begin(self) -> None:
-        """After the storage's `tpc_begin`."""
-        storage = self._storage
-        aborted = storage._ltid != self._begun  # another takes the places of what it wrote
-        if storage._file is not self._file or aborted or len(self._tids) >= _KNOWN:  # the first: a pack moves all, into another file
-            self._tids.clear()
-        self._file, self._begun = storage._file, storage._tid
-
-    def new_oid(self) -> bytes:
-        """As `FileStorage.new_oid`."""
-        storage = self._storage
-        with storage._lock:
-            storage._oid = oid = _ID_STORING.pack(_ID_STORING.unpack(storage._oid)[0] + 1)
-        return oid
-
-    def store(self, oid: bytes, serial: bytes, data: bytes, version: str, transaction: Any) -> Any:
-        """As `FileStorage.store`, of data with its checksum behind it."""
-        storage, data = self._storage, checksums.summed(data)
-        with storage._lock:
-            fits = transaction is storage._transaction and oid <= storage._oid and storage._quota is None
-            old = storage._index_get(oid, 0) if fits else 0  # one of another transaction is not looked at
-            if not fits or (old and self._tids.get(old) != serial):
-                return storage.store(oid, serial, data, version, transaction)
-            start, file = storage._pos, storage._tfile
-            place = storage._tindex[oid] = start + file.tell() + storage._thl
-            if len(self._tids) < _KNOWN:
-                self._tids[place] = storage._tid
-            file.write(RECORD.pack(oid, storage._tid, old, start, 0, len(data)))
-            file.write(data)
-        return None
-
-    def check(self, oid: bytes, serial: bytes, transaction: Any) -> None:
-        """As `FileStorage.checkCurrentSerialInTransaction`: that nothing was committed to an object since it was read."""
-        storage = self._storage
-        with storage._lock:
-            place = storage._index_get(oid, 0) if transaction is storage._transaction else 0
-            if place and self._tids.get(place) == serial:
-                return
-            storage.checkCurrentSerialInTransaction(oid, serial, transaction)
-            self._tids[place] = serial  # else it had raised
-
-
-_KEPT_BYTES = 8 << 20  # what a larger transaction took is let go before the next
-
-
-def use_memory_buffer(storage: Any) -> None:
-    """After a FileStorage's `tpc_begin`: give it memory in place of its file, or of memory that has grown large."""
-    held = storage._tfile
-    if not isinstance(held, io.BytesIO):
-        held.close()
-    elif held.getbuffer().nbytes <= _KEPT_BYTES:
-        return
-    storage._tfile = io.BytesIO()
-    storage._tfmt = filestorage.TempFormatter(storage._tfile)
+    """Make every commit of this process write its records with `RecordWriter`."""
+    zodb_patches.use_writer(RecordWriter)

@@ -1,15 +1,15 @@
-"""Retention: the journals of old missions lose their texts and keep what they cost; their pictures go, too.
+"""Retention and folding: old missions lose their texts, and very old ones become one line.
 
-Missions are dealt with in the order of their acceptance, a few in one system transaction, so that no commit waits long.
-One that has not ended is passed over, and dealt with when it has: it may be paused, or wait for an answer, for ever. So is one from
-the future: a clock was wrong when it was accepted.
+*Retention* drops the texts and pictures of old journals and keeps their cost. Missions are handled in the order of
+their acceptance, a batch in one system transaction, so that no commit waits long. A mission that has not ended is
+passed over, and handled when it has: it may be paused, or wait for an answer, for ever. So is one from the future,
+accepted under a wrong clock.
 
-Folding: of old missions one line stays (`batos.image.mission_index`); record, thought, journal and failures go with the next pack.
-
-A mission is old by its age or by how many came after it. Whatever somebody may still go by stays whole: what has not ended, what its user
-has rated, lessons, missions that a conversation goes on from, and messages and undone ones for as long as the history reaches back in which
-they can be undone or done again. Missions are looked at in the order of their acceptance, in helper threads; the lines are made there, too,
-and a system transaction takes in a few.
+*Folding* replaces an old mission by a line (`batos.image.mission_index`); record, thought, journal and failures go
+with the next pack. A mission is old by its age or by the number of missions after it. Everything that may still be
+needed stays whole: missions that have not ended, rated ones, lessons, those that a conversation continues, and
+messages and undone missions for as long as the history allows to undo or redo them. Missions are examined in the
+order of their acceptance, in helper threads, which also make the lines; a system transaction takes a batch of them.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from batos.image.mission_index import (
     next_numbered,
     of_numbers,
 )
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 RETAIN_LIMIT = 20_000  # missions in one run
 _BATCH = 32  # missions in one system transaction
 
 
 class DueJournals(NamedTuple):
-    """What a look at the next missions came to."""
+    """Missions that are due for retention."""
 
     missions: list[tuple[int, str]]
-    """Number and id of those to deal with: at most a stretch, and those passed over that are due by now."""
+    """Number and id of the missions to handle: at most a stretch, and those passed over that are due by now."""
     mark: tuple[int, tuple[int, ...]]
-    """How far that is: the number of the last mission, and those of the ones before it that are passed over."""
+    """Progress after that: the number of the last mission, and of those before it that are passed over."""
 
 
 async def drop_uploads(image: LivingImage, hours: float) -> int:
-    """Let go of pictures that were uploaded for a mission which never came, so many hours ago; how many."""
+    """Drop pictures that were uploaded more than `hours` ago for a mission which never came; return their number."""
     dropped, before = 0, time.time() - hours * 3600
     while await asyncio.to_thread(image.read, blobs.unheld_pictures, before):
         dropped += await image.system(blobs.forget_unheld_pictures, before)
@@ -62,9 +62,9 @@ async def drop_uploads(image: LivingImage, hours: float) -> int:
 
 
 async def retain(image: LivingImage, days: float, limit: int = RETAIN_LIMIT) -> dict[str, int]:
-    """Drop the texts of journals older than `days`, the age counted from the mission's acceptance.
+    """Drop the texts of journals older than `days`, counted from the mission's acceptance.
 
-    :returns: `missions` dealt with, and `dropped`, of how many there was anything to drop.
+    :returns: `missions` handled, and `dropped`, the number that had anything to drop.
     """
     now = time.time()
     dealt = dropped = 0
@@ -80,10 +80,10 @@ async def retain(image: LivingImage, days: float, limit: int = RETAIN_LIMIT) -> 
     return {"missions": dealt, "dropped": dropped}
 
 
-def due_journals(root: Any, before: float, now: float, again: bool) -> DueJournals:
-    """The next missions to deal with; those behind one that is too young are not looked at.
+def due_journals(root: Root, before: float, now: float, again: bool) -> DueJournals:
+    """Return the next missions to handle; those after one that is too young are not examined.
 
-    :param again: look once more at those that were passed over.
+    :param again: examine once more those that were passed over.
     """
     until, passed_over = _mark(root)
     early = of_numbers(root, passed_over) if again else []
@@ -100,8 +100,8 @@ def due_journals(root: Any, before: float, now: float, again: bool) -> DueJourna
     return DueJournals(missions, (until, tuple(waiting)))
 
 
-def drop_journals(root: Any, missions: list[tuple[int, str]]) -> int:
-    """System transaction: deal with these missions; of how many there was anything to drop."""
+def drop_journals(root: Root, missions: list[tuple[int, str]]) -> int:
+    """Handle these missions; return the number that had anything to drop. A system transaction."""
     ledger, dropped = ledger_of(root), 0
     for _, id in missions:
         with contextlib.suppress(ImageDamaged):  # it stays as it is, and the self-audit tells of it
@@ -111,8 +111,8 @@ def drop_journals(root: Any, missions: list[tuple[int, str]]) -> int:
     return dropped
 
 
-def note_retained(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
-    """System transaction: note how far retention is; whether it was not there already."""
+def note_retained(root: Root, mark: tuple[int, tuple[int, ...]]) -> bool:
+    """Note the progress of retention; return False if it was there already. A system transaction."""
     if _mark(root) == mark:
         return False
     costs = ledger_of(root).costs
@@ -120,7 +120,7 @@ def note_retained(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
     return True
 
 
-def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
+def _mark(root: Root) -> tuple[int, tuple[int, ...]]:
     costs = ledger_of(root).costs
     return costs.retained, tuple(costs.passed_over)
 
@@ -131,60 +131,61 @@ _LOADED = 256  # missions that are looked at before what was loaded is let go
 _DAY_S = 86400.0
 _SECOND_KEYS = 1.0  # by which the key of a failure may be later than its mission's end
 Free = Callable[[Any], tuple[int, Collection[int]]]
-"""Of an image's root: the number of the last mission that another part is done with, and those before it with which it is not."""
+"""Function of the root. It returns the number of the last mission that another part of BAT OS is done with, and those before it
+that it still needs."""
 
 
 class FoldTerms(NamedTuple):
-    """What stays whole: settings."""
+    """Settings that say which missions stay whole."""
 
     kept: int = 10_000
-    """So many missions, the newest."""
+    """Number of the newest missions that may stay."""
     days: float = 365.0
-    """Of these, those that are no older."""
+    """Maximum age of these, in days."""
     history_days: float = 30.0
     conversation: int = 6
-    """So many missions of a conversation, before those that stay."""
+    """Number of missions of a conversation that stay before one that stays."""
 
 
 class Followed(NamedTuple):
-    """What is known of who follows whom."""
+    """Missions that stay because later ones follow them."""
 
     ids: frozenset[str] = frozenset()
-    """Missions that stay, since others that stay follow them."""
+    """Ids of missions that stay because others that stay follow them."""
     newest: int = 0
-    """Number of the last mission that was looked at for it."""
+    """Number of the last mission that was examined for it."""
 
 
 class DueMissions(NamedTuple):
-    """What a look at a stretch of missions came to."""
+    """Missions of a stretch that are due for folding."""
 
     upto: int
-    """Number of the last that was looked at."""
+    """Number of the last mission that was examined."""
     lines: tuple[Line, ...]
     failures: tuple[str, ...]
-    """Keys of the failed attempts at these."""
+    """Keys of the failed attempts at these missions."""
     behind: str
     """Id of the mission after the last of the stretch."""
     followed: Followed
-    """As it was given, and what missions follow that came since."""
+    """As it was given, with the missions that newer ones follow."""
 
 
-def everything(root: Any) -> tuple[int, Collection[int]]:
-    """`Free` of a part that waits for no mission."""
+def everything(root: Root) -> tuple[int, Collection[int]]:
+    """Return that all missions are free to be folded: the `Free` of a part that waits for none."""
     return _newest(ledger_of(root)), ()
 
 
 async def complete_index(image: LivingImage) -> None:
-    """Enter the missions that had ended before there was an index of those, a few in one system transaction."""
+    """Index the missions that had ended before the index existed, a batch in one system transaction."""
     while found := await in_helper(image.read, mission_index.unindexed_missions):
         ids, upto = found
         await image.system(mission_index.index_ended, ids, upto)
 
 
 async def fold(image: LivingImage, terms: FoldTerms, free: Free = everything, limit: int = FOLD_LIMIT) -> int:
-    """Fold what is old; how many missions.
+    """Fold old missions; return their number.
 
-    :param free: whose work on missions is waited for.
+    :param free: returns the missions with which another part of BAT OS is done.
     """
     now, after, count = time.time(), 0, 0
     followed: Followed | None = None
@@ -201,8 +202,8 @@ async def fold(image: LivingImage, terms: FoldTerms, free: Free = everything, li
     return count
 
 
-def due_missions(root: Any, after: int, terms: FoldTerms, free: Free, now: float, followed: Followed) -> DueMissions | None:
-    """The missions to fold of the next stretch; None where there is no other with any that is old."""
+def due_missions(root: Root, after: int, terms: FoldTerms, free: Free, now: float, followed: Followed) -> DueMissions | None:
+    """Return the missions to fold in the next stretch; None if no further stretch has an old one."""
     ledger = ledger_of(root)
     if not ledger.ended.is_whole or (number := _next_ended(ledger, after)) is None:
         return None
@@ -229,17 +230,17 @@ def due_missions(root: Any, after: int, terms: FoldTerms, free: Free, now: float
 
 
 def stays_whole(ledger: Any, mission: UvmObject, held: float) -> bool:
-    """Whether somebody may still go by a mission, however old it is.
+    """Return True if a mission may still be needed, however old it is.
 
-    :param held: when history begins that is kept; seconds since the epoch.
+    :param held: beginning of the history that is kept, in seconds since the epoch.
     """
     if mission.state not in FINAL or mission.id in ledger.pending or mission.rating is not None or mission.lesson is not None:
         return True
     return (mission.message is not None or mission.undone is not None) and mission.finished >= held
 
 
-def followed_by_the_kept(root: Any, terms: FoldTerms, now: float) -> Followed:
-    """The missions that were followed by those that stay whole, as far back as a conversation is shown."""
+def followed_by_the_kept(root: Root, terms: FoldTerms, now: float) -> Followed:
+    """Return the missions that whole ones follow, as far back as a conversation is shown."""
     ledger, turns = ledger_of(root), LoopTurns()
     newest = _newest(ledger)
     old = _Old(newest - max(1, terms.kept), now - terms.days * _DAY_S)
@@ -260,7 +261,7 @@ def followed_by_the_kept(root: Any, terms: FoldTerms, now: float) -> Followed:
 
 
 def line_of(mission: UvmObject) -> Line:
-    """What is left of a mission."""
+    """Return the line of a mission."""
     cost = journal.spent_on(journal.of(mission))
     return Line(
         int(mission.number),
@@ -282,8 +283,9 @@ def line_of(mission: UvmObject) -> Line:
     )
 
 
-def take_lines(root: Any, lines: Iterable[Line], found: DueMissions) -> int:
-    """System transaction: put lines in the place of missions; of how many. One that somebody goes by since they were made stays."""
+def take_lines(root: Root, lines: Iterable[Line], found: DueMissions) -> int:
+    """Put lines in the place of missions; return their number. A mission that is needed since stays. A system
+    transaction."""
     ledger = ledger_of(root)
     followed = _followed_since(root, found.followed.newest)
     gone: dict[int, Line] = {}
@@ -312,9 +314,9 @@ def take_lines(root: Any, lines: Iterable[Line], found: DueMissions) -> int:
 
 class _Old(NamedTuple):
     number: int
-    """Up to this one, missions are too many."""
+    """Missions up to this number are too many."""
     before: float
-    """Accepted before that, they are too old."""
+    """Missions accepted before this time are too old."""
 
     def fits(self, mission: UvmObject) -> bool:
         return bool(mission.number <= self.number or mission.accepted < self.before)
@@ -335,7 +337,7 @@ def _next_ended(ledger: Any, after: int) -> int | None:
 
 
 def _failures(ledger: Any, missions: Collection[UvmObject]) -> list[str]:
-    """Keys of the failed attempts at missions."""
+    """Return the keys of the failed attempts at missions."""
     failing = [mission for mission in missions if mission.state == FAILED or mission.attempts > 1]
     if not failing:
         return []
@@ -345,8 +347,8 @@ def _failures(ledger: Any, missions: Collection[UvmObject]) -> list[str]:
     return [key for key in ledger.failures.keys(first, last) if mission_index.failed_mission_id(key) in ids]
 
 
-def _followed_since(root: Any, newest: int) -> set[str]:
-    """What missions follow that came after the one of that number."""
+def _followed_since(root: Root, newest: int) -> set[str]:
+    """Return the ids of the missions that are followed by those after a number."""
     found = set()
     for mission in newest_first(root):
         if mission.number <= newest:

@@ -1,13 +1,9 @@
-"""Looking for damage in the image, a little at a time, before anybody meets it.
+"""Scrubber: it searches the image for damage, a little at a time, before a mission meets it.
 
-Two walks that go round for ever. One goes through the current records in the order of their ids: can each be read, is what it
-refers to there, is it by its own digest what it was? The other, of an image in a file, goes through the file's bytes
-(`batos.image.scrubber`).
-
-The walk over a file's bytes: every transaction against its seal, every record in it against the index.
-
-What a load never looks at is looked at here: headers, the missions' ids in them, old revisions, and whether the index names the
-last revision of each object and no older one.
+Two walks go round for ever. `Walk` reads the current records in the order of their ids: each must be readable, its
+references must exist, and its own digest must fit. `FileWalk`, for an image in a file, reads the file's bytes: every
+transaction against its seal, every record against the index. It sees what a load never looks at: headers, the
+missions' ids in them, old revisions, and an index entry that names an older revision than the last.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from ZODB.utils import z64
 
 from batos.concurrency import LoopTurns
 from batos.errors import ImageDamaged
-from batos.image import blobs, checksums
+from batos.image import blobs, checksums, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.journal import JournalEntry
 from batos.objects import Method
@@ -39,17 +35,17 @@ BYTE = "byte "  # what the name of a place in the file begins with
 
 
 class _Lost(Exception):
-    """It is not known where the next transaction begins."""
+    """Signal that the beginning of the next transaction is not known."""
 
 
 class FileWalk:
-    """Goes through the file of a FileStorage, round after round. Not for two threads at once."""
+    """Walk over the file of a FileStorage, round after round. Not for two threads at once."""
 
     def __init__(self, storage: Any, note: Callable[[str, str], None], wrong_index: Callable[[str], None]) -> None:
         """
         :param storage: the CheckedStorage.
-        :param note: hears of damage: where, and what.
-        :param wrong_index: hears what the index has wrong.
+        :param note: receives damage: its place, and a description.
+        :param wrong_index: receives a description of a wrong index entry.
         """
         self._checked, self._storage = storage, storage.base
         self._note, self._wrong_index = note, wrong_index
@@ -68,8 +64,7 @@ class FileWalk:
         :param pause: called between two records.
         """
         with contextlib.ExitStack() as stack:
-            with self._storage._lock:  # a pack puts another in its place: for a moment there is none
-                self._file = stack.enter_context(open(self._storage._file_name, "rb", buffering=_BUFFER))
+            self._file = stack.enter_context(zodb_patches.open_committed(self._storage, _BUFFER)[0])
             self._whole_to = 0
             inode = os.fstat(self._file.fileno()).st_ino
             if inode != self._inode:  # packed meanwhile: nothing is where it was
@@ -85,7 +80,7 @@ class FileWalk:
                 pause()
 
     def _round(self) -> Iterator[int]:
-        """All transactions; yields the bytes checked since the last time."""
+        """Check all transactions; yield the bytes checked since the last time."""
         position, before = _FIRST, z64
         self._seen, self._all_seen = _Oids(), True
         try:
@@ -98,10 +93,10 @@ class FileWalk:
             self._note(f"{BYTE}{position}", f"{e}; what follows it was not reached")
 
     def _end(self) -> int:
-        """Up to where there are whole transactions; or were, in a file that a pack has put another in the place of just now."""
-        with self._storage._lock:
-            if os.stat(self._storage._file_name).st_ino == self._inode:
-                self._whole = int(self._storage._pos)
+        """Return the end of the last whole transaction; of a file that a pack has just replaced, its former end."""
+        end = zodb_patches.committed_end(self._storage, self._inode)
+        if end is not None:
+            self._whole = end
         return self._whole
 
     def _head(self, position: int, before: bytes) -> checksums.Head:
@@ -161,7 +156,7 @@ class FileWalk:
         return self._checked.required_after is not None and tid > self._checked.required_after
 
     def _record(self, position: int, at: int, end: int, head: checksums.Head) -> tuple[bytes, int]:
-        """Check the record at which the file stands; its id and size."""
+        """Check the record at which the file stands; return its id and size."""
         raw = self._file.read(checksums.RECORD.size)
         oid, tid, previous, back, version, length = (
             checksums.RECORD.unpack(raw) if len(raw) == checksums.RECORD.size else (b"", b"", 0, 0, 0, 0)
@@ -188,16 +183,15 @@ class FileWalk:
         return os.pread(self._file.fileno(), size, position)
 
     def _look_up(self, oid: bytes, at: int) -> None:
-        """Whether the index knows of this revision, or of a later one."""
-        if self._storage._index.get(oid, 0) >= at:
+        """Check that the index knows this revision, or a later one."""
+        if zodb_patches.index_position(self._storage, oid) >= at:
             return
-        with self._storage._lock:
-            if os.stat(self._storage._file_name).st_ino == self._inode and self._storage._index.get(oid, 0) < at:
-                self._wrong_index(f"it does not know the revision of oid:{int.from_bytes(oid, 'big'):x} at byte {at}")
+        if zodb_patches.index_is_behind(self._storage, oid, at, self._inode):
+            self._wrong_index(f"it does not know the revision of oid:{int.from_bytes(oid, 'big'):x} at byte {at}")
 
 
 class _Oids:
-    """A set of ids, which are given in order: a bit each."""
+    """Set of ids that are added in order; one bit each."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytearray] = {}
@@ -221,7 +215,7 @@ INDEX = "the index"
 
 
 class Damage(NamedTuple):
-    """One damaged record, or place in the file."""
+    """Damaged record, or place in the file."""
 
     record: str
     what: str
@@ -240,15 +234,16 @@ class Walk:
         """Records, over all rounds."""
         self.rounds = 0
         self.damaged: dict[str, str] = {}
-        """What is wrong where, as it was when the walk last came by."""
+        """Damage by place, as the walk last found it."""
         storage = db.storage
         self.file = FileWalk(storage, self._note_in_file, self._index_is_wrong) if getattr(storage, "sealing", False) else None
         self._in_file: set[str] = set()
 
     def step(self, records: int, file_bytes: int = 0) -> list[Damage]:
-        """Check about as many more records, and bytes of the file; the damage found. At the end of a round each ends its part.
+        """Check about as many more records, and bytes of the file; return the damage. At the end of a round each ends
+        its part.
 
-        A record with many references counts as several, and may be gone on with in the next step.
+        A record with many references counts as several, and may be continued in the next step.
         """
         self._found = []
         self._records(records)
@@ -260,7 +255,7 @@ class Walk:
         return self._found
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: records and bytes checked, rounds gone, and what is damaged."""
+        """Return the facts for `info`: records and bytes checked, rounds completed, and damage."""
         damaged = dict(self.damaged)  # a copy: the walk goes on in another thread
         shown = dict(itertools.islice(damaged.items(), _SHOWN))
         facts: dict[str, Any] = {"checked": self.checked, "rounds": self.rounds, "damaged": shown, "damages": len(damaged)}
@@ -288,7 +283,7 @@ class Walk:
             self._connection = None
 
     def _round(self) -> Iterator[bool]:
-        """All current records; yields between two of them, and between two stretches of one's references."""
+        """Check all current records; yield between two of them, and between two stretches of one's references."""
         for oid in self._oids():
             record = f"oid:{int.from_bytes(oid, 'big'):x}"
             problem = yield from self._record(oid)
@@ -323,7 +318,7 @@ class Walk:
                 return
 
     def _record(self, oid: bytes) -> Generator[bool, None, str]:
-        """What is wrong with a record; "" if nothing is."""
+        """Return the damage of a record in words; empty if it is intact."""
         try:
             data, _ = self._db.storage.load(oid)
             for count, reference in enumerate(_references(data, self._turns), 1):
@@ -345,9 +340,9 @@ class Walk:
 
     def _is_there(self, oid: bytes) -> bool:
         if self.file is not None:
-            return oid in base_of(self._db.storage)._index
+            return zodb_patches.index_position(base_of(self._db.storage), oid) > 0
         try:
-            self._connection._storage.load(oid)
+            zodb_patches.load_record(self._connection, oid)
         except POSKeyError:
             return False
         return True
@@ -376,7 +371,7 @@ class Walk:
         self._note_in_file(INDEX, f"{what}; it was dropped, and is built anew when the daemon is started again")
 
     def _forget_what_is_mended(self) -> None:
-        """At the end of a round over the file: what it did not find again is mended."""
+        """Drop damage that a round over the file did not find again: it is mended."""
         for place in [place for place in self.damaged if place == INDEX or place.startswith(BYTE)]:
             if place not in self._in_file:
                 del self.damaged[place]
@@ -384,7 +379,7 @@ class Walk:
 
 
 def _references(data: bytes, turns: LoopTurns) -> list[bytes]:
-    """The ids that a record refers to, as ZODB's `referencesf`; others have their turns meanwhile."""
+    """Return the ids that a record refers to, as ZODB's `referencesf`, and yield to other threads meanwhile."""
     found: list[bytes] = []
 
     def note(reference: Any) -> None:
@@ -402,7 +397,7 @@ def _references(data: bytes, turns: LoopTurns) -> list[bytes]:
 
 
 def problem_of(found: Persistent) -> str:
-    """What is wrong with an object that could be loaded, by its own digest; "" if nothing is, or if it has none."""
+    """Return the damage of a loaded object by its own digest; empty if it is intact, or has no digest."""
     if isinstance(found, Method) and not found.intact():
         return f"the source of the method {found.selector!r} is not what was audited"
     if isinstance(found, JournalEntry) and not found.intact():

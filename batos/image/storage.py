@@ -1,16 +1,15 @@
-"""Opening the storage behind the image: by URI, with every refusal saying what to do.
+"""Opening of the storage behind the image, by URI; every refusal names the remedy.
 
-Storages come from zodburi (`file://`, `zeo://`, `postgres://`, ...). This module knows their pitfalls, not what is in them.
+Storages come from zodburi (`file://`, `zeo://`, `postgres://`, ...). This module knows their pitfalls, not their
+contents.
 
-Telling a torn tail from damage, before FileStorage is let near the file.
+`check_tail` tells a torn tail from damage before FileStorage opens the file. FileStorage truncates a file at the
+first transaction whose length makes no sense. That is right for a transaction that a crash tore. After one flipped
+byte in an older header it would drop everything acknowledged since.
 
-FileStorage cuts a file off at the first transaction whose length makes no sense. That is right for the one that a crash
-tore. After one flipped byte in an older header it would cut off everything acknowledged since.
-
-A full disk: what it means for whoever wanted something recorded, and what it leaves behind in memory.
-
-A file keeps in its buffer what it could not write. FileStorage cuts its file back then, which writes the buffer first and
-fails again; so the rest of a transaction that failed would be written with a later one, behind its end, or fail the closing.
+`drop_unwritten` cleans up after a full disk. A file object keeps in its buffer what it could not write. FileStorage
+then truncates its file, which writes the buffer first and fails again. So the rest of a failed transaction would be
+written with a later one, behind its end, or fail the closing.
 """
 
 from __future__ import annotations
@@ -33,19 +32,20 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, checksums, record_pickler
+from batos.image import blobs, checksums, record_pickler, zodb_patches
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
+from batos.objects import Root
 
 _MAGIC = 4  # bytes before the first transaction
 _FIRST = 1024  # bytes; more than the first transaction of an image, which a crash may tear as any other
 
 
 def check_tail(path: pathlib.Path) -> None:
-    """Walk the transactions since the index was written, by their lengths.
+    """Walk over the transactions since the index was written, by their lengths.
 
-    :raises CorruptedError: if whole transactions follow the place at which FileStorage would cut.
+    :raises CorruptedError: if whole transactions follow the place at which FileStorage would truncate.
     """
     size = path.stat().st_size
     if size < _MAGIC + HEADER.size:
@@ -69,7 +69,7 @@ def check_tail(path: pathlib.Path) -> None:
 
 
 def _walk(file: BinaryIO, position: int, size: int) -> int:
-    """The end of the last whole transaction that is reached from `position`."""
+    """Return the end of the last whole transaction that is reached from `position`."""
     while position + HEADER.size <= size:
         _, length, status, *texts = HEADER.unpack(_read(file, position, HEADER.size))
         end = position + length
@@ -82,7 +82,7 @@ def _walk(file: BinaryIO, position: int, size: int) -> int:
 
 
 def _indexed(file: BinaryIO, path: pathlib.Path, size: int) -> int:
-    """Up to where the index knows the file, if that is the end of a transaction; else the beginning."""
+    """Return the position up to which the index covers the file, if a transaction ends there; else the beginning."""
     known = checksums.index_position(path.with_name(path.name + ".index"))
     if known is not None and _MAGIC + HEADER.size < known <= size:
         (length,) = LENGTH.unpack(_read(file, known - LENGTH.size, LENGTH.size))
@@ -100,36 +100,28 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_full_error(failure: BaseException) -> ImageError | None:
-    """What is told of a commit for which the disk had no room, with the remedy; None for another failure."""
+    """Return the error, with its remedy, for a commit that found no room on the disk; None for another failure."""
     if not isinstance(failure, OSError) or failure.errno not in _FULL:
         return None
     return ImageError(f"the image could not be written: {os.strerror(failure.errno)}; make room on its disk", cause="disk_full")
 
 
 def drop_unwritten(storage: Any, failure: BaseException) -> None:
-    """After a commit that failed: if the file could not be written, forget what was to be written, and cut the file back.
+    """Drop the unwritten buffer after a failed commit, and truncate the file, if the failure was that it could not be
+    written.
 
-    To be called by the thread that commits, between two transactions.
+    Call it on the committing thread, between two transactions.
     """
     if not isinstance(failure, OSError) or not isinstance(storage, filestorage.FileStorage):
         return
-    with storage._lock:
-        if storage._file.closed:
-            return
-        file = open(storage._file_name, "r+b")  # noqa: SIM115  the storage closes it, and the next
-        file.truncate(storage._pos)
-        file.seek(0, os.SEEK_END)
-        storage._file.raw.close()  # a file whose raw file is closed has nothing left to write
-        storage._file = file
-        storage._nextpos = 0
-        storage._files.flush()  # readers may have read ahead into what was cut off
+    zodb_patches.truncate_unwritten(storage)
 
 
 log = structlog.get_logger("batos.image")
 
 POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is committed, for ever
 COMPANIONS = ("", ".index", ".index.index_tmp", ".lock", ".tmp", ".old", ".pack")
-"""What stands behind the image's name in those of the files that FileStorage has beside it."""
+"""Suffixes of the image's file and of the files that FileStorage keeps beside it."""
 # Of the image's root; a higher number means a newer BAT OS wrote it. 2: checksums; 3: names as bytes; 4: journals made late; 5: missions
 # are folded, and the memory's counts are kept: an earlier version would not know the ids, and not count; 6: Primitives have stable names.
 FORMAT = 6
@@ -153,7 +145,7 @@ _RECOVER = f"{REMEDY}, or salvage what is whole with `python -m ZODB.fsrecover D
 
 
 def file_path(uri: str) -> pathlib.Path | None:
-    """The path of a `file://` image; None for other storages."""
+    """Return the path of a `file://` image; None for other storages."""
     if not uri.startswith("file://"):
         return None
     return pathlib.Path(os.path.normpath(uri[len("file://") :].split("?", 1)[0]))
@@ -202,17 +194,17 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
 
 
 def damaged(uri: str, cause: Exception) -> ImageDamaged:
-    """The refusal of an image that cannot be read."""
+    """Return the error for an image that cannot be read."""
     return ImageDamaged(f"the image {file_path(uri) or uri} is damaged ({type(cause).__name__}: {cause}); {_RECOVER}")
 
 
 def not_writable(uri: str, cause: OSError) -> ImageError:
-    """The refusal of an image that the system does not let us open or write."""
+    """Return the error for an image that the system does not let the daemon open or write."""
     what = os.strerror(cause.errno) if cause.errno else str(cause)
     return ImageError(f"the image {file_path(uri) or uri} cannot be opened: {what}; check owner, permissions and free space")
 
 
-def check_format(root: Any, uri: str) -> None:
+def check_format(root: Root, uri: str) -> None:
     """Refuse an image that a newer BAT OS wrote.
 
     :raises ImageTooNew: and nothing was changed.
@@ -229,10 +221,10 @@ def check_format(root: Any, uri: str) -> None:
     require_checksums(root)
 
 
-def require_checksums(root: Any) -> None:
-    """From now on a record without a checksum counts as damaged, unless it was written before there were any.
+def require_checksums(root: Root) -> None:
+    """Treat a record without a checksum as damaged from now on, unless it was written before there were any.
 
-    Only of files: on a server, others may write.
+    Only for files: on a server, others may write.
     """
     connection = getattr(root, "_p_jar", None)
     storage = connection and connection.db().storage
@@ -267,7 +259,7 @@ def probe(uri: str) -> dict[str, Any]:
 
 
 def sync_to_disk(path: pathlib.Path) -> None:
-    """fsync a file and its folder. ZODB never syncs the folder, so a new file's name could be lost in a power cut."""
+    """Sync a file and its folder. ZODB never syncs the folder, so a new file's name could be lost in a power cut."""
     for target, flags in ((path, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
         fd = os.open(target, flags)
         try:
@@ -277,12 +269,8 @@ def sync_to_disk(path: pathlib.Path) -> None:
 
 
 def is_broken(db: ZODB.DB) -> bool:
-    """Whether the storage closed itself: FileStorage does so after an error past the point of no return."""
-    storage = db.storage
-    if getattr(storage, "_file", None) is None:
-        return False
-    with storage._lock:  # while a pack puts the packed file in its place, the file is closed for a moment
-        return bool(storage._file.closed)
+    """Return True if the storage closed itself: FileStorage does so after an error past the point of no return."""
+    return zodb_patches.is_closed(db.storage)
 
 
 def _settle_interrupted_pack(path: pathlib.Path) -> None:
@@ -300,18 +288,18 @@ def _settle_interrupted_pack(path: pathlib.Path) -> None:
 
 
 def resolve(uri: str) -> tuple[Any, dict[str, Any]]:
-    """The storage that answers to a URI, not yet opened: what makes it, and the options of its database.
+    """Return the factory and the database options of the storage that answers to a URI, not yet opened.
 
-    :raises ConfigError: where there is none.
+    :raises ConfigError: if no storage answers to it.
     """
     import zodburi  # late: it imports every storage there is
 
     scheme = uri.split("://", 1)[0] if "://" in uri else ""
     path = file_path(uri)
     if path is not None and not path.name:
-        raise ConfigError(f"image {uri!r} names no file; use file:///path/to/live_image.fs")
+        raise ConfigError(f"image {uri!r} does not name a file; use file:///path/to/live_image.fs")
     if not scheme:
-        raise ConfigError(f"image {uri!r} is no URI; use file:///path/to/live_image.fs, zeo:// or postgres://")
+        raise ConfigError(f"image {uri!r} is not a valid URI; use file:///path/to/live_image.fs, zeo:// or postgres://")
     try:
         return zodburi.resolve_uri(uri)  # type: ignore[no-any-return]
     except zodburi.UnknownDatabaseKeywords as e:
@@ -348,7 +336,7 @@ def _make_folder(folder: pathlib.Path) -> None:
 
 
 def _check_links(path: pathlib.Path) -> None:
-    """FileStorage opens what has these names, and writes to it, links or not; what is in the last is deleted.
+    """Check the names that FileStorage opens and writes to, links or not; it deletes the contents of the last.
 
     :raises ImageError: if one of them, or a folder on the way, is another user's link.
     """

@@ -1,6 +1,7 @@
-"""Examples that users gave for methods: what a message shall answer. They become trial cases when the method is written.
+"""Examples that users gave for methods: the expected answers of a message. They become trial cases when the method is
+written.
 
-Kept beside the objects and not in their slots, so that teaching an object changes nothing that it does.
+They are kept beside the objects and not in their slots, so that teaching an object changes nothing that it does.
 """
 
 from __future__ import annotations
@@ -8,67 +9,45 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
-from batos.objects import UvmObject
-
-
-class Example(NamedTuple):
-    """One example, as plain values: the arguments, what the message answers, what slots hold before and after."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: tuple[tuple[str, Any], ...] = ()
-    result: Any = None
-    slots: tuple[tuple[str, Any], ...] = ()
-    """Slots that the receiver has before the message; those it has already if it is not said."""
-    after: tuple[tuple[str, Any], ...] = ()
-    """Slots that it must have after it."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object; what is empty is left out, but for the result."""
-        told = {"args": list(self.args), "kwargs": dict(self.kwargs), "slots": dict(self.slots), "after": dict(self.after)}
-        return {**{name: value for name, value in told.items() if value}, "result": self.result}
-
-    @classmethod
-    def from_json(cls, told: dict[str, Any]) -> Example:
-        """The example that `to_json` described."""
-        pairs = {name: tuple((told.get(name) or {}).items()) for name in ("kwargs", "slots", "after")}
-        return cls(args=tuple(told.get("args") or ()), result=told.get("result"), **pairs)
+from batos.objects import Example, Root, UvmObject
 
 
 class Taught(Persistent):
-    """The examples of one message of one object, oldest first, as JSON texts."""
+    """Examples of one message of one object, oldest first, as JSON texts."""
 
     __module__ = "batos.image"
     examples: tuple[str, ...] = ()
     brought: tuple[str, ...] = ()
-    """The mission that brought each; those of an earlier version, which come first, have none."""
+    """Ids of the missions that brought the examples; those of an earlier version, which come first, have none."""
     intent: str = ""
-    """What the message is for, in words, if the user said so."""
+    """Purpose of the message, in the user's words; empty if not given."""
     intents: tuple[tuple[str, str], ...] = ()
-    """The mission that said so, and what: the last one is the intent."""
+    """Each mission that gave a purpose, with it; the last one is the intent."""
 
     def held(self) -> list[tuple[str, str]]:
-        """The examples, each with the mission that brought it; "" where that is not known."""
+        """Return the examples, each with the mission that brought it; an empty id if that is not known."""
         unknown = len(self.examples) - len(self.brought)
         return list(zip(self.examples, ("",) * unknown + self.brought, strict=True))
 
     def hold(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Have these examples, in the form of `held`."""
+        """Set the examples, in the form of `held`."""
         self.examples, self.brought = tuple(text for text, _ in pairs), tuple(mission for _, mission in pairs)
 
     def mean(self, intents: Sequence[tuple[str, str]]) -> None:
-        """Be for what the last of these says."""
+        """Set the intents; the last one is in force."""
         self.intents, self.intent = tuple(intents), intents[-1][1] if intents else ""
 
 
-def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int, mission: str = "") -> int:
-    """System transaction: add examples to those of a message; how many there are then, at most `limit`, the newest kept.
+def teach(root: Root, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int, mission: str = "") -> int:
+    """Add examples to those of a message, and return their number: at most `limit`, the newest kept. A system
+    transaction.
 
-    :param mission: that brings them.
+    :param mission: id of the mission that brings them.
     """
     taught = root.setdefault("examples", OOBTree())
     found = taught.get((oid, selector))
@@ -83,8 +62,8 @@ def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], 
     return len(found.examples)
 
 
-def take_back(root: Any, oid: bytes, selector: str, mission: str) -> bool:
-    """Take back the examples that a mission brought, and what it said that the message is for; whether there was anything of it."""
+def take_back(root: Root, oid: bytes, selector: str, mission: str) -> bool:
+    """Remove the examples and the intent that a mission brought; return True if there were any."""
     found = _of(root, oid, selector)
     if found is None:
         return False
@@ -99,28 +78,30 @@ def take_back(root: Any, oid: bytes, selector: str, mission: str) -> bool:
 
 
 def example_text(told: dict[str, Any]) -> str:
-    """An example as it is kept. A record's order may matter."""
+    """Return an example as it is kept. The order of a record may matter."""
     return json.dumps(Example.from_json(told).to_json(), ensure_ascii=False)
 
 
-def examples_of(root: Any, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
-    """The examples of a message that an object was taught, and what it is for; none for one that is not stored yet."""
+def examples_of(root: Root, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
+    """Return the examples and the intent of a message that an object was taught; none for an object that is not
+    stored yet."""
     found = _of(root, obj._p_oid, selector)
     return ([], "") if found is None else ([_read(text) for text in found.examples], found.intent)
 
 
-def examples_with_missions(root: Any, oid: bytes | None, selector: str) -> list[tuple[Example, str]]:
-    """The examples of a message that an object was taught, each with the mission that brought it; "" where that is not known."""
+def examples_with_missions(root: Root, oid: bytes | None, selector: str) -> list[tuple[Example, str]]:
+    """Return the examples of a message that an object was taught, each with the mission that brought it; an empty id
+    if that is not known."""
     found = _of(root, oid, selector)
     return [] if found is None else [(_read(text), mission) for text, mission in found.held()]
 
 
-def taught_objects(root: Any, selector: str) -> list[bytes]:
-    """The oids of all objects that were taught a message."""
+def taught_objects(root: Root, selector: str) -> list[bytes]:
+    """Return the oids of all objects that were taught a message."""
     return [oid for oid, name in root.get("examples", ()) if name == selector]
 
 
-def _of(root: Any, oid: bytes | None, selector: str) -> Taught | None:
+def _of(root: Root, oid: bytes | None, selector: str) -> Taught | None:
     taught = root.get("examples")
     return None if taught is None or not oid else taught.get((oid, selector))
 
@@ -130,12 +111,13 @@ def _read(text: str) -> Example:
 
 
 def all_constant(taught: Sequence[Example]) -> bool:
-    """Whether a method that always answers true, false or nothing passes the examples: then they tell little of any other."""
+    """Return True if a method that always answers true, false or nothing passes the examples: they prove little about
+    any other."""
     answers = [one.result for one in taught if (one.result is None or isinstance(one.result, bool)) and not one.after]
     return bool(taught) and len(answers) == len(taught) and len(set(answers)) == 1
 
 
 def examples_digest(taught: Sequence[Example]) -> str:
-    """What tells whether anything was taught since."""
+    """Return a digest that changes when anything is taught."""
     told = json.dumps([one.to_json() for one in taught], ensure_ascii=False)
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,17 +1,17 @@
-"""Undo: the changes of a mission's transaction taken back, or done again, in a transaction of its own.
+"""Undo and redo of a mission's transaction, by a three-way merge, in a transaction of its own.
 
-Nothing is rolled back: of each object that the mission wrote, its part (a slot, an item, a member) is given the value from before,
-if it still has the one that the mission gave it. What others did meanwhile to other parts stays. Where later work depends on
-the mission, that is a *conflict*, and it is named: a part that was changed again; an object that the mission made and that was changed
-since, or that something else refers to by now.
+Nothing is rolled back. Each part (a slot, an item, a member) of an object that the mission wrote gets its value from
+before, if it still has the one that the mission gave it. Changes of others to other parts stay. Later work that
+depends on the mission is a named *conflict*: a part that was changed again; an object that the mission made and that
+was changed since, or that something else refers to by now.
 
-Objects that it made stay in the file, out of reach, until a pack: so nothing ever refers to what is not there, and it can all be
-done again. Left out are the mission's own record and its thought, its journal, failures, and what other layers take care of themselves.
+Objects that the mission made stay in the file, out of reach, until a pack: so no reference ever leads nowhere, and
+everything can be redone. Left out are the mission's own record and thought, its journal and failures, and what other
+layers take care of themselves.
 
-Three ways together: what one transaction did to an object is taken back, or done again, in the object as it is now.
-
-A *state* is a dict of parts: the slots of an object, the items of a dict, the members of a set; what has no parts is one part, `WHOLE`.
-Between `base` and `mine` lies the change; a part that it touched must now be as in `base` (or be as in `mine` already), else it *clashes*.
+A *state* is a dict of parts: the slots of an object, the items of a dict, the members of a set; a value without parts
+is one part, `WHOLE`. The change lies between `base` and `mine`. A part that it touched must now be as in `base` (or
+as in `mine` already), else it *clashes*.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ZODB.utils import p64, u64, z64
 from batos.errors import HistoryGone, InvalidInput
 from batos.image import ledger
 from batos.image.history import require_history, when
-from batos.objects import Method, SlotDict, SlotList, SlotSet, UvmObject
+from batos.objects import Method, Root, SlotDict, SlotList, SlotSet, UvmObject
 
 State = dict[Any, Any]
 WHOLE = "(all of it)"
@@ -38,7 +38,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
 
 def parts_of_state(kind: type, raw: Any) -> State:
-    """The state that a stored one (`__getstate__`) of an object of that class stands for."""
+    """Return the parts of a stored state (`__getstate__`) of an object of that class."""
     if issubclass(kind, UvmObject):
         return {name.decode("utf-8", "surrogatepass") if isinstance(name, bytes) else name: value for name, value in raw.items()}
     if issubclass(kind, SlotDict):
@@ -67,7 +67,7 @@ def put_part(obj: Persistent, was: State, now: State) -> None:
 
 
 def merge_part(base: State, mine: State, theirs: State) -> tuple[State, list[Any]]:
-    """`theirs` with the change from `base` to `mine`, and the parts that clash, which stay as they are."""
+    """Return `theirs` with the change from `base` to `mine`, and the parts that clash, which stay as they are."""
     found, clashes = dict(theirs), []
     for part in {**base, **mine}:
         was, wanted, now = (state.get(part, MISSING) for state in (base, mine, theirs))
@@ -83,7 +83,8 @@ def merge_part(base: State, mine: State, theirs: State) -> tuple[State, list[Any
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Whether two values are the same, type for type: 1 is not True. Other objects are the same if they are one."""
+    """Return True if two values are the same, type for type: 1 is not True. Other objects are the same if they are
+    identical."""
     if a is b:
         return True
     if type(a) is not type(b) or isinstance(a, Persistent):
@@ -96,7 +97,7 @@ def same_value(a: Any, b: Any) -> bool:
 
 
 def references(value: Any) -> Iterator[Persistent]:
-    """The persistent objects that a value holds."""
+    """Yield the persistent objects that a value holds."""
     if isinstance(value, Persistent):
         yield value
     elif isinstance(value, Mapping):
@@ -109,11 +110,11 @@ def references(value: Any) -> Iterator[Persistent]:
 
 
 COMPLETE_NOTE = "COMPLETE by "
-"""What the note of a cycle's commit begins with."""
+"""Beginning of the note of a cycle's commit."""
 UNDO, REDO = "undo:", "redo:"
-"""What an undo's transaction is annotated with, before the mission's id."""
+"""Annotations of the transactions of an undo and a redo, before the mission's id."""
 Theirs = Callable[[UvmObject], Collection[str]]
-"""Which slots of an object another layer takes care of: none where the object is none of its own."""
+"""Returns the slots of an object that another layer takes care of; none if the object is not of its kind."""
 _REVISIONS = 1_000_000  # of one object that are looked through
 _MERGED = (UvmObject, SlotDict, SlotList, SlotSet)
 
@@ -125,27 +126,27 @@ class Conflict(NamedTuple):
     part: str
     why: str
     mission: str
-    """Whose work it is; empty where it is no mission's that could be undone."""
+    """Mission that did the later work; empty if no mission did that could be undone."""
     writer: str
-    """What the transaction is annotated with."""
+    """Annotation of the transaction of the later work."""
 
 
 class TransactionChange(NamedTuple):
-    """What a mission's transaction did."""
+    """Change that a mission's transaction made."""
 
     mission: str
     tid: bytes
     before: dict[bytes, State]
-    """Of each object that it changed the state before, and of each of `at` that is not in it: it made that object."""
+    """States before, of each object that it changed; an object of `at` that is not in here was made by it."""
     at: dict[bytes, State]
     since: bytes
-    """The transaction since which it is so: its own, or the one that last did it again."""
+    """Transaction since which the change holds: its own, or the last redo."""
     others: tuple[bytes, ...]
-    """Records of a kind that is not merged by its parts: trees, counters, indexes."""
+    """Records that are not merged by parts: trees, counters, indexes."""
 
 
 class UndoPlan:
-    """What is to be written, found out on one view of the image; see `planned`."""
+    """Writes of an undo, computed on one view of the image; see `plan_undo`."""
 
     def __init__(self) -> None:
         self.work: dict[bytes, State] = {}
@@ -153,7 +154,7 @@ class UndoPlan:
         self.conflicts: list[Conflict] = []
 
     def touched(self) -> list[tuple[bytes, list[Any]]]:
-        """The objects that change, and which of their parts."""
+        """Return the objects that change, and the parts of each."""
         found = []
         for oid, now in self.work.items():
             was = self.was[oid]
@@ -162,11 +163,11 @@ class UndoPlan:
         return found
 
 
-def commit_of(db: ZODB.DB, root: Any, id: str) -> bytes:
-    """The transaction in which a mission was completed.
+def commit_of(db: ZODB.DB, root: Root, id: str) -> bytes:
+    """Return the transaction in which a mission was completed.
 
-    :raises UnknownMission: if there is none of that id.
-    :raises InvalidInput: for one that has not ended, or ended FAILED: nothing of it is in the image.
+    :raises UnknownMission: if there is no mission of that id.
+    :raises InvalidInput: for one that has not ended, or is FAILED: nothing of it is in the image.
     :raises HistoryGone: if it is from before the last pack.
     :raises ImageError: for a storage without history.
     """
@@ -180,35 +181,37 @@ def commit_of(db: ZODB.DB, root: Any, id: str) -> bytes:
 
 
 def annotated(db: ZODB.DB, oid: bytes, name: str, note: str) -> bytes:
-    """The last transaction that wrote an object, was annotated with a name, and has a note that begins so.
+    """Return the last transaction that wrote an object, was annotated with a name, and has a note that begins with
+    `note`.
 
     :raises HistoryGone: if there is none any more.
     """
     for entry in db.history(oid, _REVISIONS):
         if _text(entry["user_name"]) == name and _text(entry["description"]).startswith(note):
             return bytes(entry["tid"])
-    raise HistoryGone(f"what {name!r} did cannot be told any more: history goes back to the last pack")
+    raise HistoryGone(f"the change of {name!r} is not known any more: history goes back to the last pack")
 
 
-def change_of(db: ZODB.DB, root: Any, id: str, theirs: Theirs) -> TransactionChange:
-    """What a mission did."""
+def change_of(db: ZODB.DB, root: Root, id: str, theirs: Theirs) -> TransactionChange:
+    """Return the change that a mission made."""
     change = change_in(db, root, id, commit_of(db, root, id), theirs)
     again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
     return change._replace(since=next(again, change.tid))
 
 
 def no_change(id: str) -> TransactionChange:
-    """What a mission that FAILED did."""
+    """Return the empty change of a FAILED mission."""
     return TransactionChange(id, z64, {}, {}, z64, ())
 
 
 def change_in(
-    db: ZODB.DB, root: Any, id: str, tid: bytes, theirs: Theirs, left_out: Callable[[UvmObject], bool] = lambda obj: False
+    db: ZODB.DB, root: Root, id: str, tid: bytes, theirs: Theirs, left_out: Callable[[UvmObject], bool] = lambda obj: False
 ) -> TransactionChange:
-    """What a transaction did; the root's own connection reads all states, so that what they refer to can be used.
+    """Return the change that a transaction made. The root's own connection reads all states, so that their references
+    can be used.
 
-    :param id: what to call it.
-    :param left_out: tells objects that are none of its business.
+    :param id: name of the change.
+    :param left_out: returns True for objects that do not belong to the change.
     """
     connection = root._p_jar
     before: dict[bytes, State] = {}
@@ -229,8 +232,8 @@ def change_in(
     return TransactionChange(id, tid, before, at, tid, tuple(others))
 
 
-def plan_undo(db: ZODB.DB, root: Any, changes: Sequence[TransactionChange], *, redo: bool = False) -> UndoPlan:
-    """What to write so that these changes are taken back, in the order given; with `redo`, done again."""
+def plan_undo(db: ZODB.DB, root: Root, changes: Sequence[TransactionChange], *, redo: bool = False) -> UndoPlan:
+    """Return the writes that undo these changes in the order given; with `redo`, that redo them."""
     plan = UndoPlan()
     for change in changes:
         lost: set[bytes] = set()
@@ -245,10 +248,10 @@ def plan_undo(db: ZODB.DB, root: Any, changes: Sequence[TransactionChange], *, r
     return plan
 
 
-def write_undo(root: Any, plan: UndoPlan) -> None:
+def write_undo(root: Root, plan: UndoPlan) -> None:
     """Write a plan in the transaction that is open.
 
-    :raises HistoryGone: if what is to be there again was packed away.
+    :raises HistoryGone: if an object that is to be there again was packed away.
     """
     for oid, _ in plan.touched():
         obj = root._p_jar.get(oid)
@@ -264,16 +267,16 @@ def write_undo(root: Any, plan: UndoPlan) -> None:
 
 
 class TreeMerge(NamedTuple):
-    """What came of merging a tree."""
+    """Result of merging a tree."""
 
     differed: bool
-    """Whether the change was one of this tree."""
+    """True if the change touched this tree."""
     clashes: list[Any]
-    """Keys that were changed since, which stay as they are."""
+    """Keys that were changed since; they stay as they are."""
 
 
 def merge_tree(now: Any, base: State, mine: State) -> TreeMerge:
-    """Make the change from one state of a tree's items to another in the tree as it is."""
+    """Apply the change from one state of a tree's items to another to the tree as it is."""
     theirs = dict(now.items())
     found, clashes = merge_part(base, mine, theirs)
     for key in {**theirs, **found}:
@@ -287,8 +290,8 @@ def merge_tree(now: Any, base: State, mine: State) -> TreeMerge:
 # --- inside
 
 
-def _depends(db: ZODB.DB, root: Any, change: TransactionChange, plan: UndoPlan, lost: set[bytes]) -> None:
-    """Note what depends on the objects that the change made and that are out of reach without it."""
+def _depends(db: ZODB.DB, root: Root, change: TransactionChange, plan: UndoPlan, lost: set[bytes]) -> None:
+    """Note later work that depends on objects which the change made and which are out of reach without it."""
     connection = root._p_jar
     made = change.at.keys() - change.before.keys()
     out: set[bytes] = set()
@@ -314,16 +317,16 @@ def _depends(db: ZODB.DB, root: Any, change: TransactionChange, plan: UndoPlan, 
                 plan.conflicts.append(_clash(db, root, oid, part, value, why))
 
 
-def _working(plan: UndoPlan, root: Any, oid: bytes) -> State:
-    """The state of an object as far as the plan has come."""
+def _working(plan: UndoPlan, root: Root, oid: bytes) -> State:
+    """Return the state of an object with the plan so far."""
     if oid not in plan.work:
         obj = root._p_jar.get(oid)
         plan.was[oid] = plan.work[oid] = parts_of_state(type(obj), obj.__getstate__())
     return plan.work[oid]
 
 
-def _clash(db: ZODB.DB, root: Any, oid: bytes, part: Any, value: Any, why: str = "was changed since") -> Conflict:
-    """A conflict about a part with that value, and who gave it that."""
+def _clash(db: ZODB.DB, root: Root, oid: bytes, part: Any, value: Any, why: str = "was changed since") -> Conflict:
+    """Return the conflict about a part with that value, and the mission that set it."""
     connection = root._p_jar
     obj = connection.get(oid)
     entry, writer = None, ""
@@ -338,7 +341,7 @@ def _clash(db: ZODB.DB, root: Any, oid: bytes, part: Any, value: Any, why: str =
 
 
 def _written(db: ZODB.DB, tid: bytes) -> list[bytes]:
-    """The ids of all records of a transaction.
+    """Return the ids of all records of a transaction.
 
     :raises HistoryGone: if it was packed: then it is not known which of them it made.
     """
@@ -350,7 +353,7 @@ def _written(db: ZODB.DB, tid: bytes) -> list[bytes]:
 
 
 def _before(db: ZODB.DB, oid: bytes, tid: bytes) -> bytes | None:
-    """The revision of an object before a transaction; None if there was none."""
+    """Return the revision of an object before a transaction; None if there was none."""
     try:
         found = db.storage.loadBefore(oid, tid)
     except POSKeyError:
@@ -359,7 +362,7 @@ def _before(db: ZODB.DB, oid: bytes, tid: bytes) -> bytes | None:
 
 
 def _referring(db: ZODB.DB, tid: bytes, wanted: set[bytes]) -> set[bytes]:
-    """The objects written after a transaction that referred to one of these then."""
+    """Return the objects written after a transaction that referred to one of these then."""
     found: set[bytes] = set()
     last = db.lastTransaction()  # a stop: what is being written just now would be called truncated
     with contextlib.closing(db.storage.iterator(p64(u64(tid) + 1), last)) as transactions:
@@ -385,5 +388,5 @@ def _text(value: bytes | str) -> str:
 
 
 def oid_name(oid: bytes) -> str:
-    """An id as the wire shows it."""
+    """Return an id as the wire shows it."""
     return f"oid:{u64(oid):x}"

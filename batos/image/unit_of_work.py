@@ -1,8 +1,10 @@
-"""A unit of work: one attempt at a mission, with one connection and one explicit transaction.
+"""Unit of work: one attempt at a mission, with one connection and one explicit transaction.
 
-Never the thread-local `transaction`. All persistent objects of a unit are dead after it: hand out plain values.
+The thread-local `transaction` is never used. All persistent objects of a unit are dead after it: hand out plain
+values.
 
-What is read of the image again and again, and seldom changes: kept, and read anew once something that it was read from has changed.
+`CachedQuery` keeps what is read again and again and seldom changes; it reads anew once an object that it read has
+changed.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import ZODB
 from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 
+from batos.image import zodb_patches
 from batos.image.committer import Committer
+from batos.objects import Root
 
 Pair = tuple[TransactionManager, Any]
 Views = set[Any]
@@ -31,15 +35,15 @@ _NOTE = 1000  # characters
 
 
 class Unit:
-    """What a cycle sees of its transaction."""
+    """View of a cycle on its transaction."""
 
     def __init__(self, connection: Any, tm: TransactionManager) -> None:
         self.connection = connection
-        self.root = connection.root()
+        self.root: Root = connection.root()
         self._tm = tm
 
     def note(self, mission: str, text: str) -> None:
-        """Name the mission and what was done, in the metadata of every revision this unit makes."""
+        """Write the mission and a text into the metadata of every revision that this unit makes."""
         transaction = self._tm.get()
         transaction.user = mission
         transaction.note(text[:_NOTE].encode("utf-8", "replace").decode())  # a storage refuses what is too long or no UTF-8
@@ -49,7 +53,10 @@ class Unit:
         self._tm.doom()
 
     def get(self, oid: bytes) -> Any:
-        """The object of that id in this unit's view (KeyError if there is none)."""
+        """Return the object of that id in this unit's view.
+
+        :raises KeyError: if there is none.
+        """
         return self.connection.get(oid)
 
 
@@ -58,7 +65,7 @@ async def unit_of_work(idle: Idle, views: Views, db: ZODB.DB, committer: Committ
     """Commit at a normal exit unless doomed; abort otherwise.
 
     :param idle: connections that no unit uses; one is taken from here, and comes back.
-    :param views: where the connection is listed meanwhile.
+    :param views: list of the connections in use.
     :raises transaction.interfaces.TransientError: out of the exit, for a conflict: nothing was committed.
     """
     tm, connection = idle.popleft() if idle else _opened(db)
@@ -89,8 +96,8 @@ def _opened(db: ZODB.DB) -> Pair:
 
 
 @contextlib.contextmanager
-def snapshot(db: ZODB.DB, *, at: Any = None, views: Views | None = None) -> Iterator[Any]:
-    """The root as of now (or of `at`, a transaction id or UTC datetime), for reading; nothing is committed.
+def snapshot(db: ZODB.DB, *, at: Any = None, views: Views | None = None) -> Iterator[Root]:
+    """Yield the root as of now (or of `at`, a transaction id or UTC datetime), for reading; nothing is committed.
 
     It never waits for a mission, nor a mission for it.
     """
@@ -112,11 +119,11 @@ T = TypeVar("T")
 
 
 class CachedQuery(Generic[T]):
-    """What a function of the root says, in plain values. All methods are called on one thread."""
+    """Cached result of a function of the root, in plain values. All methods are called on one thread."""
 
     def __init__(self, db: ZODB.DB, views: Views, function: Callable[[Any], T]) -> None:
         """
-        :param views: where the connection is listed while it reads.
+        :param views: list of the connections in use.
         :param function: reads from the root, and from nothing else.
         """
         self._function, self._views = function, views
@@ -126,8 +133,8 @@ class CachedQuery(Generic[T]):
         self._value: T | None = None
 
     def get(self) -> T:
-        """What it says of the image as it is now."""
-        changed = self._connection._storage.poll_invalidations()  # of all connections; None: too many to tell
+        """Return the result for the image as it is now."""
+        changed = zodb_patches.changed_since(self._connection)
         if not self._from or changed is None or not self._from.isdisjoint(changed):
             self._value, self._from = self._read()
         return self._value  # type: ignore[return-value]
@@ -139,11 +146,11 @@ class CachedQuery(Generic[T]):
         self._views.add(connection)
         try:
             value = self._function(connection.root())
-            return value, frozenset(oid for oid, _ in connection._cache.lru_items())
+            return value, zodb_patches.loaded_oids(connection)
         finally:
             self._tm.abort()
             self._views.discard(connection)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._connection.close()

@@ -1,8 +1,8 @@
-"""Upkeep: what an image needs to live for years. One of these at a time, and none on the committer.
+"""Upkeep that lets an image live for years: pack, retention and backup. One at a time, and none on the committer.
 
-* pack: history older than `history_days` goes, never past the start of the oldest open unit.
-* retention: journals older than `journal_days` lose their texts; of missions that are older still, or too many, one line stays.
-* backup: by repozo, beside the running daemon, proved by restoring it (`batos.image.backup`).
+* pack: drops history older than `image.history_days`, never past the start of the oldest open unit.
+* retention: drops the texts of journals older than `image.journal_days`, and folds missions that are older still, or too many, into lines.
+* backup: writes one by repozo beside the running daemon, and proves it by restoring it (`batos.image.backup`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
 
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, Busy, ImageError
 from batos.image import blobs, packing, retention
 from batos.image.backup import FORK_PART, UpkeepProgress, fork, growing_size
@@ -33,74 +35,90 @@ _AHEAD_S = 3600.0  # by which a transaction's time may be ahead without a word
 FOLD_S = 60.0  # between two looks at whether the total of costs should move up
 
 
+@dataclass(frozen=True, slots=True)
+class UpkeepLimits(Limits):
+    """Limits of the upkeep of the image: retention, then pack."""
+
+    every_s: float = limit(86_400.0, ge=0.05, le=30 * 86400)
+    """Time between two runs of upkeep: retention, then pack."""
+    first_s: float = limit(3600.0, ge=0.05, le=30 * 86400)
+    """Time from start to the first run of upkeep."""
+
+
+@dataclass(frozen=True)
+class UpkeepPlan:
+    """Terms of the upkeep of an image."""
+
+    history_days: float
+    """Days of history that a pack leaves."""
+    journal_days: float
+    """Days for which journals keep their texts."""
+    interval_s: float
+    """Seconds between two runs of retention and pack."""
+    first_s: float
+    """Seconds from the start to the first run."""
+    upload_hours: float = 24
+    """Hours for which a picture that no mission holds is kept."""
+    missions: retention.FoldTerms = retention.FoldTerms()  # noqa: RUF009  # frozen
+    """The missions that stay whole."""
+
+
 class Upkeep:
-    """The upkeep of one open image. All methods are called on the loop's thread."""
+    """Upkeep of one open image. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         image: LivingImage,
         meter: CostMeter,
+        plan: UpkeepPlan,
         *,
-        history_days: float,
-        journal_days: float,
         backups: pathlib.Path,
-        interval_s: float,
-        first_s: float,
-        upload_hours: float = 24,
-        missions: retention.FoldTerms = retention.FoldTerms(),  # noqa: B008  # frozen
         free: retention.Free = retention.everything,
     ) -> None:
         """
-        :param backups: the folder of backups that name none.
-        :param upload_hours: for which a picture that no mission holds is kept.
-        :param interval_s: between two runs of retention and pack; the first comes `first_s` after the start.
-        :param missions: which missions stay whole.
-        :param free: whose work on missions is waited for before they are folded.
+        :param backups: folder of backups that name no other.
+        :param free: returns the missions with which another part of BAT OS is done, so that they may be folded.
         """
-        self._image, self._meter = image, meter
-        self._history_days, self._journal_days, self._backups = history_days, journal_days, backups
-        self._interval, self._first, self._upload_hours = interval_s, first_s, upload_hours
-        self._missions, self._free = missions, free
+        self._image, self._meter, self._backups, self._free = image, meter, backups, free
+        self.plan = plan
+        """The terms from the next run on."""
         self._stop = threading.Event()
         self._task: asyncio.Task[Any] | None = None
         self._under_way = ""
         self._progress = UpkeepProgress()
         self._last: dict[str, Any] = {}
 
-    def plan(self, *, history_days: float, journal_days: float, interval_s: float, missions: retention.FoldTerms) -> None:
-        """Take over what the settings say now; from the next run on."""
-        self._history_days, self._journal_days, self._interval, self._missions = history_days, journal_days, interval_s, missions
-
     async def run(self) -> None:
         """Look after the image until cancelled."""
         await _or_skipped(retention.complete_index(self._image))
-        due = time.monotonic() + self._first
+        due = time.monotonic() + self.plan.first_s
         while True:
             await asyncio.sleep(min(FOLD_S, max(0.0, due - time.monotonic())))
             await _or_skipped(self._meter.fold())
             if time.monotonic() < due:
                 continue
-            due = time.monotonic() + self._interval
+            due = time.monotonic() + self.plan.interval_s
             await self._in_turn(self.retain)
             if file_path(self._image.uri):
                 await self._in_turn(self.pack)
 
     async def pack(self, days: float | None = None) -> dict[str, Any]:
-        """Drop the history that is older than `days`, or the setting `history_days`.
+        """Drop the history that is older than `days`, or the setting `image.history_days`.
 
-        :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the epoch), `took_s`.
+        :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the
+            epoch), `took_s`.
         :raises Busy: while other upkeep is under way.
-        :raises ImageError: for a storage that is no file, or a disk without room; the image is as it was.
+        :raises ImageError: for a storage that is not a file, or a disk without room; the image is as it was.
         """
         path = self._file("packed")
-        return await self._exclusively("pack", self._pack(path, self._history_days if days is None else days))
+        return await self._exclusively("pack", self._pack(path, self.plan.history_days if days is None else days))
 
     async def backup(self, folder: str | None = None, *, full: bool = False) -> dict[str, Any]:
         """Add a backup to a folder (relative to the folder of backups), and prove it.
 
         :returns: the figures of `batos.image.backup.backup`, and `took_s`.
         :raises Busy: while other upkeep is under way.
-        :raises ImageError: for a storage that is no file, or if there is no good backup now.
+        :raises ImageError: for a storage that is not a file, or if there is no good backup now.
         """
         path = self._file("backed up")
         return await self._exclusively("backup", self._backup(path, self._backups / (folder or ""), full))
@@ -108,28 +126,29 @@ class Upkeep:
     async def fork(self, folder: str, at: Moment | None = None) -> dict[str, Any]:
         """Make a folder with the whole image as of a moment, or as it is, for another daemon to work with.
 
-        :param folder: an absolute path; it may be there, an image in it may not.
+        :param folder: an absolute path; it may exist, an image in it may not.
         :returns: the figures of `batos.image.backup.fork`, and `took_s`.
         :raises Busy: while other upkeep is under way.
-        :raises HistoryGone: for a moment before the last pack, or before there was an image.
-        :raises ImageError: for a storage that is no file, or a fork that cannot be written.
+        :raises HistoryGone: for a moment before the last pack, or before the image existed.
+        :raises ImageError: for a storage that is not a file, or a fork that cannot be written.
         """
         path = self._file("forked")
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts of journals older than `journal_days`, their pictures, and pictures that no mission came for; fold old missions.
+        """Drop the texts and pictures of journals older than `image.journal_days`, and pictures that no mission came for;
+        fold old missions.
 
         :raises Busy: while other upkeep is under way.
         """
         return await self._exclusively("retention", self._retain())
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of upkeep: what is under way, and the last of each."""
+        """Return the facts for `info`: the upkeep under way, and the last run of each kind."""
         return {"under_way": self._under_way or None, **({"progress": self._progress.facts()} if self._under_way else {}), **self._last}
 
     async def stop(self) -> None:
-        """Stop what is under way; returns when the image is no longer used."""
+        """Stop the upkeep under way; return when the image is no longer used."""
         self._stop.set()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -137,7 +156,7 @@ class Upkeep:
     # --- one at a time
 
     async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Do what is due once nothing else is under way: a backup that takes an hour must not put it off for a day."""
+        """Run a task once no other upkeep is under way: a backup that takes an hour must not postpone it for a day."""
         while self._under_way and self._task is not None:
             await asyncio.wait([self._task])
         await _or_skipped(work())
@@ -182,8 +201,11 @@ class Upkeep:
         return {**before, "bytes_after": db.getSize(), "objects_after": len(db.storage), "packed_to": round(moment, 3)}
 
     def _now(self, days: float) -> float:
-        """The moment from which days are counted back. Where the last transaction is from the future, all since are named by that: how
-        old they are is not known any more, but all of their history can be asked to go."""
+        """Return the moment from which days are counted back.
+
+        If the last transaction is from the future, all since are dated by it: their age is not known any more, but
+        all of their history can be dropped on request.
+        """
         now, last = time.time(), seconds_of(self._image.db.lastTransaction())
         if last > now + _AHEAD_S:
             log.warning(
@@ -204,12 +226,12 @@ class Upkeep:
         return await in_helper(fork, self._image.db, path, folder, at, self._stop)
 
     async def _retain(self) -> dict[str, Any]:
-        uploads = await retention.drop_uploads(self._image, self._upload_hours)
-        found = {**await retention.retain(self._image, self._journal_days), **({"uploads": uploads} if uploads else {})}
+        uploads = await retention.drop_uploads(self._image, self.plan.upload_hours)
+        found = {**await retention.retain(self._image, self.plan.journal_days), **({"uploads": uploads} if uploads else {})}
         await retention.complete_index(self._image)  # a full disk may have held it up at the start
         await self._meter.fold()  # what is not in the durable total of costs is not folded
         await self._image.committer.told()
-        return {**found, "folded": await retention.fold(self._image, self._missions, self._free)}
+        return {**found, "folded": await retention.fold(self._image, self.plan.missions, self._free)}
 
     def _file(self, done: str) -> pathlib.Path:
         path = file_path(self._image.uri)

@@ -1,8 +1,9 @@
-"""What all missions cost, by model: exact over restarts and kills, and without a record in the way of a mission.
+"""Total cost of all missions by model: exact over restarts and kills, and without a record that missions would
+conflict on.
 
-The truth is in the journals. A durable total covers all missions up to one of them that have ended; those after it, and the few
-before it that have not, are read at the start, and what is paid from then on is added in memory. From time to time the total is moved
-up, by a system transaction that rides along with others.
+The truth is in the journals. A durable total covers all ended missions up to one of them. Later missions, and the few
+earlier ones that have not ended, are read at the start; costs from then on are added in memory. From time to time a
+system transaction, which rides along with others, moves the durable total up.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ from batos.image.journal import InferenceRecord, ModelCost, merged, spent_by, sp
 from batos.image.ledger import Costs, ledger_of
 from batos.image.living_image import LivingImage
 from batos.image.mission_index import FINAL, MILESTONE, next_numbered, numbered, of_numbers
+from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
 APART = 1024
-"""Missions that have not ended, and that the total is moved past: they may be paused, or wait for an answer, for ever. Past
+"""Maximum number of unfinished missions that the total moves past: they may be paused, or wait for an answer, for ever. With
 more, nothing is folded either (`batos.image.retention`)."""
 
 
 class CountedMissions(NamedTuple):
-    """What missions cost that have ended, up to one of them."""
+    """Cost of the ended missions up to one of them."""
 
     until: int
-    """Its number."""
+    """Number of the last mission."""
     apart: tuple[int, ...]
-    """Numbers of those up to it that are not counted in, since they have not ended."""
+    """Numbers of the missions up to it that have not ended, and are not counted."""
     rows: list[ModelCost]
 
 
 class CostMeter:
-    """Counts what inferences cost. All methods are called on the loop's thread."""
+    """Counter of the cost of inferences. All methods are called on the loop's thread."""
 
     def __init__(self, image: LivingImage) -> None:
         self._image = image
@@ -47,12 +49,12 @@ class CostMeter:
         self._folded = 0
 
     def begin(self) -> None:
-        """Read what was paid for before now, in the background. To be called before any mission is thought about."""
+        """Read earlier costs in the background. Call it before any mission is thought about."""
         stack = contextlib.ExitStack()
         root = stack.enter_context(self._image.snapshot())  # now: what is paid from here on is added by `add`
         self._reading = asyncio.create_task(self._read(stack, root), name="costs")
 
-    async def _read(self, stack: contextlib.ExitStack, root: Any) -> None:
+    async def _read(self, stack: contextlib.ExitStack, root: Root) -> None:
         def read() -> list[ModelCost]:
             with stack:
                 return total_spent(root)
@@ -66,7 +68,7 @@ class CostMeter:
             self._add(row)
 
     async def ready(self) -> None:
-        """Wait until what was paid for earlier is counted in."""
+        """Wait until earlier costs are counted."""
         if self._reading is not None:
             await asyncio.shield(self._reading)
 
@@ -75,7 +77,7 @@ class CostMeter:
         self._add(spent_by(inference))
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of costs; `counting` while earlier missions are still being read."""
+        """Return the facts about costs for `info`; `counting` while earlier missions are still being read."""
         rows = [self._spent[model] for model in sorted(self._spent)]
         facts: dict[str, Any] = {**_plain(rows), "by_model": {row.model: _plain([row]) for row in rows}}
         if self._reading is not None and not self._reading.done():
@@ -83,7 +85,7 @@ class CostMeter:
         return facts
 
     async def fold(self) -> int:
-        """Move the durable total up to the last stretch of missions that have ended; its number, 0 if nothing moved."""
+        """Move the durable total up to the last stretch of ended missions; return its number, 0 if nothing moved."""
         counted: CountedMissions = await asyncio.to_thread(lambda: self._image.read(missions_to_count))
         if counted.until <= self._folded:
             return 0
@@ -101,8 +103,8 @@ class CostMeter:
         self._spent[row.model] = row if before is None else before.and_also(row)
 
 
-def total_spent(root: Any) -> list[ModelCost]:
-    """What all missions cost so far, by model."""
+def total_spent(root: Root) -> list[ModelCost]:
+    """Return the cost of all missions so far, by model."""
     until, apart, rows = missions_to_count(root)
     rows = merged([*rows, *_spent_on(of_numbers(root, apart))])
     while missions := next_numbered(root, until, MILESTONE):
@@ -111,8 +113,9 @@ def total_spent(root: Any) -> list[ModelCost]:
     return rows
 
 
-def missions_to_count(root: Any) -> CountedMissions:
-    """What the durable total can be moved up to: in whole stretches, past no more than `APART` missions that have not ended."""
+def missions_to_count(root: Root) -> CountedMissions:
+    """Return the missions up to which the durable total can move: whole stretches, past no more than `APART` missions
+    that have not ended."""
     costs: Costs = ledger_of(root).costs
     until, rows = costs.until, [ModelCost(*row) for row in costs.by_model]
     apart = tuple(costs.apart)
@@ -126,8 +129,8 @@ def missions_to_count(root: Any) -> CountedMissions:
     return CountedMissions(until, apart, rows)
 
 
-def add_to_total(root: Any, counted: CountedMissions) -> None:
-    """System transaction: set the durable total."""
+def add_to_total(root: Root, counted: CountedMissions) -> None:
+    """Set the durable total. A system transaction."""
     costs: Costs = ledger_of(root).costs
     if counted.until > costs.until:
         costs.until, costs.apart, costs.by_model = counted.until, counted.apart, tuple(tuple(row) for row in counted.rows)

@@ -1,7 +1,7 @@
-"""Memory: what the image remembers, and how it is found again.
+"""Memory: documents that the image remembers, and the search that finds them again.
 
-Its persistent classes are written into every record under the name `batos.memory.<Class>`; that name never changes, whatever
-file the class lives in. They are imported when first asked for: most of them bring numpy.
+Persistent classes are written into every record under the name `batos.memory.<Class>`. That name never changes, whichever file the
+class lives in. The classes are imported on first access, because most of them need numpy.
 """
 
 from __future__ import annotations

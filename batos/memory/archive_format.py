@@ -1,8 +1,8 @@
-"""What an archive holds of the memory, as bytes: sections with their chunks, words, links and vectors, packed with zstd.
+"""Format of an archive: sections with their chunks, words, links and vectors as bytes, packed with zstd.
 
-A line of JSON says what there is, then come the index entries and the vectors as they are stored. Nothing in it is a pickle: it can
-be read without BAT OS (`zstd -d`, after the blob's own 46 bytes). What is packed and unpacked again is the same, bit for bit. No image
-needed; any thread.
+A line of JSON comes first, then the index entries and the vectors as they are stored. Nothing in it is a pickle: it can be read
+without BAT OS (`zstd -d`, after the blob's own 46 bytes). Packing and unpacking gives the same bytes. The functions need no image and
+may run in any thread.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ArchivedChunk(NamedTuple):
 
 
 class ArchivedSection(NamedTuple):
-    """A section with its chunks; their vectors as float16[n, d], None where it was left without."""
+    """A section with its chunks; their vectors as float16[n, d], None if it was left without."""
 
     section: Section
     chunks: tuple[ArchivedChunk, ...]
@@ -49,7 +49,7 @@ class ArchivedSection(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The section's text."""
+        """Return the section's text."""
         return "".join(chunk.text for chunk in self.chunks)
 
 
@@ -64,18 +64,18 @@ class ArchiveContent(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The numbers of all chunks."""
+        """Return the numbers of all chunks."""
         return [number for one in self.held for number in one.section.numbers]
 
     def without(self, documents: Collection[int]) -> ArchiveContent:
-        """What is not of these documents."""
+        """Return a copy that leaves out these documents."""
         held = tuple(one for one in self.held if one.section.document not in documents)
         gone = np.isin(self.segment.facts["document"], np.fromiter(documents, np.int64, len(documents)))
         return ArchiveContent(held, merge([self.segment], [gone]), self.embedder)
 
 
 def combine_archives(materials: Sequence[ArchiveContent]) -> ArchiveContent | None:
-    """All that several archives hold; None if their vectors are of different embedders."""
+    """Return all that several archives hold; None if their vectors are of different embedders."""
     if len({one.embedder for one in materials}) != 1:
         return None
     return ArchiveContent(
@@ -84,7 +84,7 @@ def combine_archives(materials: Sequence[ArchiveContent]) -> ArchiveContent | No
 
 
 def pack_archive(material: ArchiveContent) -> bytes:
-    """The archive of this."""
+    """Return the archive of this."""
     parts: list[bytes] = []
 
     def part(data: bytes) -> int:
@@ -110,9 +110,9 @@ def pack_archive(material: ArchiveContent) -> bytes:
 
 
 def unpack_archive(data: bytes) -> ArchiveContent:
-    """What was packed.
+    """Return the content that `pack_archive` packed.
 
-    :raises ImageDamaged: for what is no archive.
+    :raises ImageDamaged: if the data is not an archive.
     """
     try:
         whole = zstd.decompress(data)

@@ -1,14 +1,12 @@
-"""Archiving: sections leave the memory for a blob, a summary takes their place; and the way back.
+"""Archiving: move sections out of the memory into a blob, put a summary in their place, restore them, and undo what missions remembered.
 
-Documents stay where they are, with as little as tells them: their sources are found as before, their titles are looked for in new texts
-again once something of them is back.
-An archive is an object (`library.archives`) that knows the blob, the documents, and its summary. One that lost its summary, because a
-document in it was forgotten, waits in `library.unsummarised` for another. All functions work inside whatever transaction is open.
+An archived document keeps its record, so that its source is still found; its title is matched against new texts again once a part of it
+is restored. An archive is an object (`library.archives`) that knows its blob, its documents and its summary. If the summary is lost
+because a document in it was forgotten, the archive waits in `library.unsummarised` for a new one.
 
-What an undo does to the memory: documents that a mission remembered go, those that it forgot come back.
-
-The memory's trees and logs are not merged record by record, as the rest of the image is: since the mission, chunks were cut anew by meaning
-and parts of the index were merged. So the documents are told apart by two views of the image, and taken out or put back as a mission would.
+Undo removes the documents that a mission remembered and restores those that it forgot. The memory's trees and logs cannot be merged
+record by record as the rest of the image is: since the mission, chunks may have been cut again by meaning and index parts merged. So
+undo compares two views of the image and removes or adds documents as a mission would. All functions work inside the open transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from BTrees.LOBTree import LOBTree, LOBucket
 from ZODB.POSException import POSKeyError
 
 from batos.errors import HistoryGone, ImageDamaged, UnknownSource
-from batos.image import blobs
+from batos.image import blobs, zodb_patches
 from batos.memory import section_builder, store
 from batos.memory.archive_format import ArchiveContent, ArchivedChunk, ArchivedSection, pack_archive, unpack_archive
 from batos.memory.eviction import pinned_documents
@@ -51,7 +49,7 @@ class NewSummary(NamedTuple):
 
 
 class MemoryChange(NamedTuple):
-    """What a transaction did to the memory, for whoever lets searches see it once it is durable."""
+    """Changes of a transaction to the memory, to be shown to searches once the transaction is durable."""
 
     segment: Segment | None = None
     dropped: tuple[int, ...] = ()
@@ -85,9 +83,9 @@ def _held(library: Library, number: int) -> ArchivedSection | None:
 
 
 def archive_sections(root: Any, material: ArchiveContent, data: bytes, made: NewSummary) -> MemoryChange | None:
-    """Put sections away. None, and nothing was changed, if one of them is not what it was or somebody said that it stays.
+    """Archive sections. Return None, with nothing changed, if one of them has changed or is pinned.
 
-    :param data: `packed(material)`.
+    :param data: `pack_archive(material)`.
     """
     library = library_of(root)
     stay = pinned_documents(library)
@@ -129,7 +127,7 @@ def _leaves(document: UvmObject, gone: Collection[int]) -> None:
 
 
 def section_order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ...]:
-    """These sections, which a document that is archived has or had, in their order."""
+    """Return these sections, which a document that is archived has or had, in their order."""
     there = set(sections)
     return tuple(number for number in document.whole or sorted(there) if number in there)
 
@@ -187,10 +185,10 @@ def _summarise(root: Any, node: UvmObject, made: NewSummary) -> None:
 
 
 def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryChange:
-    """Bring back what an archive holds, as it was, in the place of its summary; what is left in it waits for another.
+    """Restore the content of an archive in the place of its summary. Content that stays in the archive waits for another summary.
 
-    :param only: the number of a document: bring back what is of that.
-    :raises UnknownSource: if there is none of that number.
+    :param only: number of a document: restore only its content.
+    :raises UnknownSource: if there is no archive with that number.
     """
     library = library_of(root)
     node = library.archives.get(number)
@@ -233,7 +231,7 @@ def _leave(root: Any, node: UvmObject, rest: ArchiveContent, gone: Collection[st
 
 
 def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[UvmObject]:
-    """The chunks of an archived section as the objects that they were."""
+    """Return the chunks of an archived section as the objects that they were."""
     prototype, found = root["lobby"].traits.chunk, []
     for number, chunk in zip(one.section.numbers, one.chunks, strict=True):
         slots = {"parent*": prototype, "number": number, "document": document, "text": chunk.text}
@@ -243,9 +241,9 @@ def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[Uvm
 
 
 def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
-    """The object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
+    """Return the object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
     try:
-        connection._storage.load(oid)  # the cache may have what is not there any more
+        zodb_patches.load_record(connection, oid)  # the cache may have what is not there any more
     except POSKeyError:
         return _made_again(connection, oid, slots)
     there = connection.get(oid)
@@ -261,13 +259,9 @@ def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
 
 
 def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
-    """A new object under an id that is free again: what `Connection.add` does, but for the new id."""
-    if connection._cache.get(oid) is not None:
-        del connection._cache[oid]
+    """Return a new object under an id that is free again."""
     made = UvmObject(**slots)
-    made._p_oid, made._p_jar = oid, connection
-    connection._register(made)
-    connection._added[oid] = made
+    zodb_patches.revive(connection, made, oid)
     return made
 
 
@@ -296,13 +290,13 @@ def _rejoin(library: Library, document: UvmObject, node: UvmObject, sections: It
 
 
 def archived_sections(document: UvmObject) -> list[ArchivedSection]:
-    """What is archived of a document, in no order: for an undo, out of a view of the past."""
+    """Return the archived sections of a document, in no particular order. Undo calls this on a view of the past."""
     there = [unpack_archive(blobs.read(node.blob)) for node in document.archives]
     return [one for material in there for one in material.held if one.section.document == document.number]
 
 
 class UndoneMemory(NamedTuple):
-    """What became of the memory, for whoever lets searches see it once it is durable."""
+    """Changes of an undo to the memory, to be shown to searches once they are durable."""
 
     segment: Segment | None
     """Index entries of the chunks that came."""
@@ -336,14 +330,17 @@ _TAKEN_CARE_OF = frozenset(
 
 
 def managed_slots(obj: UvmObject) -> frozenset[str]:
-    """Which slots of an object the memory sees to: some of a document, a chunk, an entity or an archive. Others were given by somebody."""
+    """Return the slots of an object that the memory manages: some of a document, a chunk, an entity or an archive.
+
+    Users or missions gave the others.
+    """
     parent, root = obj._slots.get("parent*"), obj._p_jar.root()
     traits = root["lobby"].traits._slots
     return _TAKEN_CARE_OF if any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive")) else frozenset()
 
 
 def document_differences(before: Any, at: Any, written: Iterable[bytes]) -> tuple[set[int], set[int]]:
-    """The numbers of the documents that are in the second view of the image only, and in the first only.
+    """Return the numbers of the documents that are in the second view of the image only, and in the first only.
 
     :param written: ids of the records that lie between the two; only what stands in those leaves of trees is looked at.
     """
@@ -353,7 +350,7 @@ def document_differences(before: Any, at: Any, written: Iterable[bytes]) -> tupl
 
 
 def _numbers(root: Any, oid: bytes) -> Iterable[int]:
-    """The keys in a leaf of a tree by numbers, also of one that is the whole tree; none for any other record."""
+    """Return the keys in a leaf of a tree by numbers, also of one that is the whole tree; none for any other record."""
     try:
         found = root._p_jar.get(oid)
         if isinstance(found, LOBTree):
@@ -365,9 +362,9 @@ def _numbers(root: Any, oid: bytes) -> Iterable[int]:
 
 
 def undo_documents(root: Any, past: Any, out: Iterable[int], back: Iterable[int], shelver: Shelver) -> UndoneMemory:
-    """Take documents out of the memory and put others back, in the transaction that is open. What is so already stays so.
+    """Remove documents from the memory and restore others, in the open transaction. Documents that need no change stay.
 
-    :param past: a view of the image in which those to be put back are.
+    :param past: view of the image that holds the documents to restore.
     :raises HistoryGone: if one of them was packed away.
     """
     library = library_of(root)

@@ -1,10 +1,9 @@
-"""Where a document is cut into chunks: by structure and size at once, by meaning as soon as its sentences have vectors.
+"""Chunking: split a document into sentences, and sentences into chunks.
 
-Where sentences begin and end: the smallest parts of a document that get a vector of their own.
-
-Two steps. Lines are gathered into blocks by their look (paragraphs, headings, items of lists, rows of tables, fenced or plain
-code, turns of a conversation); then paragraphs are parted at the ends of sentences. Everything but white space belongs to
-exactly one sentence.
+Sentences are the smallest parts that get a vector of their own. Lines are gathered into blocks by their look (paragraphs, headings,
+list items, table rows, fenced or plain code, turns of a conversation); paragraphs are then split at the ends of sentences. Every
+character but white space belongs to exactly one sentence. Chunks are cut by structure and size at once, and by meaning as soon as the
+sentences have vectors.
 """
 
 from __future__ import annotations
@@ -12,7 +11,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from batos.config.limits import Limits, limit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +77,7 @@ _BREAKS = (re.compile(r"[;:,，、；：]\s*|\s[-–—]\s"), re.compile(r"\s+")
 
 
 def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Span]:
-    """The sentences of a text, in order, without the white space around them.
+    """Return the sentences of a text, in order, without the white space around them.
 
     :param kind: "markdown", "code" (parts between blank lines, and definitions), "conversation" (a line is a sentence); any
         other is read as plain text, in which lists, tables and fenced code are seen as well.
@@ -90,7 +92,7 @@ def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Spa
 
 
 def _lines(text: str) -> Iterator[Span]:
-    """Every line with its end; only \\n counts, so that positions are those of the text as it is."""
+    r"""Yield every line with its end; only \n counts, so that positions are those of the text as it is."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -111,7 +113,7 @@ def _markdown(text: str) -> Iterator[Span]:
 
 
 def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
-    """Paragraphs are gathered line by line; whatever is no paragraph ends the one before it."""
+    """Yield the sentences of prose. Paragraphs are gathered line by line; a line of any other kind ends the paragraph before it."""
     open_: list[Span] = []  # lines of the paragraph that is being gathered
     fence, fenced = "", 0
     for start, end in _lines(text):
@@ -149,7 +151,7 @@ def _quoted(line: str) -> bool:
 
 
 def _paragraph(text: str, lines: list[Span], *, markdown: bool) -> Iterator[Span]:
-    """The sentences of a paragraph. Plain text may have lines that end on purpose: they end a sentence as well."""
+    """Yield the sentences of a paragraph. Plain text may have lines that end on purpose: they end a sentence as well."""
     if not lines:
         return
     start = lines[0][0]
@@ -212,7 +214,7 @@ def _parted(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _casual(text: str, start: int, ends: list[Span], end: int) -> bool:
-    """Whether the writer begins sentences with small letters: then a small letter after a full stop says nothing."""
+    """Return True if the writer begins sentences with small letters, so that a small letter after a full stop says nothing."""
     firsts = [text[at] for at in [_solid(text, start, end), *(after for _, after in ends)] if at < end]
     return len(firsts) > 2 and not any(c.isupper() for c in firsts) and sum(c.islower() for c in firsts) > 1
 
@@ -224,7 +226,7 @@ def _solid(text: str, start: int, end: int) -> int:
 
 
 def _is_end(text: str, start: int, stop: int, after: int, *, casual: bool) -> bool:
-    """Whether the stop at `stop` ends a sentence, if the next word begins at `after`."""
+    """Return True if the stop at `stop` ends a sentence, given that the next word begins at `after`."""
     if text[stop] in _WIDE_STOPS:
         return True
     following = _NEXT.match(text, after, after + 40)
@@ -237,7 +239,7 @@ def _is_end(text: str, start: int, stop: int, after: int, *, casual: bool) -> bo
 
 
 def _may_end(earlier: str, word: str, next_: str) -> bool:
-    """Whether a sentence may end with `word` and a full stop; `earlier` is what stands before it, `next_` the word after."""
+    """Return True if a sentence may end with `word` and a full stop; `earlier` is the text before it, `next_` the word after it."""
     plain = word.casefold().rstrip(".")
     if plain in _NEVER:
         return False
@@ -267,7 +269,7 @@ def _trimmed(text: str, start: int, end: int) -> Span:
 
 
 def _bounded(text: str, start: int, end: int, longest: int) -> Iterator[Span]:
-    """The sentence itself, or parts of it that are not longer than `longest`, cut where it hurts least."""
+    """Yield the sentence itself, or parts of it that are not longer than `longest`, cut where it hurts least."""
     while end - start > longest:
         cut = _cut(text, start, start + longest)
         yield _trimmed(text, start, cut)
@@ -277,7 +279,7 @@ def _bounded(text: str, start: int, end: int, longest: int) -> Iterator[Span]:
 
 
 def _cut(text: str, start: int, limit: int) -> int:
-    """Where to part: the last clause in the second half, else the last space there, else between two whole characters."""
+    """Return the index to split at: the last clause in the second half, else the last space there, else between two whole characters."""
     middle = (start + limit) // 2
     for pattern in _BREAKS:
         last = None
@@ -292,7 +294,7 @@ def _cut(text: str, start: int, limit: int) -> int:
 
 
 BETA = 1.5
-"""What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (see docs/decisions.md)."""
+"""What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (docs/rationale.md, decision 17)."""
 
 _HEADING_CHUNKING = re.compile(r"\s{0,3}#{1,6}\s|[^\n]*\n\s{0,3}(?:=+|-{2,})\s*\Z")
 _BLANK = re.compile(r"\n[^\S\n]*\n")
@@ -301,11 +303,16 @@ _LEAST = 1e-6  # mean scatter of sentences that are all alike, but for rounding
 _BROKEN = 1e6  # what it costs to break a bound: more than any meaning is worth, yet finite, so that a way is always found
 
 
-class ChunkLimits(NamedTuple):
-    """Sizes of chunks in characters; both give way where a text cannot be cut so."""
+@dataclass(frozen=True, slots=True)
+class ChunkLimits(Limits):
+    """Sizes of chunks and sections; the sizes of chunks give way where a text cannot be cut so."""
 
-    smallest: int = 160
-    largest: int = 1200
+    smallest: int = limit(160, ge=20, le=100_000)
+    """Characters of a chunk, where the text lets it."""
+    largest: int = limit(1200, ge=100, le=100_000)
+    """Characters of a chunk past which it is cut."""
+    section_chars: int = limit(8000, ge=500, le=1_000_000)
+    """Longest section: neighbours are of one section, and an unchanged one keeps its chunks."""
 
 
 class Piece(NamedTuple):
@@ -334,7 +341,7 @@ def pieces(text: str, kind: str, limits: ChunkLimits) -> list[Piece]:
 
 
 def _with_headings(spans: Sequence[Span], priced: Sequence[float]) -> list[tuple[int, int, float]]:
-    """The sentences with what it costs to cut before them, a heading in one with what it stands above."""
+    """Return the sentences with what it costs to cut before them, a heading in one with what it stands above."""
     found: list[tuple[int, int, float]] = []
     for (start, end), price in zip(spans, priced, strict=True):
         if price == _NEVER_CHUNKING:
@@ -344,7 +351,10 @@ def _with_headings(spans: Sequence[Span], priced: Sequence[float]) -> list[tuple
 
 
 def _goes_on(last: Piece, end: int, price: float, limits: ChunkLimits) -> bool:
-    """Whether a sentence up to `end` goes into the last piece: half full, a piece ends with its paragraph, and small with its heading."""
+    """Return True if a sentence up to `end` joins the last piece.
+
+    A piece half full ends with its paragraph, a small one with its heading.
+    """
     size = last.end - last.start
     if end - last.start > limits.largest:
         return False
@@ -370,13 +380,13 @@ def by_meaning(text: str, kind: str, spans: Sequence[Span], vectors: Any, limits
 
 
 def _reaches(spans: Sequence[Span]) -> list[int]:
-    """How far it is from each sentence's start to the next one's: a chunk holds the white space between its sentences, too."""
+    """Return the distance from each sentence's start to the next one's: a chunk also holds the white space between its sentences."""
     starts = [start for start, _ in spans]
     return [after - start for start, after in zip(starts, [*starts[1:], spans[-1][1]], strict=True)]
 
 
 def mean(vectors: Any) -> Any:
-    """The direction in which several vectors point together, of length 1; the first of them where they cancel each other out."""
+    """Return the direction in which several vectors point together, of length 1; the first of them where they cancel each other out."""
     import numpy as np
 
     total = np.asarray(vectors, np.float64).sum(axis=0)
@@ -385,7 +395,7 @@ def mean(vectors: Any) -> Any:
 
 
 def prices(text: str, kind: str, spans: Sequence[Span]) -> list[float]:
-    """What it costs to cut before each sentence, 1 being usual: little before a heading, less at paragraphs, and after a heading never."""
+    """Return the price of a cut before each sentence, 1 being usual: little before a heading, less at paragraphs, never after a heading."""
     found, after_heading = [], False
     for at, (start, end) in enumerate(spans):
         heading = kind == "markdown" and _HEADING_CHUNKING.match(text, start, end) is not None
@@ -408,7 +418,8 @@ def boundaries(
     largest: int | None = None,
     prices: Sequence[float] | None = None,
 ) -> list[int]:
-    """The first sentence of every segment, 0 among them, such that scatter within the segments and the price of cuts are least in all.
+    """Return the first sentence of every segment, 0 among them, such that scatter within the segments and the price of cuts are least in
+    all.
 
     Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its sentences' profiles from
     their mean, and a cut costs `beta` times the mean scatter of a sentence.
@@ -444,9 +455,9 @@ def boundaries(
 
 
 def profiles(vectors: Any) -> Floats:
-    """Each sentence by how similar it is to every other of the document, as Choi (2000) compares them: rows whose distances say so.
+    """Return each sentence's profile: its similarity to every other sentence of the document, as Choi (2000) compares them.
 
-    What many sentences share stands out, what is one sentence's own recedes. As many columns as there are sentences or dimensions,
+    Content that many sentences share stands out, content of one sentence recedes. There are as many columns as sentences or dimensions,
     whichever are fewer.
     """
     import numpy as np

@@ -1,10 +1,9 @@
-"""What the curator reads of the image, and its system transactions: plain functions of the root, and of what they found.
+"""Curation steps: reads and system transactions of the curator, and extractive summaries. All are plain functions of the root or of values.
 
-Extracts: the sentences of a few texts that say most of what all of them say. What a summary is where no model is asked.
-
-First the texts that stand for the others: greedily, each the one that adds most to how near every text has one of the chosen (a medoid
-for each theme, so that what comes up once is not drowned by what comes up often; Nemhauser, Wolsey and Fisher 1978 bound what greed
-loses). Then of each its most central sentence: by vectors where there are some, else by its words. No image needed; any thread.
+An extract is the summary used when no model is asked. It first picks the texts that represent the others: greedily, each time the one
+that most raises the similarity of every text to its nearest pick (a medoid for each theme, so that a rare theme is not drowned by a
+frequent one; Nemhauser, Wolsey and Fisher 1978 bound what greed loses). Of each pick it takes the most central sentence: by vectors where
+there are some, else by words. Extracts need no image and may run in any thread.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import numpy as np
 
 from batos.errors import UnknownSource
 from batos.image import blobs, journal, ledger
-from batos.image.history import oid_of
 from batos.image.mission_index import descending
 from batos.memory import archive_format, archiver, eviction, records
 from batos.memory.chunking import sentences
@@ -27,6 +25,7 @@ from batos.memory.records import DIGEST, FAILURE, MISSION
 from batos.memory.segments import Array
 from batos.memory.store import library_of
 from batos.memory.tokenizer import content_words
+from batos.objects.json_form import oid_of
 
 _LOOKED = 8
 """Sentences of one text that are compared."""
@@ -54,7 +53,7 @@ class ChosenSentence(NamedTuple):
 
 
 def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, most: int) -> ChosenSentence:
-    """The texts that stand for the others, `most` at most, and their sentences.
+    """Return the texts that stand for the others, `most` at most, and their sentences.
 
     :param vectors: float[n, d], unit rows, of the texts; None: by their words.
     """
@@ -68,7 +67,7 @@ def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, mo
 
 
 def extract(sources: Sequence[ExtractSource], found: ChosenSentence, vectors: Array | None) -> str:
-    """One sentence of each of these texts, each on a line, with who says it.
+    """Return one sentence of each of these texts, each on a line, with who says it.
 
     :param vectors: of all sentences, in their order; None: by their words.
     """
@@ -127,7 +126,7 @@ _KEPT_TO = 0.5  # share of a summary's words that must be in what it is of
 
 
 class SectionFacts(NamedTuple):
-    """What is known of a cluster's documents, as plain values."""
+    """Facts about a cluster's documents, as plain values."""
 
     embedder: str
     titles: tuple[str, ...]
@@ -138,7 +137,7 @@ class SectionFacts(NamedTuple):
 
 
 def said_in(material: archive_format.ArchiveContent, facts: SectionFacts) -> tuple[list[ExtractSource], Array | None]:
-    """The texts of all chunks, and their vectors if all have one."""
+    """Return the texts of all chunks, and their vectors if all have one."""
     said = [
         ExtractSource(chunk.text, facts.kinds.get(one.section.document, "text"), chunk.speaker)
         for one in material.held
@@ -153,7 +152,7 @@ def sentences_for(chunks: int, most: int) -> int:
 
 
 def is_summary(text: str, said: list[ExtractSource]) -> bool:
-    """Whether a model's summary is one: shorter than what it is of, and about that."""
+    """Return True if a model's text is a valid summary: shorter than its sources, and about them."""
     told = set(content_words(text))
     held = {word for source in said for word in content_words(source.text)}
     return bool(told) and len(text) * 2 <= sum(len(source.text) for source in said) and len(told & held) >= _KEPT_TO * len(told)
@@ -163,7 +162,7 @@ def is_summary(text: str, said: list[ExtractSource]) -> bool:
 
 
 def read_sections(root: Any, sections: Iterable[int]) -> tuple[list[archive_format.ArchivedSection], SectionFacts]:
-    """Sections as they are, and what is known of their documents."""
+    """Return sections as they are, and the facts about their documents."""
     held = archiver.sections_as_archived(root, sections)
     return held, facts_of(root, held)
 
@@ -182,7 +181,7 @@ class InnerArchives(NamedTuple):
 
 
 def inner_archives(root: Any, summaries: Iterable[int]) -> InnerArchives | None:
-    """What the archives hold that these documents are the summaries of; None if that cannot be put together, or not any more.
+    """Return the contents of the archives that these summary documents stand for; None if they cannot be combined, or are gone.
 
     :raises ImageDamaged: if one of them cannot be read.
     """
@@ -229,7 +228,7 @@ def unsummarised(root: Any) -> list[int]:
 
 
 def archive_content(root: Any, number: int) -> tuple[archive_format.ArchiveContent, SectionFacts, int, bool] | None:
-    """What an archive holds that lost its summary; None if it is gone."""
+    """Return the content of an archive that lost its summary; None if the archive is gone."""
     node = library_of(root).archives.get(number)
     if node is None or node.summary is not None:
         return None
@@ -265,7 +264,7 @@ def _blank(root: Any, mission: str) -> None:
 
 
 def bring_back(root: Any, number: int, only: int | None, now: float, score: float) -> archiver.MemoryChange | None:
-    """System transaction: bring back what is in an archive, if that is there still, and count it as read: whoever asked for it wants it."""
+    """System transaction: restore an archive's content, if it still exists, and count it as read, because someone asked for it."""
     library = library_of(root)
     if number not in library.archives:
         return None
@@ -279,9 +278,9 @@ Part = tuple[int, int | None]
 
 
 def archives_of(root: Any, what: str) -> list[Part]:
-    """What is archived under a number, or of a source.
+    """Return the archived parts with a given number or source.
 
-    :raises UnknownSource: if there is no such archive, or nothing in the memory is from there.
+    :raises UnknownSource: if there is no such archive, and the memory holds nothing from that source.
     """
     library = library_of(root)
     if what.isascii() and what.isdigit():
@@ -296,7 +295,7 @@ def archives_of(root: Any, what: str) -> list[Part]:
 
 
 def archived_below(root: Any, source: str) -> list[Part]:
-    """What is archived of a source, or of what is below that folder."""
+    """Return the archived parts of a source, or of everything below that folder."""
     library = library_of(root)
     documents = [library.documents[number] for number in sorted(eviction.documents_below(library, source))]
     return [(node.number, document.number) for document in documents for node in document.archives]
@@ -327,11 +326,11 @@ def reinsert_tree_keys(root: Any, name: str, keys: Sequence[Any]) -> None:
 
 
 def no_op(root: Any) -> None:
-    """What is waited for so that all before it has been."""
+    """Do nothing: a caller waits for this transaction so that all earlier ones are done."""
 
 
 def list_archives(root: Any, most: int) -> Reply:
-    """The archives, the newest first, as plain values."""
+    """Return the archives, the newest first, as plain values."""
     library = library_of(root)
     nodes = [node for _, node in itertools.islice(descending(library.archives), most)]
     return {"archives": len(library.archives), "listed": [_archive(node) for node in nodes], "pinned": list(library.pinned)[:most]}

@@ -1,8 +1,8 @@
-"""The Memory Curator: upkeep that keeps the memory from growing without bound, in the background and when it is asked to.
+"""The Memory Curator: keeps the memory from growing without bound, in the background and on request.
 
-In a round it looks for clusters (`batos.memory.eviction`), says what each says in a few sentences, and puts it away, one transaction a
-cluster (`batos.memory.archiver`): between any two steps the daemon may die, and nothing is there in part. It waits until no mission is
-under way before each; searches go on all the while. What changed meanwhile is left for the next round.
+In each round it looks for clusters (`batos.memory.eviction`), summarises each in a few sentences and archives it, one transaction a
+cluster (`batos.memory.archiver`). The daemon may die between any two steps: no cluster is ever archived in part. Before each cluster it
+waits until no mission is under way; searches continue meanwhile. A cluster that changed in the meantime is left for the next round.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import structlog
 from ZODB.POSException import POSKeyError
 
-from batos.concurrency import in_helper
+from batos.concurrency import Background, in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ImageDamaged, ImageError
 from batos.image import blobs
 from batos.image.living_image import LivingImage
 from batos.memory import archive_format, archiver, curation, eviction
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.embedders import Embedder
 from batos.memory.records import DIGEST, SUMMARY
@@ -42,8 +45,44 @@ _TITLES = 3  # that a summary is called by
 _GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
 
 
+@dataclass(frozen=True, slots=True)
+class CuratorLimits(Limits):
+    """Limits of the curator's rounds."""
+
+    every_s: float = limit(21_600.0, ge=0.05, le=365 * 86400)
+    """Seconds between two rounds."""
+    check_s: float = limit(60.0, ge=0.05, le=86_400)
+    """Seconds between two looks at whether a round is due."""
+    flush_s: float = limit(300.0, ge=0.05, le=86_400)
+    """Seconds between two commits of counts of reads."""
+    growth: float = limit(2.0, gt=1, le=1000)
+    """Factor of growth of the image since the last round that starts another."""
+    fresh_days: float = limit(1.0, ge=0, le=36_500)
+    """Days after its arrival, or a read, in which a section is left alone."""
+    reads: float = limit(0.5, ge=0, le=1_000_000)
+    """Decayed reads up to which a section counts as rarely read."""
+    half_life_days: float = limit(14.0, gt=0, le=36_500)
+    """Days in which the weight of a read halves."""
+    alike: float = limit(0.95, ge=0, le=1)
+    """Cosine from which two sections say the same."""
+    cluster: int = limit(64, ge=2, le=10_000)
+    """Chunks that one archive holds, about."""
+    archive: int = limit(512, ge=2, le=100_000)
+    """Greatest number of chunks of archives that are merged later."""
+    least: int = limit(8, ge=2, le=10_000)
+    """Old chunks of one theme below which they stay as they are."""
+    sections: int = limit(4096, ge=2, le=1_000_000)
+    """Sections that one round looks at."""
+    clusters: int = limit(32, ge=1, le=100_000)
+    """Archives that one round makes."""
+    sentences: int = limit(12, ge=1, le=50)
+    """Greatest number of sentences of a summary."""
+    tokens: int = limit(20_000, ge=0, le=100_000_000)
+    """Tokens that a round spends on a model; 0: no model is asked."""
+
+
 class Gist(NamedTuple):
-    """What a model says in fewer words."""
+    """Summary by a model."""
 
     text: str = ""
     tokens: int = 0
@@ -52,7 +91,7 @@ class Gist(NamedTuple):
 
 
 class CuratorHearer(Protocol):
-    """Who is told what was committed (`batos.app.memory.Recollection`)."""
+    """Listener for what was committed (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
@@ -77,7 +116,10 @@ class Curator:
         :param embedder: the present one, which reads the sentences of an extract.
         """
         self._image, self._settings, self._shelver = image, settings, shelver
-        self._embedder, self._hearer, self._now = embedder, hearer, now
+        self._limits = CuratorLimits.of(settings)
+        self._embedder, self._hearer = embedder, hearer
+        self.now = now
+        """The clock, in seconds since the epoch."""
         self.reads = eviction.ReadCounter()
         self._quiet: Callable[[], Awaitable[object]] = _at_once
         self._gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
@@ -86,7 +128,7 @@ class Curator:
         self._why = ""
         self._flushed = time.monotonic()
         self._full = 0
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._background = Background()
         self._last: Reply = {}
 
     def use(self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None) -> None:
@@ -104,24 +146,24 @@ class Curator:
         self._woken.set()
 
     def facts(self) -> Reply:
-        """What `info` says of it: whether it is at work, and the figures of the last round."""
-        return {"state": self._settings.curate, "under_way": self._alone.locked(), "last": self._last or None}
+        """Return the facts for `info`: whether it is at work, and the figures of the last round."""
+        return {"state": self._settings.memory.curate, "under_way": self._alone.locked(), "last": self._last or None}
 
     async def run(self) -> None:
         """Look after the memory until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.curate_check_s):
+                async with asyncio.timeout(self._limits.check_s):
                     await self._woken.wait()
             self._woken.clear()
-            if time.monotonic() - self._flushed >= self._settings.curate_flush_s:
+            if time.monotonic() - self._flushed >= self._limits.flush_s:
                 self.flush()
             try:
                 if await in_helper(self._image.read, curation.unsummarised):
                     async with self._alone:
                         await self._quiet()
                         await self._summaries_again()
-                if why := self._why or await in_helper(self._image.read, self._due):
+                if why := self._why or await in_helper(self._image.read, self.due):
                     self._why = ""
                     await self.round(why)
             except (BatosError, OSError) as e:  # a full disk, an archive that is damaged: the next round will do
@@ -131,27 +173,26 @@ class Curator:
         """Have what was read since the last time written down soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
-            self._image.later(eviction.note_reads, counts, self._now(), self._settings.curate_half_life_days * _DAY_S)
+            self._image.later(eviction.note_reads, counts, self.now(), CuratorLimits.of(self._settings).half_life_days * _DAY_S)
 
     async def stop(self) -> None:
         """Let the step under way end; what was read is written down."""
         self.flush()
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._background.drain()
 
-    def _due(self, root: Any) -> str:
-        """Why there should be a round now; "" if there should be none."""
+    def due(self, root: Any) -> str:
+        """Tell why there should be a round now; "" if there should be none."""
         last, settings = root["lobby"].memory.curator, self._settings
-        if settings.curate == "off" or not blobs.kept_by(self._image.db):
+        if settings.memory.curate == "off" or not blobs.kept_by(self._image.db):
             return ""
         there = library_of(root).counts.chunks
         size = self._image.db.getSize()
-        if there > max(settings.curate_chunks, self._full):
+        if there > max(settings.memory.curate_chunks, self._full):
             return f"there are {there} chunks (setting curate_chunks)"
-        if last.bytes and size >= max(_GROWN, settings.curate_growth * last.bytes):
+        if last.bytes and size >= max(_GROWN, CuratorLimits.of(settings).growth * last.bytes):
             return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
         return (
-            "" if 0 <= self._now() - last.at < settings.curate_s else "it is time (setting curate_s)"
+            "" if 0 <= self.now() - last.at < CuratorLimits.of(settings).every_s else "it is time (setting curate_s)"
         )  # also where the clock was set back
 
     # --- a round
@@ -167,17 +208,17 @@ class Curator:
         if not blobs.kept_by(self._image.db):
             raise ImageError(f"{self._image.uri} keeps no blobs, and archives are blobs; give the storage a folder for them")
         async with self._alone:
-            begun, now = time.monotonic(), self._now()
+            begun, now = time.monotonic(), self.now()
             self.flush()
             await self._seen(now)
             view = self._hearer.collection.view()
-            found = await in_helper(self._image.read, eviction.plan_clusters, view, self._limits(), now)
+            found = await in_helper(self._image.read, eviction.plan_clusters, view, self._eviction_limits(), now)
             told: Reply = {"why": why, "found": len(found), "clusters": [], "chunks": 0, "bytes": 0, "by_model": 0, "tokens": 0}
             if dry:
                 told["clusters"] = await in_helper(self._image.read, curation.described_clusters, found)
             else:
                 await self._summaries_again()
-                for cluster in found[: self._settings.curate_clusters]:
+                for cluster in found[: self._limits.clusters]:
                     await self._quiet()
                     with _passed_over(cluster.why):
                         await self._one(cluster, told, now)
@@ -188,7 +229,7 @@ class Curator:
             return {**told, "took_s": round(time.monotonic() - begun, 3)}
 
     async def _seen(self, now: float) -> None:
-        """Notice which sections came and went, a few in one transaction: whoever commits meanwhile waits for it."""
+        """Record new and removed sections, a few in one transaction, because other commits wait for it."""
         await self._image.system(curation.no_op)  # after the reads that were flushed
         found = await in_helper(self._image.read, eviction.unseen_sections, now)
         for begin in range(0, max(map(len, found)), _SEEN):
@@ -207,26 +248,26 @@ class Curator:
         """Remember the round; where it did all it could, there need be no other until there is more."""
         there = self._hearer.collection.size - self._hearer.collection.dropped
         more = told["found"] > len(told["clusters"]) > 0
-        self._full = 0 if more else there + self._settings.curate_cluster
-        self._last = {"at": round(self._now(), 3), **told, "clusters": len(told["clusters"])}
+        self._full = 0 if more else there + CuratorLimits.of(self._settings).cluster
+        self._last = {"at": round(self.now(), 3), **told, "clusters": len(told["clusters"])}
         if told["clusters"]:
             log.info("curated", **self._last)
         if more:
             self.trigger(told["why"])
 
-    def _limits(self) -> eviction.EvictionLimits:
+    def _eviction_limits(self) -> eviction.EvictionLimits:
         settings = self._settings
         return eviction.EvictionLimits(
-            age_s=settings.curate_age_days * _DAY_S,
-            fresh_s=settings.curate_fresh_days * _DAY_S,
-            reads=settings.curate_reads,
-            half_life_s=settings.curate_half_life_days * _DAY_S,
-            chunks=settings.curate_chunks,
-            alike=settings.curate_alike,
-            cluster=settings.curate_cluster,
-            archive=settings.curate_archive,
-            least=settings.curate_least,
-            looked=settings.curate_sections,
+            age_s=settings.memory.curate_age_days * _DAY_S,
+            fresh_s=self._limits.fresh_days * _DAY_S,
+            reads=self._limits.reads,
+            half_life_s=self._limits.half_life_days * _DAY_S,
+            chunks=settings.memory.curate_chunks,
+            alike=self._limits.alike,
+            cluster=self._limits.cluster,
+            archive=self._limits.archive,
+            least=self._limits.least,
+            looked=self._limits.sections,
         )
 
     # --- a cluster
@@ -241,7 +282,7 @@ class Curator:
         if cluster.level > 1 and inner is None:
             return
         said, vectors = curation.said_in(material, facts)
-        text = await self._extract(said, vectors, curation.sentences_for(cluster.chunks, self._settings.curate_sentences))
+        text = await self._extract(said, vectors, curation.sentences_for(cluster.chunks, self._limits.sentences))
         gist = await self._told_by_model(material, told["tokens"])
         told["tokens"] += gist.tokens
         by_model = curation.is_summary(gist.text, said)
@@ -260,7 +301,7 @@ class Curator:
             told["by_model"] += by_model
 
     def _material(self, held: list[archive_format.ArchivedSection], embedder: str) -> archive_format.ArchiveContent | None:
-        """What the collection knows of sections, with them; None if it does not know all of them."""
+        """Return what the collection knows of sections, with them; None if it does not know all of them."""
         ids = [number for one in held for number in one.section.numbers]
         segment, vectors, has = self._hearer.collection.excerpt(ids)
         if len(segment) != len(ids) or self._hearer.collection.maker.identity != embedder:
@@ -280,29 +321,29 @@ class Curator:
         return await in_helper(curation.extract, said, found, rows)
 
     async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
-        """What a model makes of it; blank without one, and when the round's tokens are spent."""
-        if self._gist is None or spent >= self._settings.curate_tokens:
+        """Return what a model makes of it; blank without one, and when the round's tokens are spent."""
+        if self._gist is None or spent >= CuratorLimits.of(self._settings).tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
         id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
-        return await self._gist(id, [one.section.number for one in material.held], self._settings.curate_sentences)
+        return await self._gist(id, [one.section.number for one in material.held], self._limits.sentences)
 
     def _summary(
         self, text: str, facts: curation.SectionFacts, lived: bool, mission: str, number: int = 0
     ) -> tuple[int, PreparedDocument, Segment]:
-        """A summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
+        """Return a summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
         number = number or self._shelver.numbers.take()
         more = f" and {len(facts.titles) - _TITLES} more" if len(facts.titles) > _TITLES else ""
         title = f"Summary of {', '.join(facts.titles[:_TITLES])}{more}"
         draft = Draft(DIGEST if lived else SUMMARY, title, [DraftPart(text, title, facts.day)], facts.day)
-        longest = self._settings.ingest_section_chars
+        longest = ChunkLimits.of(self._settings).section_chars
         prepared = prepare_document(
             draft, self._shelver, source=f"archive:{number}", mission=mission, section_chars=longest, about=facts.left
         )
         return number, prepared, build(prepared.entries)
 
     async def _changed(self, *step: Any) -> bool:
-        """A system transaction, and what is told of it; whether it changed anything."""
+        """Run a system transaction and tell of it; return whether it changed anything."""
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is not None:
             self._hearer.brought_back(change)
@@ -320,10 +361,10 @@ class Curator:
             return
         material, facts, level, lived = found
         said, vectors = curation.said_in(material, facts)
-        text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), self._settings.curate_sentences))
+        text = await self._extract(said, vectors, curation.sentences_for(len(material.ids), self._limits.sentences))
         documents = tuple(dict.fromkeys(one.section.document for one in material.held))
         summary = await in_helper(self._summary, text, facts, lived, "", number)
-        made = archiver.NewSummary(*summary, documents, self._now(), level)
+        made = archiver.NewSummary(*summary, documents, self.now(), level)
         await self._shielded(self._changed(archiver.replace_summary, made))
 
     # --- what is asked of it
@@ -339,8 +380,8 @@ class Curator:
         return {"archives": [number for number, _ in parts], "chunks": chunks}
 
     async def _brought_back(self, number: int, only: int | None) -> int:
-        """Bring back what is in an archive; how many chunks."""
-        step = (curation.bring_back, number, only, self._now(), self._settings.curate_reads + 1)
+        """Restore an archive's content. Return the number of chunks."""
+        step = (curation.bring_back, number, only, self.now(), CuratorLimits.of(self._settings).reads + 1)
         change: archiver.MemoryChange | None = await self._image.system(*step, mission="curator")
         if change is None or change.segment is None:
             return 0
@@ -348,10 +389,10 @@ class Curator:
         return len(change.segment)
 
     async def pin(self, source: str, *, stays: bool) -> Reply:
-        """Let what is from a source, or from below that folder, stay, or leave; what was archived of it comes back first.
+        """Pin or unpin the documents from a source, or below that folder; pinning restores their archived content first.
 
-        :returns: `source`, `stays`, `new` (whether that was not so before), `documents` that are pinned now, `restored` chunks.
-        :raises UnknownSource: if nothing is from there.
+        :returns: `source`, `stays`, `new` (True if that is a change), `documents` that are pinned now, `restored` chunks.
+        :raises UnknownSource: if the memory holds nothing from that source.
         """
         new = await self._image.system(curation.pin, source, stays, mission="pin")
         parts = await in_helper(self._image.read, curation.archived_below, source) if stays else []
@@ -360,16 +401,13 @@ class Curator:
         return {"source": source, "stays": stays, "new": new, "documents": documents, "restored": chunks}
 
     async def _shielded(self, work: Any) -> Any:
-        """A transaction and what is told of it: both, also if whoever asked goes away."""
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
+        """Run a transaction and tell of it: both, also if the caller is cancelled."""
+        return await self._background.run(work, "curation")
 
 
 @contextlib.contextmanager
 def _passed_over(what: str) -> Iterator[None]:
-    """What is damaged stays as it is, and holds up no other; the self-audit tells of it."""
+    """Pass over what is damaged: it stays as it is, and holds up no other; the self-audit tells of it."""
     try:
         yield
     except (ImageDamaged, POSKeyError) as e:
@@ -377,4 +415,4 @@ def _passed_over(what: str) -> Iterator[None]:
 
 
 async def _at_once() -> None:
-    """Without missions it is always quiet."""
+    """Return at once: without missions it is always quiet."""

@@ -1,8 +1,7 @@
-"""A document before it is stored: what a reader makes of a file, or a mission of what it wants to remember.
+"""Drafts: a document before it is stored, as a reader makes it of a file or a mission of a text to remember.
 
-Days that texts name: in ISO form, in words of some languages, in the forms of chat programs.
-
-A document by its headings: parts, each called by the way of headings that leads to it.
+A draft is split by headings into parts, each named by the path of headings that leads to it. Dates in texts are recognised in ISO form,
+in words of some languages, and in the formats of chat programs.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _SHARE = 4  # of the largest size, that a section has at least
 
 
 class Turn(NamedTuple):
-    """What somebody says in a conversation: `text[start:end]` of its part."""
+    """One speaker's turn in a conversation: `text[start:end]` of its part."""
 
     start: int
     end: int
@@ -53,10 +52,10 @@ class Draft(NamedTuple):
 
 
 def bounded(parts: Iterable[DraftPart], largest: int) -> Iterator[DraftPart]:
-    """The parts, none of them blank, those of more than `largest` characters in several.
+    """Yield the parts that are not blank; a part of more than `largest` characters is split.
 
-    Where a long one is cut is decided by the words at the cut, not by their place: what is put in before moves no cut after
-    it, so that unchanged sections of a document stay what they are.
+    The words at a cut decide on its place, not their position: inserted text moves no later cut, so that unchanged sections of a document
+    stay the same.
     """
     for part in parts:
         if not part.text.strip():
@@ -82,7 +81,7 @@ def _cut(text: str, largest: int) -> Iterator[str]:
 
 
 def _space(text: str, before: int) -> int:
-    """The last position up to `before` that parts no word, if there is one near."""
+    """Return the last position up to `before` that parts no word, if there is one near."""
     at = text.rfind(" ", before - 200, before)
     return at + 1 if at >= 0 else before
 
@@ -97,7 +96,7 @@ def _turns(part: DraftPart, largest: int) -> Iterator[DraftPart]:
 
 
 def _some(part: DraftPart, begin: int, end: int) -> DraftPart:
-    """The turns from one to another as a part of their own."""
+    """Return the turns from one to another as a part of their own."""
     start = part.turns[begin].start if begin else 0
     stop = part.turns[end].start if end < len(part.turns) else len(part.text)
     turns = tuple(Turn(turn.start - start, turn.end - start, turn.speaker) for turn in part.turns[begin:end])
@@ -131,7 +130,7 @@ _LAST_CENTURY = 70  # the first year of two digits that is one of the last centu
 
 
 def day_in(text: str, order: str = DAY_FIRST) -> int:
-    """The first day that a short text names, as `datetime.date.toordinal`; 0 if it names none.
+    """Return the first day that a short text names, as `datetime.date.toordinal`; 0 if it names none.
 
     :param order: of two numbers before a year, unless only one of them can be the month.
     """
@@ -143,15 +142,15 @@ def day_in(text: str, order: str = DAY_FIRST) -> int:
 
 
 def day_in_name(name: str) -> int:
-    """The day that the name of a file names; 0 if it names none."""
+    """Return the day that the name of a file names; 0 if it names none."""
     plain = name.replace("_", " ")
     return day_in(plain) or next((day for match in _COMPACT.finditer(plain) if (day := _ordinal(match.groupdict()))), 0)
 
 
 def date_order(texts: Iterable[str]) -> tuple[str, bool]:
-    """Whether the dates of a file, given in their order, have the day or the month first; and whether that is sure.
+    """Return whether the dates of a file, given in their order, have the day or the month first, and whether that is certain.
 
-    One date that can be only one of both decides. Else it is the order by which time goes forward, in smaller steps.
+    One date that allows only one reading decides. Otherwise the order wins in which time moves forward, in smaller steps.
     """
     pairs = [found for text in texts if (found := _NUMBERS.search(text)) and all(form.search(text) is None for form in _FORMS[:2])]
     if all("." in one[0] for one in pairs):  # nobody writes the month first with full stops
@@ -212,7 +211,7 @@ class Outline:
         self._held.append(text)
 
     def done(self) -> list[DraftPart]:
-        """All parts that have text."""
+        """Return all parts that have text."""
         self._close()
         return self.parts
 

@@ -1,21 +1,16 @@
-"""The worker that gives chunks their vectors, in the background: section by section, as `batos.memory.section_builder` has it.
+"""Embedding worker: gives chunks their vectors in the background, section by section (`batos.memory.section_builder`).
 
-Which sections wait stands in the image, so that it goes on after a restart. An embedder that is away is asked again after a while;
-searches go by words meanwhile. When the settings ask for another embedder than the vectors are from, those serve until the new ones
-are all there (`batos.memory.embedding_worker`). When there is nothing to do, and under load that does not end every `TIDY_S`, it
-tidies up: small parts of the index are merged, and what was dropped is taken out.
+The list of waiting sections is stored in the image, so that work continues after a restart. While an embedder is unavailable it is
+retried after a pause, and searches use words only. When idle, and under endless load every `TIDY_S`, the worker merges small parts of the
+index and purges dropped entries.
 
-A change of embedder: the vectors of the one before serve until all those of the new one are there, then all at once give way.
+When the embedder changes, the old vectors serve until all new ones exist; then they are replaced all at once. `Library.embedder` names the
+embedder that searches use, `Library.change` the next one and the sections that lack its vectors. Meanwhile there are two logs of
+vectors, never more.
 
-What the image says of it is enough to go on after a kill: `Library.embedder` is whose vectors searches use, `Library.change` who comes
-next and which sections lack its vectors. There are two logs of vectors meanwhile and never more. All are functions of the root: reads and
-system transactions. `batos.memory.embedding_worker` does the work.
-
-A title that is new is looked for in what the memory holds already: who named it before it was there points at it from then on.
-
-Which titles are new stands in the image (`Library.unlinked`), so that none is passed over when the process dies. Nothing is embedded
-anew: chunks keep their numbers, texts and vectors, and get other entries in the index. The functions of the root are reads and
-system transactions.
+A new title is searched for in the stored texts: a chunk that mentioned it before it existed points at it from then on. Pending titles are
+stored in the image (`Library.unlinked`), so that a crash skips none. Nothing is embedded again for this: chunks keep their numbers, texts
+and vectors, and get new index entries. The functions of the root are reads and system transactions.
 """
 
 from __future__ import annotations
@@ -27,6 +22,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -36,6 +32,7 @@ from ZODB.POSException import POSKeyError
 
 from batos.concurrency import in_helper
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, EmbedderFailed, ImageDamaged
 from batos.image.living_image import LivingImage
 from batos.memory import section_builder, store
@@ -55,8 +52,26 @@ if TYPE_CHECKING:
     from batos.memory.search_index import View
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingLimits(Limits):
+    """Limits of the work that gives sections their vectors."""
+
+    sections: int = limit(8, ge=1, le=1024)
+    """Sections that get their vectors in one transaction."""
+    purge_rows: int = limit(4096, ge=1, le=1_000_000)
+    """Rows of the index that one transaction of a purge writes anew, about."""
+    link_chunks: int = limit(1000, ge=0, le=1_000_000)
+    """Chunks that are looked at for a new title which they may name."""
+    retry_s: float = limit(5.0, ge=0.05, le=86_400)
+    """Pause after which an embedder that was away is asked again."""
+    check_s: float = limit(60.0, ge=0.05, le=86_400)
+    """Seconds after which an idle embedder is asked which model it has."""
+    dropped_rows: int = limit(4096, ge=0, le=10_000_000)
+    """Dropped chunks past which the index is rid of them when there is nothing else to do."""
+
+
 class Adoption(Enum):
-    """What became of an embedder that was asked who it is."""
+    """Outcome of asking an embedder for its identity."""
 
     KNOWN = 0
     """It is the one that was known: that serves, or that comes."""
@@ -181,7 +196,7 @@ class NewTitles(NamedTuple):
 
 
 def new_titles(root: Any, view: View, names: Sequence[KnownName], most: int) -> list[NewTitles]:
-    """The sections with chunks that name one of these documents.
+    """Return the sections with chunks that name one of these documents.
 
     :param most: chunks that are looked at for one name, those with most of its words first.
     """
@@ -211,7 +226,7 @@ def _with_words(view: View, name: KnownName, most: int) -> list[int]:
 
 
 def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection]:
-    """The sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
+    """Return the sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
     made = []
     for work, astray in found:
         cuts = list(zip(work.texts, work.speakers, strict=True))
@@ -251,7 +266,7 @@ MERGES = 8  # of parts of one log, at such a time
 
 
 class VectorsHearer(Protocol):
-    """Who is told what was committed (`batos.app.memory.Recollection`)."""
+    """Listener that learns of each commit (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
@@ -269,7 +284,7 @@ class EmbeddingWorker:
         self, image: LivingImage, readers: Readers, shelver: Shelver, limits: ChunkLimits, settings: Settings, hearer: VectorsHearer
     ) -> None:
         self._image, self._readers, self._shelver, self.limits = image, readers, shelver, limits
-        self._settings, self._hearer = settings, hearer
+        self._limits, self._hearer = EmbeddingLimits.of(settings), hearer
         self._more = asyncio.Event()
         self._identity = ""
         self._former_until, self._former_why = 0.0, ""
@@ -281,9 +296,9 @@ class EmbeddingWorker:
         self._more.set()
 
     def facts(self) -> dict[str, Any]:
-        """How it stands: the embedder's identity, `ready`, `working`, `waiting` or `away`, why, and chunks that have a vector.
+        """Return the embedder's identity, the state (`ready`, `working`, `waiting` or `away`), its reason, and the number of vectors.
 
-        `serving` is the identity of the embedder that those vectors are from: another one while a change is under way.
+        `serving` is the identity of the embedder that made those vectors: another one while a change is under way.
         """
         told = {"identity": self._identity, "state": self._state, "why": self._why, "vectors": self._hearer.count()}
         return {**told, "serving": self._hearer.collection.maker.identity}
@@ -299,11 +314,11 @@ class EmbeddingWorker:
                 continue
             if not more:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._settings.embed_check_s):
+                    async with asyncio.timeout(self._limits.check_s):
                         await self._more.wait()
 
     async def _step(self) -> bool:
-        """Do some of what is to be done; whether there may be more."""
+        """Do one step of the work. Return True if there may be more."""
         await self._linked()
         await self._late()
         await self._known()
@@ -322,9 +337,9 @@ class EmbeddingWorker:
         return False
 
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
-        """The next sections that lack an embedder's vectors; those that are damaged stay without."""
+        """Return the next sections that lack an embedder's vectors; those that are damaged stay without."""
         while True:
-            due: DueSections = await in_helper(self._image.read, which, self._settings.embed_sections)
+            due: DueSections = await in_helper(self._image.read, which, self._limits.sections)
             if due.damaged:
                 log.error("sections_damaged", sections=due.damaged, hint="they stay without vectors; restore a backup (`batos restore`)")
                 await self._image.system(pass_over, due.damaged, identity, mission="ingest")
@@ -334,14 +349,14 @@ class EmbeddingWorker:
     async def _away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
         if self._state != "away":
-            log.warning("embedder_away", error=why, retry_s=self._settings.embed_retry_s, hint="searches go by words meanwhile")
+            log.warning("embedder_away", error=why, retry_s=self._limits.retry_s, hint="searches go by words meanwhile")
         self._state, self._why = "away", why
-        await asyncio.sleep(self._settings.embed_retry_s)
+        await asyncio.sleep(self._limits.retry_s)
 
     async def _round(self, work: list[section_builder.EmbeddingWork], embedder: Embedder, identity: str) -> None:
         """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
 
-        :raises BatosError: where the embedder is away.
+        :raises BatosError: if the embedder is away.
         """
         try:
             await self._embed(work, embedder, identity)
@@ -358,15 +373,14 @@ class EmbeddingWorker:
 
     async def _linked(self) -> None:
         """Let texts point at documents that came after them, by their titles."""
-        settings = self._settings
-        while names := await in_helper(self._image.read, unlinked_titles, settings.embed_sections):
+        while names := await in_helper(self._image.read, unlinked_titles, self._limits.sections):
             self._shelver.names.add(name for name in names if name.document)
             view = self._hearer.collection.view()
-            found = await in_helper(self._image.read, new_titles, view, names, settings.link_chunks)
+            found = await in_helper(self._image.read, new_titles, view, names, self._limits.link_chunks)
             made = await in_helper(relink, found, self._shelver)
-            for begin in range(0, max(1, len(made)), settings.embed_sections):
-                some = made[begin : begin + settings.embed_sections]
-                done = names if begin + settings.embed_sections >= len(made) else []
+            for begin in range(0, max(1, len(made)), self._limits.sections):
+                some = made[begin : begin + self._limits.sections]
+                done = names if begin + self._limits.sections >= len(made) else []
                 segment = await self._image.system(store_links, done, some, mission="ingest")
                 if segment is not None:
                     self._hearer.relinked(segment)
@@ -412,7 +426,7 @@ class EmbeddingWorker:
                 self._former_away(e)
 
     async def _former(self) -> Embedder | None:
-        """The embedder that searches' vectors are from, where it is not the present one and can be had."""
+        """Return the embedder that searches' vectors are from, where it is not the present one and can be had."""
         maker = self._hearer.collection.maker
         former = self._readers.former(maker)
         if former is None:
@@ -427,7 +441,7 @@ class EmbeddingWorker:
 
     def _former_away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
-        self._former_until = time.monotonic() + self._settings.embed_retry_s
+        self._former_until = time.monotonic() + self._limits.retry_s
         if why != self._former_why:
             log.warning("former_embedder_away", error=why, hint="what comes during the change is found by words until its end")
         self._former_why = why
@@ -460,32 +474,32 @@ class EmbeddingWorker:
                 continue
             after: int | None = BEGIN
             while after is not None:
-                after = await self._image.system(_purge, name, drops, after, self._settings.purge_rows, mission="ingest")
+                after = await self._image.system(_purge, name, drops, after, self._limits.purge_rows, mission="ingest")
 
     async def _tidied(self, merges: int = 0) -> None:
-        """Tidy up.
+        """Merge small parts and purge dropped entries.
 
-        :param merges: of parts of each log, at most; 0: as many as there are to do, until somebody needs it for something else.
+        :param merges: maximum merges of each log; 0: all that are due, until the worker is needed for other work.
         """
         for name in await in_helper(self._image.read, _logs):
             left = merges or math.inf
             while left > 0 and not (self._more.is_set() and not merges) and await self._image.system(_tidy, name, mission="ingest"):
                 left -= 1
-        if max(await in_helper(self._image.read, _most_dropped)) > self._settings.dropped_rows:
+        if max(await in_helper(self._image.read, _most_dropped)) > self._limits.dropped_rows:
             await self.purge()
-        if self._hearer.collection.dropped > max(self._settings.dropped_rows, self._hearer.collection.size // 4):
+        if self._hearer.collection.dropped > max(self._limits.dropped_rows, self._hearer.collection.size // 4):
             await self._hearer.reload()
         self._tidied_at = time.monotonic()
 
 
 def load_collection(root: Any) -> Collection:
-    """All that searches see, with the vectors of the embedder that the image has them of."""
+    """Return all that searches see, with the vectors of the embedder that the image has them of."""
     library = library_of(root)
     return Collection.load(library.text, library.vectors.get(library.embedder))
 
 
 def _logs(root: Any) -> list[str]:
-    """Names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
+    """Return the names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
     return ["", *library_of(root).vectors]
 
 
@@ -509,6 +523,6 @@ def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | N
 
 
 def _tidy(root: Any, name: str) -> bool:
-    """One merge, if one is due; whether there may be more."""
+    """Make one merge, if one is due. Return True if there may be more."""
     held = _log(root, name)
     return held is not None and bool(held.tidy())

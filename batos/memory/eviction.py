@@ -1,14 +1,13 @@
-"""What may leave the memory, and in which company: clusters of sections that are old, rarely read or redundant.
+"""Eviction: choose clusters of sections that may leave the memory, because they are old, rarely read or redundant.
 
-A section is *old* when nobody has read it for long, or ever, and its reads count little by now; *redundant* when another says nearly
-the same and neither is read; and when there are more chunks than the memory is to hold, those go first that count least (*pressure*).
-What was lived through in a mission of which one line is left (`batos.image.retention`), and is rarely read, goes too (*folded*).
-Those that belong together by their meaning, or are of one document, make a cluster. A reading of the image and of arrays; any thread.
+A section is *old* when it was not read for long, or ever, and its access score is low; *redundant* when another says nearly the same and
+neither is read. When there are more chunks than the memory is to hold, those with the lowest score go first (*pressure*). A rarely read
+record of a mission of which one line is left (`batos.image.retention`) goes too (*folded*). Sections with similar meaning, or of one
+document, form a cluster. Reads of the image and of arrays only; any thread.
 
-How chunks stand: how much they are read, and which are to stay. By that the curator decides what may leave.
-
-Reads are counted in memory, by chunk, and written now and then, by section: a score that halves every `half_life_s`, and the time of the
-last one. A kill costs what was not written yet. A section that is not known is taken as read, by nobody, when the curator sees it first.
+Access statistics: reads are counted in memory, by chunk, and written now and then, by section, as a score that halves every
+`half_life_s` and the time of the last read. A kill loses what was not yet written. A section without statistics is recorded when the
+curator first sees it, as if read then.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ class AccessScore(NamedTuple):
     """When it was read last, or first seen; seconds since the epoch."""
 
     def now(self, now: float, half_life_s: float) -> float:
-        """What its reads count now."""
+        """Return the decayed score at the time `now`."""
         return float(self.score * 0.5 ** (max(0.0, now - self.at) / half_life_s))
 
 
 class ReadCounter:
-    """Counts what is read. Any thread may."""
+    """Counter of reads, for any thread."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -60,7 +59,7 @@ class ReadCounter:
             self._counts.update(chunks)
 
     def take(self) -> dict[int, int]:
-        """What was counted since the last time."""
+        """Return the counts since the last call, and reset them."""
         with self._lock:
             found, self._counts = self._counts, Counter()
         return dict(found)
@@ -90,7 +89,7 @@ class UnseenSections(NamedTuple):
 
 
 def unseen_sections(root: Any, now: float) -> UnseenSections:
-    """What is to be noticed; a look at all sections, for a helper thread."""
+    """Return the sections whose statistics must be added or removed. It looks at all sections: call it in a helper thread."""
     library = library_of(root)
     known, there = set(library.reads), set(library.sections)
     ahead = [section for section, (_, at) in library.reads.items() if at > now + _AHEAD_S]
@@ -112,7 +111,7 @@ def note_seen(root: Any, now: float, some: UnseenSections) -> None:
 
 
 def access_score(library: Library, section: int) -> AccessScore:
-    """How a section stands; one that is not known has not been read."""
+    """Return the access score of a section; zero for one without statistics."""
     return AccessScore(*library.reads.get(section, (0.0, 0.0)))
 
 
@@ -120,18 +119,18 @@ def access_score(library: Library, section: int) -> AccessScore:
 
 
 def waits_for_vectors(library: Library, number: int, unread_s: float, patience_s: float) -> bool:
-    """Whether a section stays until it has vectors: where there never was an embedder, or it is away for long, that could be for ever.
+    """Return True if a section stays until it has vectors. The wait is bounded, because an embedder may be missing or away for long.
 
-    :param unread_s: how long it was not read, or has been there.
-    :param patience_s: how long it is waited for.
+    :param unread_s: seconds since the section was last read, or added.
+    :param patience_s: longest wait in seconds.
     """
     return bool(library.embedder) and number in library.waiting and unread_s < patience_s
 
 
 def pin_source(root: Any, source: str, *, stays: bool) -> bool:
-    """System transaction: what is from a source, or below that folder, stays from now on, or may leave; whether that is new.
+    """System transaction: pin or unpin the documents from a source, or below that folder. Return True if that is a change.
 
-    :raises UnknownSource: to pin what there is nothing of.
+    :raises UnknownSource: if nothing of it is in the memory, and it is to be pinned.
     """
     library = library_of(root)
     if stays is (source in library.pinned):
@@ -146,12 +145,12 @@ def pin_source(root: Any, source: str, *, stays: bool) -> bool:
 
 
 def pinned_documents(library: Library) -> set[int]:
-    """Numbers of the documents that stay."""
+    """Return the numbers of the documents that stay."""
     return {number for source in library.pinned for number in documents_below(library, source)}
 
 
 def documents_below(library: Library, source: str) -> set[int]:
-    """Numbers of the documents from a source, or from below that folder."""
+    """Return the numbers of the documents from a source, or from below that folder."""
     folder = source.rstrip("/") + "/"
     found = set(library.by_source.values(folder, folder + chr(0x10FFFF)))
     return found | {library.by_source[source]} if source in library.by_source else found
@@ -169,7 +168,7 @@ _LOADED = 1000  # documents looked at before the cache is let go of
 
 
 class EvictionLimits(NamedTuple):
-    """What decides; times in seconds."""
+    """Limits that decide on eviction; times in seconds."""
 
     age_s: float
     """How long a section was not read that is old."""
@@ -265,7 +264,10 @@ def _candidates(root: Any, library: Library, limits: EvictionLimits, now: float)
 
 
 def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, int, bool, bool] | None:
-    """Of a document's sections: the chunks that they stand for, level, class, and whether its mission was folded; None where they stay."""
+    """Return facts about a document's sections: the chunks that they stand for, level, class, and whether its mission was folded.
+
+    None if they must stay.
+    """
     if looked % _LOADED == _LOADED - 1:
         root._p_jar.cacheGC()
     try:
@@ -281,7 +283,7 @@ def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, i
 
 
 def _means(view: View, sections: Iterable[Section]) -> tuple[Array, Array]:
-    """The mean vector of each section (unit rows; zeros where there is none), and which have one."""
+    """Return the mean vector of each section (unit rows; zeros if there is none), and which have one."""
     sections = list(sections)
     means = np.zeros((len(sections), view.matrix.shape[1] or 1), np.float32)
     for place, section in enumerate(sections):
@@ -294,7 +296,7 @@ def _means(view: View, sections: Iterable[Section]) -> tuple[Array, Array]:
 
 
 def _with_redundant(rows: list[_Row], means: Array, known: Array, limits: EvictionLimits) -> list[_Row]:
-    """Those that say what another says, and are read as little, may leave too."""
+    """Return the rows, and those made redundant by a similar row that is read as little."""
     found = list(rows)
     for begin in range(0, len(rows), 512):
         near = means[begin : begin + 512] @ means.T
@@ -306,7 +308,7 @@ def _with_redundant(rows: list[_Row], means: Array, known: Array, limits: Evicti
 
 
 def _clusters(rows: list[_Row], means: Array, places: list[int], limits: EvictionLimits) -> list[Cluster]:
-    """Greedily: whoever counts least takes along who is nearest."""
+    """Return clusters, greedily: the section with the lowest score takes its nearest ones along."""
     left = np.array(places)
     found = []
     while len(left):

@@ -1,9 +1,7 @@
-"""Files as they are read into the memory: which of a folder, and what of it is left out; their bytes, and what tells whether they have
-changed.
+"""Files to be read into the memory: listing of a folder, ignore patterns, bytes, and a fingerprint that shows changes.
 
-What a folder says is not to be read: patterns as in `.gitignore`, of such files in it and of its user. See gitignore(5).
-
-Matched by hand and not by expressions: a folder may be anybody's, and a pattern of many stars would take for ever.
+Ignore patterns work as in gitignore(5): from such files in the folder, and from the user. They are matched by hand and not by regular
+expressions: a folder may come from anyone, and a pattern of many stars would take for ever.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ def _read(path: str, changed: int, size: int) -> IgnoreRules:
 
 
 class Ignored:
-    """Which paths in a folder are left out. Folders are to be asked for before what is in them."""
+    """Ignore patterns of a folder. Ask for folders before their content."""
 
     def __init__(self, exclude: Sequence[str] = ()) -> None:
         """
@@ -96,7 +94,7 @@ class Ignored:
     """The folder that is read."""
 
     def leaves_out(self, path: str, *, folder: bool) -> bool:
-        """Whether a path is left out."""
+        """Return True if the patterns exclude a path."""
         said = self._own.says(path, folder)
         for place, rules in reversed(self._places):
             if said is not None:
@@ -163,7 +161,7 @@ def _chosen(text: str) -> Iterator[str]:
 
 
 def _fits(rule: IgnoreRule, segments: Sequence[str]) -> bool:
-    """Whether a pattern is about a path: all of it where it is bound, else its last name."""
+    """Return True if a pattern matches a path: the whole path if the pattern is anchored, else its last name."""
     if not rule.bound:
         return _segment_fits(rule.segments[0], segments[-1])
     return _way_fits(rule.segments, segments)
@@ -227,7 +225,7 @@ class File(NamedTuple):
 
 @dataclass
 class LeftOut:
-    """What a folder has that is not read."""
+    """Content of a folder that is not read, by reason."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     """Files that no reader is for, by the ends of their names."""
@@ -239,7 +237,7 @@ class LeftOut:
     """Links that are not followed, with where they lead."""
 
     def facts(self) -> dict[str, object]:
-        """The same as JSON; nothing where all of it is read."""
+        """Return the same as JSON; nothing if all of it is read."""
         kinds = dict(self.kinds.most_common(_SHOWN))
         links = [{"path": path, "to": to} for path, to in list(self.links.items())[:_SHOWN]]
         told = {"files": self.kinds.total(), "kinds": kinds, "ignored": self.ignored, "links": links, "hidden": self.hidden}
@@ -262,13 +260,15 @@ def files_in(
     skipped: dict[str, str] | None = None,
     left: LeftOut | None = None,
 ) -> list[str]:
-    """The files of a folder and those in it that can be read, in order. Left out are hidden ones, what patterns leave out, links that lead
-    out of the folder, and what is the daemon's own. What a link in the folder leads to is read once.
+    """Return the readable files of a folder and its subfolders, in order.
 
-    :param exclude: patterns as in `.gitignore`, that go before such files in the folder.
-    :param unread: gets the folders in it that cannot be read now.
-    :param skipped: gets what is the daemon's own, with why it is not read.
-    :param left: gets what else is not read.
+    Hidden files, ignored files, links that lead out of the folder, and the daemon's own files are left out. The target of a link inside the
+    folder is read once.
+
+    :param exclude: patterns as in `.gitignore`, which precede such files in the folder.
+    :param unread: receives the subfolders that cannot be read now.
+    :param skipped: receives the daemon's own files, with the reason why they are not read.
+    :param left: receives everything else that is not read.
     :raises Unreadable: if the folder cannot be read, is the daemon's own, or there are too many files.
     """
     real = os.path.realpath(folder)
@@ -310,7 +310,7 @@ class _Walk:
                 self._file(path, real)
 
     def _look(self, top: str, real_top: str) -> None:
-        """A folder, and those in it."""
+        """Walk through a folder and its subfolders."""
         waiting = [(top, real_top)]
         while waiting:
             place, real = waiting.pop()
@@ -364,9 +364,7 @@ class _Walk:
         elif not self._is_ours(path, real):
             self.found.append(path)
             if len(self.found) > self._most:
-                raise Unreadable(
-                    f"there are more than {self._most} files in {self._folder} (setting ingest_folder_files); name folders in it"
-                )
+                raise Unreadable(f"there are more than {self._most} files in {self._folder}; name folders in it")
 
     def _is_ours(self, path: str, real: str) -> bool:
         why = self._own.why_not(real)
@@ -383,8 +381,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def read_file(path: str, largest: int, own: DaemonFiles) -> File:
-    """
-    :raises Unreadable: for what is no file, too large, away, not ours to read, or the daemon's own, by whatever way it is reached.
+    """Read a file.
+
+    :raises Unreadable: if it is missing, not a file, too large, not readable for us, or the daemon's own, by whatever path.
     """
     try:
         path.encode()
@@ -395,7 +394,7 @@ def read_file(path: str, largest: int, own: DaemonFiles) -> File:
             if why := own.why_not(_place_of(file.fileno(), path), about):
                 raise Unreadable(why)
             if about.st_size > largest:
-                raise Unreadable(f"it has {about.st_size} bytes; at most {largest} are read (setting ingest_file_bytes): split it")
+                raise Unreadable(f"it has {about.st_size} bytes; at most {largest} are read (setting memory.file_bytes): split it")
             data = file.read(largest + 1)
     except UnicodeEncodeError:
         raise Unreadable("its name is no UTF-8; rename it") from None
@@ -406,7 +405,7 @@ def read_file(path: str, largest: int, own: DaemonFiles) -> File:
         error.shut = e.errno in (errno.EACCES, errno.EPERM)
         raise error from None
     if len(data) > largest:
-        raise Unreadable(f"it grew past {largest} bytes while it was read (setting ingest_file_bytes)")
+        raise Unreadable(f"it grew past {largest} bytes while it was read (setting memory.file_bytes)")
     if not data.strip():
         raise Unreadable("it is empty")
     return File(path, (about.st_mtime_ns, about.st_size), hashlib.sha256(data).digest(), data)
@@ -417,7 +416,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _place_of(descriptor: int, path: str) -> str:
-    """Where an open file really is: a link on the way may lead elsewhere by now."""
+    """Return the real path of an open file: a link on the path may point elsewhere by now."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:  # no /proc here

@@ -1,8 +1,8 @@
-"""Watched folders: what is new or changed in them is read into the memory, what vanishes is forgotten.
+"""Folder watcher: reads new and changed files of watched folders into the memory, and forgets files that vanish.
 
-They are looked through again and again; that needs nothing of the operating system, and works on network folders, too. What is
-seen for the first time is read when it has not changed between two looks, so that nobody's half-written file is. A folder that is
-away, or cannot be read, says nothing about its files: they stay in the memory.
+It polls: that needs nothing of the operating system, and works on network folders too. A new file is read once it has not changed
+between two polls, so that no half-written file is. A folder that is missing or unreadable says nothing about its files: they stay in the
+memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from batos.errors import BatosError, Unreadable
 from batos.image.daemon_files import DaemonFiles
 from batos.image.living_image import LivingImage
 from batos.memory.files import LeftOut, files_in
-from batos.memory.ingest import PASSING, SHUT, Ingest, files_known
+from batos.memory.ingest import PASSING, SHUT, Ingest, IngestLimits, files_known
 from batos.memory.store import library_of
 
 log = structlog.get_logger("batos.memory")
@@ -34,7 +34,7 @@ class FolderWatcher:
     """Looks through the folders that the image says are watched. All methods are called on the loop's thread."""
 
     def __init__(self, image: LivingImage, ingest: Ingest, settings: Settings) -> None:
-        self._image, self._ingest, self._settings = image, ingest, settings
+        self._image, self._ingest, self._limits = image, ingest, IngestLimits.of(settings)
         self._before: dict[str, Stamps] = {}
         self.away: dict[str, str] = {}
         """Folders that cannot be looked through now, and why."""
@@ -45,10 +45,10 @@ class FolderWatcher:
     async def add(self, folder: str, exclude: Sequence[str] = ()) -> None:
         """Watch a folder from now on, also after a restart.
 
-        :param exclude: patterns of what is left out, as in `.gitignore`, in place of those that were said before.
-        :raises Unreadable: if it is no folder that can be read.
+        :param exclude: ignore patterns, as in `.gitignore`, which replace the previous ones.
+        :raises Unreadable: if it is not a readable folder.
         """
-        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        path, identity = await in_helper(_checked, folder, self._limits.folder_files, self._ingest.premises, exclude)
         await self._image.system(_watch, path, (*identity, *exclude), mission="ingest")
         self._wake.set()
 
@@ -76,14 +76,14 @@ class FolderWatcher:
                     self.away.pop(folder, None)
             self._wake.clear()
             try:
-                async with asyncio.timeout(self._settings.watch_s):
+                async with asyncio.timeout(self._limits.watch_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
     async def _look(self, folder: str, told: tuple[Any, ...]) -> None:
         identity, exclude = told[:2], told[2:]
-        now, unread, left = await in_helper(_stamps, folder, self._settings.ingest_folder_files, self._ingest.premises, exclude)
+        now, unread, left = await in_helper(_stamps, folder, self._limits.folder_files, self._ingest.premises, exclude)
         if not now and _identity(folder) != identity:
             raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
         self.left_out[folder] = left.facts()
@@ -92,7 +92,7 @@ class FolderWatcher:
         before = self._before.get(folder)
         self._before[folder] = now
         if before is None:  # the first look: what did not change lately is whole
-            old = time.time_ns() - int(self._settings.watch_s * 1e9)
+            old = time.time_ns() - int(self._limits.watch_s * 1e9)
             before = {path: stamp for path, stamp in now.items() if stamp[0] < old}
         new = (path for path, stamp in now.items() if (known.get(path) != stamp or path in again) and before.get(path) == stamp)
         ready = [path for path in new if path not in queued]
@@ -113,8 +113,9 @@ def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) 
 
 
 def _vanished(away: Iterable[str], unread: Collection[str]) -> list[str]:
-    """Which of these files are no more. What is there is left out by a pattern now, and what was read of it stays; of what cannot be looked
-    at nobody knows."""
+    """Return the files that no longer exist. A file that still exists is ignored by a pattern now, and its content stays; the state of a
+    file in an unreadable folder is unknown.
+    """
     return [
         path
         for path in away
@@ -132,7 +133,7 @@ def _opens(path: str) -> bool:
 
 
 def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[Stamps, set[str], LeftOut]:
-    """The files of a folder; what of it cannot be looked at now, which says nothing about its files; and what is not read of it."""
+    """Return the files of a folder, its unreadable subfolders, which say nothing about their files, and the content that is not read."""
     if not os.path.isdir(folder):
         raise Unreadable(f"the folder {folder} is away")
     found: Stamps = {}
@@ -161,7 +162,7 @@ def _checked(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -
 
 
 def _identity(folder: str) -> tuple[int, int]:
-    """What tells a folder from another in its place: where a disk is not mounted, there is an empty one."""
+    """Return device and inode of a folder, to tell it from another at the same path: an unmounted disk leaves an empty folder."""
     about = os.stat(folder)
     return about.st_dev, about.st_ino
 

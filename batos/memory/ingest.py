@@ -1,13 +1,9 @@
-"""Ingest: files become documents of the memory.
+"""Ingest: turn files into documents of the memory.
 
-What is to be read stands in a queue in the image, so that it goes on after a `kill -9`. A file is read by a child process
-(`batos.memory.ingest`) and stored in transactions of bounded size; its sections are known by their content, so that what is there
-already, from an attempt that was cut short or from an earlier version of the file, is neither stored nor embedded again. A file that
-cannot be read is noted with the reason, and the others go on.
-
-Reading of files in a child process: one that freezes its reader, or makes it grow, is refused, and the daemon hears nothing of it.
-
-A file's sections, some at a time: those that the memory has already, by their content, are kept, the others cut into chunks.
+The queue of paths is stored in the image, so that ingest continues after a `kill -9`. A child process reads each file: one that freezes
+its reader, or makes it grow, is refused and does not affect the daemon. Sections are stored in transactions of bounded size. They are
+known by their content, so that what is already stored, from an interrupted attempt or an earlier version of the file, is neither stored
+nor embedded again; the others are cut into chunks. A file that cannot be read is recorded with the reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -21,18 +17,21 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos.concurrency import LoopTurns, in_helper
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable, UnreadableNow
 from batos.image.daemon_files import DaemonFiles
 from batos.image.living_image import LivingImage
 from batos.isolation import ChildStopped, IsolatedChild
 from batos.memory import readers
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, bounded
 from batos.memory.files import File, LeftOut, files_in, read_file, stamp_of
 from batos.memory.records import Section
@@ -45,21 +44,46 @@ _TEXT = 4  # times the bytes of the largest file, in characters, that one may sa
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
+@dataclass(frozen=True, slots=True)
+class IngestLimits(Limits):
+    """Limits of the reading of files into the memory."""
+
+    read_s: float = limit(120.0, ge=1, le=86_400)
+    """Processor time for the child process that reads a file; past it, the file is refused."""
+    read_bytes: int = limit(2048 * MIB, ge=256 * MIB, le=2**40)
+    """Address space of the child process that reads files; past it, one is refused."""
+    batch_bytes: int = limit(262_144, ge=1024, le=256 * MIB)
+    """Text that one transaction of an ingest stores."""
+    queue: int = limit(1_000_000, ge=1, le=100_000_000)
+    """Files that wait to be read; one more is answered busy."""
+    folder_files: int = limit(100_000, ge=1, le=100_000_000)
+    """Files that are looked at in one folder and those in it."""
+    attempts: int = limit(3, ge=1, le=100)
+    """Attempts at a file during which the daemon may die; then it is refused."""
+    retry_s: float = limit(10.0, ge=0.05, le=86_400)
+    """Pause after which an ingest that the disk was too full for goes on."""
+    refused: int = limit(1000, ge=1, le=1_000_000)
+    """Files that could not be read whose reason is kept, the newest."""
+    watch_s: float = limit(2.0, ge=0.05, le=86_400)
+    """Pause between two looks into the watched folders."""
+
+
 class Reading:
     """Reads one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self._seconds, self._memory, self._chars = settings.read_s, settings.read_memory_bytes, _TEXT * settings.ingest_file_bytes
-        self._child = IsolatedChild(readers.__name__, memory=settings.read_memory_bytes)
-        limits = (settings.ingest_file_bytes, settings.read_s, settings.read_memory_bytes)
+        own = IngestLimits.of(settings)
+        self._seconds, self._memory, self._chars = own.read_s, own.read_bytes, _TEXT * settings.memory.file_bytes
+        self._child = IsolatedChild(readers.__name__, memory=self._memory)
+        limits = (settings.memory.file_bytes, self._seconds, self._memory)
         there = [name for name in readers.PACKAGES if find_spec(name) is not None]
         self.able = f"{readers.VERSION} {' '.join(map(str, limits))} {' '.join(there)}"
         """What the readers can do: files that were refused are tried again when it is another."""
 
     async def read(self, path: str, data: bytes) -> Draft:
-        """What a file says.
+        """Return the draft of a file.
 
-        :raises Unreadable: for what no reader takes, what says too much, and what takes too long, or too much memory.
+        :raises Unreadable: if no reader takes the file, it holds too much, or reading takes too long or too much memory.
         """
         try:
             told = await self._child.ask([pathlib.PurePath(path).name, self._chars], data, seconds=self._seconds)
@@ -68,11 +92,16 @@ class Reading:
                 log.error("ingest_failed", path=path, trace=e.trace)
                 raise BatosError(f"{e.detail}; this is a fault in BAT OS, please report it") from None
             why = {
-                "time": f"reading it took more than {self._seconds:g} s of processor time (setting read_s)",
-                "memory": f"reading it took more than {self._memory} bytes of memory (setting read_memory_bytes)",
-            }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory (setting read_memory_bytes)")
+                "time": f"reading it took more than {self._seconds:g} s of processor time",
+                "memory": f"reading it took more than {self._memory} bytes of memory",
+            }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory")
             raise Unreadable(f"{why}: {_REMEDY}") from None
         return await in_helper(readers.drafted, told)
+
+    @property
+    def running(self) -> bool:
+        """Return True if there is a child process."""
+        return self._child.pid is not None
 
     async def close(self) -> None:
         """End the child, at whatever it is."""
@@ -80,7 +109,7 @@ class Reading:
 
 
 class KnownSections(NamedTuple):
-    """What the memory has from a source already."""
+    """Sections that the memory already has from a source."""
 
     document: int
     digest: bytes
@@ -112,8 +141,8 @@ class Batches:
         """
         self._going = going
         self.draft, self.number, self._shelver = draft, number, shelver
-        self._size = settings.ingest_batch_bytes
-        self._parts = bounded(draft.parts, settings.ingest_section_chars)
+        self._size = IngestLimits.of(settings).batch_bytes
+        self._parts = bounded(draft.parts, ChunkLimits.of(settings).section_chars)
         self._there: dict[bytes, deque[int]] = {}
         for section in known.sections:
             self._there.setdefault(section.digest, deque()).append(section.number)
@@ -124,7 +153,7 @@ class Batches:
         self._turns = LoopTurns()
 
     def next(self) -> Batch:
-        """The next sections; the last batch may have none.
+        """Return the next sections; the last batch may have none.
 
         :raises Unreadable: if there is not a word in all of the draft.
         """
@@ -153,7 +182,7 @@ class Batches:
         return Batch(shelved, segment, self._now + rest, last)
 
     def facts(self, file: File) -> dict[str, Any]:
-        """What is known of the document once all of it was seen."""
+        """Return the facts of the document, once all of it was seen."""
         draft = self.draft
         days = tuple(sorted(day for day in {*self._days, draft.day} if day))
         return {
@@ -185,21 +214,23 @@ class _Prepared(NamedTuple):
 
 
 class Ingest:
-    """Reads what is in the queue, one file at a time. All methods are called on the loop's thread."""
+    """Reader of the queue, one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, image: LivingImage, settings: Settings, shelver: Shelver, stored: Stored) -> None:
         """
         :param stored: hears of each transaction, once it is durable.
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
-        self._reading = Reading(settings)
+        self._limits = IngestLimits.of(settings)
+        self.reading = Reading(settings)
         self.premises = DaemonFiles(settings)
         """What is not read, since it is the daemon's own."""
-        self.able = self._reading.able
+        self.able = self.reading.able
         """What the readers can do, in a word; see `Reading`."""
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
-        self._alone = asyncio.Lock()
+        self.alone = asyncio.Lock()
+        """Held while a transaction is made and told: whoever holds it sees the library and what searches see say the same."""
         self._begun: set[str] = set()
         self._stopping = False
         self.under_way = ""
@@ -210,17 +241,18 @@ class Ingest:
     # --- asking for it
 
     async def ask(self, paths: Iterable[str], exclude: Sequence[str] = (), left: LeftOut | None = None) -> tuple[list[str], list[Facts]]:
-        """Put files into the queue, of folders those in them; the files, once that is durable, and the paths that cannot be taken, with
-        the reason: what is not there, or the daemon's own, also where that lies in a folder that was named; a folder with too many files.
+        """Put files, and the files of folders, into the queue. Return the files, once that is durable, and the refused paths with reasons.
 
-        :param exclude: patterns of what is left out of folders.
-        :param left: gets what folders have that is not read.
-        :raises Unreadable: for a path that is not absolute; nothing is put in then.
+        A path is refused if it is missing or the daemon's own, also inside a given folder, or if a folder has too many files.
+
+        :param exclude: ignore patterns for folders.
+        :param left: receives the content of folders that is not read.
+        :raises Unreadable: if a path is not absolute; then nothing is queued.
         :raises Busy: if the queue is full.
         """
         found, refused = await in_helper(self._files, list(paths), exclude, left)
         if found:
-            await self._image.system(_queue, found, self._settings.ingest_queue, mission="ingest")
+            await self._image.system(queue_files, found, IngestLimits.of(self._settings).queue, mission="ingest")
             self._more.set()
         return found, refused
 
@@ -234,15 +266,15 @@ class Ingest:
 
         :raises UnknownSource: if there is none from there.
         """
-        async with self._alone:
+        async with self.alone:
             told, dropped = await self._image.system(_forget, source, mission="forget")
             self._stored(None, dropped)
         self._tell(path=source, state=FORGOTTEN, chunks=len(dropped))
         return {**told, "chunks": len(dropped)}
 
     async def vanished(self, path: str) -> None:
-        """Forget what was read from a file that is no more."""
-        async with self._alone:
+        """Forget the document of a file that no longer exists."""
+        async with self.alone:
             dropped = await self._image.system(_vanished, path, mission="ingest")
             self._stored(None, dropped)
         log.info("forgotten", path=path, chunks=len(dropped))
@@ -258,7 +290,7 @@ class Ingest:
         for path in dict.fromkeys(paths):
             try:
                 if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):
-                    most = self._settings.ingest_folder_files
+                    most = self._limits.folder_files
                     found |= dict.fromkeys(files_in(path, most, self.premises, exclude=exclude, skipped=skipped, left=left))
                 elif why := self.premises.why_not(os.path.realpath(path)):
                     raise Unreadable(why)
@@ -274,16 +306,16 @@ class Ingest:
     # --- doing it
 
     async def run(self) -> None:
-        """Read what is in the queue, and what comes into it, until cancelled."""
+        """Read the files in the queue, and those that are added, until cancelled."""
         try:
             await self._go_on()
         finally:
-            await self._reading.close()
+            await self.reading.close()
 
     async def _go_on(self) -> None:
         while True:
             self._more.clear()
-            path, attempts = self._image.read(_next)
+            path, attempts = self._image.read(next_file)
             if path is None:
                 await self._more.wait()
                 continue
@@ -296,18 +328,18 @@ class Ingest:
                 return
             except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = _trouble(e)
-                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._settings.ingest_retry_s)
+                log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._limits.retry_s)
                 self._tell(path=path, state="waiting", message=self.trouble)
-                await asyncio.sleep(self._settings.ingest_retry_s)
+                await asyncio.sleep(self._limits.retry_s)
             finally:
                 self.under_way = ""
 
     async def _one(self, path: str, attempts: int) -> None:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
-                if attempts >= self._settings.ingest_attempts:
+                if attempts >= IngestLimits.of(self._settings).attempts:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
-                self._image.later(_begin, path)
+                self._image.later(begin_file, path)
                 self._begun.add(path)
             told = await self._read(path)
         except OSError:
@@ -321,7 +353,7 @@ class Ingest:
                 log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             cause = (SHUT if error.shut else PASSING) if isinstance(error, UnreadableNow) else self.able
-            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), cause, self._settings.refused_files, mission="ingest")
+            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), cause, self._limits.refused, mission="ingest")
             log.warning("ingest_refused", path=path, error=error.message)
             self._tell(path=path, state=REFUSED, chunks=0, **error.to_wire())
             return
@@ -329,15 +361,15 @@ class Ingest:
         self._tell(**told)
 
     async def _read(self, path: str) -> Facts:
-        """Read a file and store it; what is told of it."""
-        file = await in_helper(read_file, path, self._settings.ingest_file_bytes, self.premises)
+        """Read a file and store it. Return the facts to report."""
+        file = await in_helper(read_file, path, self._settings.memory.file_bytes, self.premises)
         draft: Draft | None = None
         while True:
-            if draft is None and not self._is_known(self._image.read(_known, file.path, file.digest), file):
-                draft = await self._reading.read(file.path, file.data)  # before it is alone: it may take long
+            if draft is None and not self._is_known(self._image.read(known_sections, file.path, file.digest), file):
+                draft = await self.reading.read(file.path, file.data)  # before it is alone: it may take long
                 file = file._replace(data=b"")  # it may be large
-            async with self._alone:
-                known = self._image.read(_known, file.path, file.digest)
+            async with self.alone:
+                known = self._image.read(known_sections, file.path, file.digest)
                 if self._is_known(known, file):
                     prepared = _Prepared(file, known)
                 elif draft is None:  # forgotten meanwhile
@@ -353,7 +385,7 @@ class Ingest:
         return bool(known.elsewhere) or (known.complete and known.digest == file.digest)
 
     def _prepare(self, file: File, known: KnownSections, draft: Draft) -> _Prepared:
-        """In a helper thread: the first batch of a file that is not known as it is."""
+        """Return the first batch of a file that is new or changed. Runs in a helper thread."""
         self._shelver.names.add({KnownName(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
         number = known.document or self._shelver.numbers.take()
         batches = Batches(draft, known, number, self._shelver, self._settings, self._going)
@@ -378,7 +410,7 @@ class Ingest:
         while True:
             facts = batches.facts(file) if batch.last else {"sources": (file.path,), "source": file.path}
             shelves = [shelved.shelf for shelved in batch.shelved]
-            stored = (_put, file[:2], batches.number, facts, shelves, batch.segment, batch.sections, batch.last)
+            stored = (store_batch, file[:2], batches.number, facts, shelves, batch.segment, batch.sections, batch.last)
             dropped = await self._image.system(*stored, mission="ingest")
             if dropped is None:
                 return None
@@ -405,14 +437,18 @@ def _trouble(e: OSError | BatosError) -> str:
 # --- reads and system transactions
 
 
-def _next(root: Any) -> tuple[str | None, int]:
-    """A file that waits, and the attempts at it."""
+def next_file(root: Any) -> tuple[str | None, int]:
+    """Return a file that waits, and the attempts at it."""
     queue = library_of(root).queue
     path = queue.minKey() if queue else None
     return path, 0 if path is None else queue[path]
 
 
-def _known(root: Any, path: str, digest: bytes) -> KnownSections:
+def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
+    """Read what the memory has of a file already.
+
+    :param digest: of the file's content as it is now.
+    """
     library = library_of(root)
     elsewhere = library.by_content.get(digest, 0)
     number = library.by_source.get(path, 0)
@@ -426,15 +462,19 @@ def _known(root: Any, path: str, digest: bytes) -> KnownSections:
     )
 
 
-def _queue(root: Any, paths: list[str], most: int) -> None:
+def queue_files(root: Any, paths: list[str], most: int) -> None:
+    """Have files read, also after a `kill -9`.
+
+    :raises Busy: if more than `most` would wait.
+    """
     library = library_of(root)
     if len(library.queue) + len(paths) > most:
-        raise Busy(f"{len(library.queue)} files wait to be read already (setting ingest_queue); ask again later")
+        raise Busy(f"{len(library.queue)} files wait to be read already; ask again later")
     for path in paths:
         library.queue.setdefault(path, 0)  # who watches asks again after a restart: attempts at what waits are counted on
 
 
-def _begin(root: Any, path: str) -> None:
+def begin_file(root: Any, path: str) -> None:
     """Count an attempt at a file, so that one which kills the daemon does not do so for ever."""
     queue = library_of(root).queue
     if path in queue:
@@ -450,7 +490,7 @@ def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:
 
 
 def _followed(library: Any, path: str) -> bool:
-    """Whether a path is in a watched folder: elsewhere nobody asks when it was looked at last."""
+    """Return True if a path is in a watched folder: only there the time of the last look matters."""
     return any(path.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched)
 
 
@@ -465,7 +505,7 @@ def _alias(root: Any, number: int, path: str, stamp: tuple[int, int]) -> list[in
     return dropped
 
 
-def _put(
+def store_batch(
     root: Any,
     file: tuple[str, tuple[int, int]],
     number: int,
@@ -475,6 +515,14 @@ def _put(
     sections: list[int],
     last: bool,
 ) -> list[int] | None:
+    """Store some sections of a file; the file is done with the last of them.
+
+    :param file: its path, and its time and size.
+    :param number: of its document.
+    :param facts: of its document.
+    :param sections: all that the document has with these.
+    :returns: the chunks that the memory let go of; None if some of `sections` are gone meanwhile, and nothing was stored.
+    """
     path, stamp = file
     library = library_of(root)
     new = {shelf.section.number for shelf in shelves}
@@ -527,8 +575,9 @@ def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: s
 
 
 def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
-    """Every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused why
-    (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when."""
+    """Return every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused
+    why (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when.
+    """
     library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)
     stamps, queue, refused = (tree.items(begin, end, excludemax=True) for tree in (library.stamps, library.queue, library.refused))

@@ -1,14 +1,12 @@
-"""What the memory is made of, as objects of the image: documents, chunks of their text, entities, summaries.
+"""Objects of the memory in the image: documents, chunks of their text, entities, summaries.
 
-They answer messages, so that going from one to the next is sending: a chunk its `neighbours_`, its `source_` and what it
-`mentions_`, a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds
-only what differs, so that a chunk is little more than its text on disk.
+They answer messages, so that moving from one to the next is sending: a chunk its `neighbours_`, its `source_` and what it `mentions_`,
+a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds only what differs, so
+that a chunk is little more than its text on disk.
 
-Who says what a document holds: a file, the user, a tool, or the system itself. What it said itself is no evidence of a fact.
-
-The kind of a document tells it mostly, also of those that were there before origins were; a note says it, or its mission's record does.
-
-What there is in the memory, as plain values for whoever asks.
+The origin of a document tells who stated its content: a file, the user, a tool, or the system itself. A statement by the system is no
+evidence of a fact. Mostly the kind of the document gives its origin, also for documents older than origins; for a note, the note itself
+or the record of its mission does. `memory_contents` reports all of it as plain values.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from ZODB.POSException import POSKeyError
 
 from batos.errors import BatosError, ImageDamaged, InvalidInput
 from batos.image import ledger
-from batos.image.history import oid_of
 from batos.image.living_image import add_missing
 from batos.image.mission_index import descending
 from batos.memory.records import DIGEST, FAILURE, MISSION, NOTE, STATEMENT, SUMMARY
 from batos.memory.store import Library, library_of
 from batos.objects import Primitive, UvmObject
+from batos.objects.json_form import oid_of
 
 FILE, USER, TOOL, SELF = "file", "user", "tool", "self"
 ORIGINS = (FILE, USER, TOOL, SELF)
@@ -40,7 +38,7 @@ _LEAST = 12
 
 
 def origin_of(root: Any, document: UvmObject) -> str:
-    """Who says what a document holds; one of `ORIGINS`."""
+    """Return the origin of a document's content; one of `ORIGINS`."""
     kind = document.kind
     if document.origin in ORIGINS:
         return str(document.origin)
@@ -62,7 +60,7 @@ def _of_summary(root: Any, document: UvmObject) -> str:
 
 
 def _of_note(root: Any, document: UvmObject) -> str:
-    """Of a note that does not say it, as those of version 0.1.0: by the mission that kept it."""
+    """Return the origin of a note without one, as in version 0.1.0, from the mission that kept it."""
     try:
         mission = ledger.mission_of(root, document.mission)
     except BatosError:  # it is not known any more
@@ -72,10 +70,10 @@ def _of_note(root: Any, document: UvmObject) -> str:
 
 
 def noted_by(text: str, brief: str, message: str | None, said: Iterable[str]) -> str:
-    """Who says a note that a mission keeps.
+    """Return the origin of a note that a mission keeps.
 
-    :param message: of the mission, as the ledger has it; None: it is a brief that is thought about.
-    :param said: what models said in it.
+    :param message: message of the mission, from the ledger; None if the mission thinks about its brief.
+    :param said: texts that models answered in it.
     """
     given = " ".join([brief, *_texts(json.loads(message))] if message else [brief])
     if " ".join(text.split()) in " ".join(given.split()):
@@ -87,7 +85,7 @@ def noted_by(text: str, brief: str, message: str | None, said: Iterable[str]) ->
 
 
 def _texts(value: Any) -> list[str]:
-    """All texts in a JSON value."""
+    """Return all texts in a JSON value."""
     if isinstance(value, str):
         return [value]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -98,17 +96,19 @@ def _texts(value: Any) -> list[str]:
 
 
 def vouched(root: Any) -> frozenset[int]:
-    """The numbers of the documents that are of missions which the user rated +1."""
+    """Return the numbers of the documents that are of missions which the user rated +1."""
     return frozenset(root["lobby"].memory.vouched.keys(0, excludemin=True))
 
 
 def none_vouched() -> LLTreeSet:
-    """The tree of `vouched`; 0 is no document's number and stays: two transactions that add to an empty tree would meet."""
+    """Return the tree of `vouched`. The 0 in it is no document's number and stays: two transactions that add to an empty tree would
+    conflict.
+    """
     return LLTreeSet([0])
 
 
 def vouch(root: Any, mission: str, rating: int) -> None:
-    """In a system transaction: what a mission answered is evidence from now on where it is rated +1, and none where it is not."""
+    """System transaction: make a mission's answers evidence if it is rated +1, and no evidence if it is not."""
     number = library_of(root).by_source.get(f"mission:{mission}")
     if number is None:  # it is told again when it becomes memory
         return
@@ -139,7 +139,7 @@ CHUNK: dict[str, Any] = {"text": "", "speaker": "", "mentioned": ()}
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the memory: its prototypes, its library, and `lobby.memory`, by which it is found."""
+    """Create the memory: its prototypes, its library, and `lobby.memory`, by which it is found. A step of genesis."""
     derive = lobby.genesis.derive
     add_missing(
         lobby.traits,
@@ -171,7 +171,7 @@ def install(lobby: UvmObject) -> None:
 
 @Primitive.register("memory.neighbours_")
 def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
-    """The chunks before and after this one in its section, in their order.
+    """Return the chunks before and after this one in its section, in their order.
 
     :param each_side: how many of them on each side.
     :raises InvalidInput: for a number below 1 or above 1,000.
@@ -186,38 +186,38 @@ def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
 
 @Primitive.register("memory.source_")
 def source_(chunk: UvmObject) -> UvmObject:
-    """The document that a chunk is from."""
+    """Return the document that a chunk is from."""
     return chunk.document  # type: ignore[no-any-return]
 
 
 @Primitive.register("memory.mentions_")
 def mentions_(chunk: UvmObject) -> tuple[UvmObject, ...]:
-    """The entities that a chunk speaks of."""
+    """Return the entities that a chunk speaks of."""
     entities = _library(chunk).entities
     return tuple(entities[key] for key in chunk.mentioned if key in entities)
 
 
 @Primitive.register("memory.mentioned_by_")
 def mentioned_by_(entity: UvmObject) -> tuple[UvmObject, ...]:
-    """The chunks that speak of an entity, in the order in which they came."""
+    """Return the chunks that speak of an entity, in the order in which they came."""
     chunks = _library(entity).chunks
     return tuple(chunks[number] for number in entity.chunks if number in chunks)
 
 
 @Primitive.register("memory.chunks_")
 def chunks_(document: UvmObject) -> tuple[UvmObject, ...]:
-    """The chunks of a document, from its beginning to its end."""
+    """Return the chunks of a document, from its beginning to its end."""
     return tuple(_library(document).chunks_of(document))
 
 
 @Primitive.register("memory.summarised_")
 def summarised_(summary: UvmObject) -> tuple[UvmObject, ...]:
-    """What a summary is of."""
+    """Return the documents or chunks that a summary stands for."""
     return tuple(summary.of)
 
 
 def _library(obj: UvmObject) -> Library:
-    """The library of the image that holds an object.
+    """Return the library of the image that holds an object.
 
     :raises InvalidInput: for one that no image holds yet.
     """
@@ -230,10 +230,10 @@ _SHOWN = 100  # refusals that are told of at a time
 
 
 def memory_contents(root: Any, documents: int | None, away: Mapping[str, str], left: Mapping[str, Any]) -> dict[str, Any]:
-    """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
+    """Return the figures of the memory as plain values; with `documents`, also that many documents, newest first.
 
-    :param away: watched folders that cannot be looked through, and why.
-    :param left: what is not read of watched folders (`batos.memory.files.LeftOut`).
+    :param away: watched folders that cannot be read, with the reasons.
+    :param left: content of watched folders that is not read (`batos.memory.files.LeftOut`).
     """
     library = library_of(root)
     told: dict[str, Any] = {

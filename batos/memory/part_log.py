@@ -1,17 +1,15 @@
-"""A log of immutable parts in the image: what is added is a part of its own, and touches no other.
+"""Log of immutable parts in the image: each addition is a part of its own and touches no other. The log of vectors is one.
 
-Two units of work that add at the same time do not conflict (the tree of parts merges their entries). What is dropped is only noted, also
-without touching a part. Small parts become larger ones, and what was dropped goes for good, when somebody calls `tidy` or `purge`: upkeep,
-in system transactions.
+Two units of work that add at the same time do not conflict, because the tree of parts merges their entries. Dropped entries are only
+recorded, also without touching a part. `tidy` merges small parts and `purge` removes dropped entries for good: upkeep, in system
+transactions.
 
-The newest parts of a log, in a record of their own: an addition writes that one, and not the leaf of a tree with all the others.
+The newest parts are in a record of their own (`Tail`): an addition writes that record and not a tree's leaf with all the others, which
+would be written whole and check every value of every entry for persistence. `Tail` packs keys and sizes and checks only the parts. Two
+concurrent additions are merged by key, and so are an addition and a merge of parts.
 
-A tree's leaf is written whole, and asks of every entry's every value whether it is persistent. Here keys and sizes are packed, and
-only the parts are asked about. Two units that add at the same time are put together by key, and so is one that adds and a merge.
-
-The log of vectors: half-precision rows in blocks, 1 -> 32 -> 1,024 rows. One log for each embedder.
-
-Half precision loses nothing that a search would notice (measured: the same recall to three digits), and is half the bytes.
+The log of vectors holds half-precision rows in blocks of 1, 32 and 1,024 rows, one log for each embedder. Half precision loses nothing
+that a search would notice (measured: the same recall to three digits), and takes half the bytes.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class Tail(Persistent):
         return key in self._held
 
     def newest(self) -> int:
-        """The greatest key."""
+        """Return the greatest key."""
         newest: int = next(reversed(self._held))
         return newest
 
@@ -85,9 +83,9 @@ class Tail(Persistent):
         self._held, self._numbers = _unpacked(state), state[0]
 
     def _p_resolveConflict(self, old: Packed, saved: Packed, new: Packed) -> Packed:
-        """What was added by either is there, what was taken out by either is not.
+        """Merge two changes: entries added by either stay, entries removed by either go.
 
-        :raises ConflictError: where both took out the same, or added under one key: two merges.
+        :raises ConflictError: if both removed the same entries, or added under one key: two merges of parts.
         """
         was, there, ours = _unpacked(old), _unpacked(saved), _unpacked(new)
         if was.keys() - there.keys() & was.keys() - ours.keys() or (there.keys() & ours.keys()) - was.keys():
@@ -106,7 +104,7 @@ def _unpacked(state: Packed) -> dict[int, tuple[int, Any]]:
 
 
 class Drops(NamedTuple):
-    """What is noted as dropped, in one view of a log."""
+    """Dropped ids in one view of a log."""
 
     ids: Array
     """Ascending."""
@@ -142,7 +140,7 @@ class PartLog(Persistent):
             self._tail = Tail()
 
     def drop(self, ids: Iterable[int]) -> None:
-        """What is held of these ids is held no more; it can be added again. Ids that are not held do not matter."""
+        """Drop the entries of these ids; they can be added again. Unknown ids are ignored."""
         # in parts of any age: a merge beside this transaction may put their rows into one that is newer than all that it sees
         mark = _EVER + (self._newest() >> _TURNS)
         self._gone.update(dict.fromkeys(map(int, ids), mark))
@@ -166,12 +164,12 @@ class PartLog(Persistent):
         return held - self._rows()
 
     def purge_some(self, drops: Drops, after: int, rows: int | None = None) -> int | None:
-        """Take a part of that out: what a transaction costs others is bounded by it.
+        """Remove a part of the dropped entries: this bounds the cost for other transactions.
 
-        :param drops: what `drops` said at first. What is dropped meanwhile waits for the next purge.
-        :param after: `BEGIN` at first, then what was answered.
-        :param rows: after so many rows in parts that were written anew it answers; None: never.
-        :returns: where to go on; None when all of it is out and no longer noted.
+        :param drops: first result of `drops`. Later drops wait for the next purge.
+        :param after: `BEGIN` at first, then the last return value.
+        :param rows: return after this many rows in rewritten parts; None: never.
+        :returns: position to continue at; None when all entries are removed and no longer recorded as dropped.
         """
         written = 0
         for key, size, part in self._entries():
@@ -188,17 +186,17 @@ class PartLog(Persistent):
         return None
 
     def dropped(self) -> int:
-        """How many ids are noted as dropped since the last `purge`."""
+        """Return the number of ids dropped since the last `purge`."""
         return len(self._gone) - 1
 
     def parts(self) -> int:
-        """How many parts there are."""
+        """Return the number of parts."""
         return len(self._parts) - 1 + len(self._tail or ())
 
     # --- for the logs themselves
 
     def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> Any:
-        """A part of the rows of these, without those under their masks."""
+        """Return a part of the rows of these, without those under their masks."""
         raise NotImplementedError
 
     def _add(self, part: Any) -> None:
@@ -208,27 +206,31 @@ class PartLog(Persistent):
         if tail is None or _level(len(part), self.FAN):  # few of those come, and none of them goes soon
             self._parts[key] = (len(part), part)
             return
-        if len(tail) >= _TAIL:  # nobody tidied for long
-            for old in list(tail)[: _TAIL // 2]:
+        if len(tail) >= TAIL:  # nobody tidied for long
+            for old in list(tail)[: TAIL // 2]:
                 self._parts[old] = tail[old]
                 del tail[old]
         tail[key] = (len(part), part)
 
     def _come_again(self, ids: Sequence[int], key: int) -> None:
-        """Of those that were dropped, only older rows count no more from now on."""
+        """Record that these dropped ids were added again: from now on only their older rows are dropped."""
         for id in {*self._gone.keys(min(ids), max(ids))}.intersection(ids):
             self._gone[id] = (key >> _TURNS) - 1
 
     def _each(self) -> Iterator[tuple[Any, Array | None]]:
-        """Each part, with the mask of its rows that were dropped, or None. Its memory is let go afterwards."""
+        """Yield each part, with the mask of its dropped rows, or None. Its memory is released afterwards."""
         drops = self.drops()
         for key, _, part in self._entries():
             yield part, _mask(key, part, drops)
             part._p_deactivate()
 
     def _state(self) -> Any:
-        """What is another as soon as anything was added, dropped or merged."""
+        """Return a value that changes as soon as anything is added, dropped or merged."""
         return list(self._parts), list(self._tail or ()), list(self._gone.items())
+
+    def sizes(self) -> list[int]:
+        """The rows of each part, the oldest part first."""
+        return [size for _, size, _ in self._entries()]
 
     # --- inside
 
@@ -238,11 +240,11 @@ class PartLog(Persistent):
         return sorted((entry for entry in entries if entry[2] is not None), key=lambda entry: entry[0])
 
     def _home(self, key: int) -> Any:
-        """Where the entry of a key is."""
+        """Return the mapping that holds the entry of a key."""
         return self._tail if key in (self._tail or ()) else self._parts
 
     def _newest(self) -> int:
-        """The greatest key."""
+        """Return the greatest key."""
         return max(self._parts.maxKey(), self._tail.newest() if self._tail else _FIRST)  # type: ignore[no-any-return]
 
     def _merge(self, keys: Sequence[int]) -> None:
@@ -260,16 +262,16 @@ class PartLog(Persistent):
             self._parts[newest >> _TURNS << _TURNS | (newest + 1) % (1 << _TURNS)] = (len(made), made)
 
     def drops(self) -> Drops:
-        """What is noted as dropped, for `purge_some`."""
+        """Return the dropped ids, for `purge_some`."""
         size = len(self._gone)
         ids, ages = (np.fromiter(column, np.int64, size) for column in (self._gone.keys(), self._gone.values()))
         return Drops(ids, ages, self._newest() >> _TURNS)
 
     def _rows(self) -> int:
-        return sum(size for _, size, _ in self._entries())
+        return sum(self.sizes())
 
     def _fitting(self, keys: Sequence[int]) -> list[int]:
-        """The oldest of these parts, as many as go into the largest part."""
+        """Return the oldest of these parts, as many as go into the largest part."""
         found: list[int] = []
         rows = 0
         for key in keys:
@@ -290,7 +292,7 @@ class PartLog(Persistent):
 
 _FIRST = BEGIN = -(2**63)
 """The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
-_TAIL = 64
+TAIL = 64
 """Small parts, the newest, that are in a record of their own."""
 _EVER = 1 << 60
 """Above every age."""
@@ -378,7 +380,7 @@ class VectorLog(PartLog):
             yield (ids, rows) if mask is None else (ids[~mask], rows[~mask])
 
     def ids(self) -> set[int]:
-        """The chunks that have a vector here."""
+        """Return the chunks that have a vector here."""
         return {id for ids, _ in self.blocks() for id in ids.tolist()}
 
     def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> Block:

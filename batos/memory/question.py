@@ -1,4 +1,4 @@
-"""What a question says before anything is searched: its words, what is left of it for the dense channel, names, days, and wants."""
+"""Question analysis before a search: words, the text for the dense channel, names, days, and the kind of answer wanted."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def parse_question(
     days: Callable[[], Span | None] = lambda: None,
     today: date | None = None,
 ) -> Question:
-    """What a question says.
+    """Return the parsed question.
 
-    :param speakers: keys (`speaker_key`) of those who speak in the catalogue.
-    :param called: keys of those whose names begin with a name, of its casefolded words: "caroline" is Caroline Smith, too.
-    :param days: the first and last day that anything in the catalogue is from; asked where a month is named without its year.
-    :param today: what "yesterday" and "last week" count from; without it they say nothing.
+    :param speakers: keys (`speaker_key`) of the speakers in the catalogue.
+    :param called: returns keys of speakers whose names begin with a name, given its casefolded words: "caroline" is Caroline Smith, too.
+    :param days: returns the first and last day of the catalogue; called if the question names a month without a year.
+    :param today: day that "yesterday" and "last week" count from; without it they are ignored.
     """
     low = text.lower()
     named, parts, people = _names(text, speakers, called)
@@ -119,8 +119,9 @@ def _names(text: str, speakers: Set[int], called: Callable[[str], Iterable[int]]
 
 
 def _only_a_word(name: str, at: int, written: bool) -> bool:
-    """Whether a word that may be a name is none: "will" and "may" at the beginning or in lower case, "mark" in lower case where others
-    have capitals."""
+    """Return True if a word that may be a name is not one: "will" and "may" at the start or in lower case, "mark" in lower case where other
+    names have capitals.
+    """
     return (name.islower() and (written or name in STOP)) or (at == 0 and name.casefold() in STOP)
 
 
@@ -146,7 +147,9 @@ def _number(text: str | None) -> int | None:
 
 
 def _nested(year: int | None, month: int | None, day: int | None, days: Callable[[], Span | None]) -> list[Span]:
-    """The year, the month in it and the day in that, as far as they are given and exist; without a year, in each that `days` touches."""
+    """Return the year, the month in it and the day in that, as far as they are given and exist; without a year, in each that `days`
+    touches.
+    """
     if year is not None:
         years = range(year, year + 1)
     elif (known := days()) is not None:

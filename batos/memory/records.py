@@ -1,20 +1,11 @@
-"""What is known of documents besides their words: zope.index field and keyword indexes over document numbers.
+"""Records of the library: facts about documents, kinds, waiting sections, counts, and numbers of documents, sections and chunks.
 
-Day, speaker and kind of a single chunk are in the facts that searches keep in memory (`batos.memory.segments.FACTS`); here is what
-narrows a search to documents, and what lists them.
-
-Kinds of documents.
-
-What the library stores as records: sections of documents, chunks to be, and a change of embedder that is under way.
-
-How much there is in a library: kept with each change, since a tree knows its size only by a walk through all its leaves.
-
-Numbers of documents, sections and chunks: handed out by the process, so that nothing in the image is written for them by all.
-
-Trees that grow at their end, by numbers that ascend; and how what was taken out of a tree leaves no room behind.
-
-A leaf of a tree goes when its last entry does, and not before: where much leaves and a few entries stay here and there, there are as many
-leaves as ever, and each is a record.
+* Facts narrow a search to documents and list them: zope.index field and keyword indexes over document numbers. Day, speaker and kind of a
+  chunk are elsewhere, in the facts that searches keep in memory (`batos.memory.segments.FACTS`).
+* Counts are stored with each change, because a tree knows its size only by a walk through all its leaves.
+* The process hands out numbers, so that missions do not all write one counter in the image.
+* Numbers ascend, so trees grow at their end. A tree frees a leaf only with its last entry: where most entries leave and a few stay here
+  and there, there are as many leaves as ever, each a record. `sparse_keys` finds such entries, `reinsert` packs them together.
 """
 
 from __future__ import annotations
@@ -67,12 +58,12 @@ class Section(NamedTuple):
 
     @property
     def numbers(self) -> range:
-        """The numbers of its chunks."""
+        """Return the numbers of its chunks."""
         return range(self.first, self.first + self.size)
 
 
 class Passage(NamedTuple):
-    """A chunk to be: its text, who says it (empty: nobody), keys of the entities it mentions."""
+    """Chunk before it is stored: its text, its speaker (empty: none), keys of the entities it mentions."""
 
     text: str
     speaker: str = ""
@@ -110,18 +101,18 @@ class Counts(Persistent):
         self.documents, self.sections, self.chunks, self.entities = documents, sections, chunks, entities
 
     def add(self, *, documents: int = 0, sections: int = 0, chunks: int = 0, entities: int = 0) -> None:
-        """So many more, or fewer, in the transaction that is open."""
+        """Add to the counts, in the open transaction; numbers may be negative."""
         self.documents += documents
         self.sections += sections
         self.chunks += chunks
         self.entities += entities
 
     def told(self) -> dict[str, int]:
-        """By name."""
+        """Return the counts by name."""
         return {"documents": self.documents, "sections": self.sections, "chunks": self.chunks, "entities": self.entities}
 
     def _p_resolveConflict(self, old: dict[str, int], saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-        """What both have added is there."""
+        """Merge two changes: both additions count."""
         return {name: saved[name] + new[name] - old[name] for name in new}
 
 
@@ -130,13 +121,13 @@ EPOCH = 1 << 32
 
 
 class Epoch(Persistent):
-    """How many runs of the process have stored something; the numbers of each lie apart from those of all others."""
+    """Number of runs of the process that stored something; each run's numbers lie apart from those of all others."""
 
     __module__ = "batos.memory"
     value: int = 0
 
     def _p_resolveConflict(self, old: Any, saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-        """Two units of one run stored its first things at once: they say the same."""
+        """Merge two first transactions of one run: both hold the same value."""
         return max(saved, new, key=lambda state: state["value"])
 
 
@@ -151,7 +142,7 @@ class Numbers:
         self._lock = threading.Lock()
 
     def take(self, count: int = 1) -> int:
-        """The first of `count` consecutive numbers that nobody has."""
+        """Return the first of `count` consecutive unused numbers."""
         with self._lock:
             first = self._next
             self._next += count
@@ -171,7 +162,7 @@ class GrowingTree(LOBTree):
 
 
 def sparse_keys(tree: Any) -> list[Any]:
-    """Keys in leaves whose entries would go into the leaf before them. Of the last leaf none: what is added goes there."""
+    """Return the keys in leaves whose entries would fit into the leaf before them; none of the last leaf, which grows."""
     found: list[Any] = []
     room = 0.0
     leaf = tree._firstbucket
@@ -186,7 +177,7 @@ def sparse_keys(tree: Any) -> list[Any]:
 
 
 def reinsert(tree: Any, keys: Iterable[Any]) -> None:
-    """Take these out, as far as they are there, and put them in again: into the leaves before theirs, which are gone then."""
+    """Remove these keys, if present, and insert them again: they move into the leaves before theirs, which disappear."""
     held = {key: tree[key] for key in keys if key in tree}
     for key in held:
         del tree[key]
@@ -229,7 +220,7 @@ class Catalogue(Persistent):
             index.unindex_doc(number)
 
     def find(self, **wanted: Any) -> set[int] | None:
-        """The numbers of the documents that fit all of these; None where nothing is asked for.
+        """Return the numbers of the documents that fit all of these; None if nothing is asked for.
 
         :param wanted: of a field one value, or a pair (lowest, highest; None is open); of a keyword one value, or several of
             which one must be there.
@@ -258,7 +249,7 @@ class Catalogue(Persistent):
         return [speaker_key(known) for known in self.keywords["speakers"]._fwd_index.keys(f"{name} ", f"{name} \U0010ffff")]
 
     def values(self, name: str) -> list[Any]:
-        """The values that there are of a keyword, in order."""
+        """Return the values that there are of a keyword, in order."""
         return list(self.keywords[name]._fwd_index)
 
 

@@ -1,13 +1,11 @@
-"""Retrieval: a question in words to the passages of the memory that answer it, with where they are from.
+"""Retrieval: find the passages of the memory that answer a question, with their sources.
 
-A read on a snapshot, in helper threads: it waits for no mission, and none for it. The embedder that the vectors are from reads the
-question; where that is not to be had, words, names and days decide, and the answer says so.
+It reads a snapshot in helper threads: it waits for no mission, and no mission waits for it. The embedder that made the vectors reads the
+question; if it is unavailable, words, names and days decide, and the answer says so.
 
-Whether a passage speaks to a question, or is only the nearest of those there are.
-
-Recalling: what memory has to say to a brief, or nothing. A search always finds something; a prompt is better off without most of it.
-
-What the system answered itself is no evidence of a fact: it is recalled where the user rated it +1, or where he asks what was answered.
+A passage can be merely the nearest of those there are, so a further test decides whether it speaks to the question. Recall adds passages
+to a brief, or none: a search always finds something, and a prompt is better off without most of it. An answer of the system itself is
+no evidence of a fact: it is recalled only if the user rated it +1, or asks for an earlier answer.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,8 +81,8 @@ _SOURCES = 20  # that are named of what a summary is of
 _BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
-class SearchRequest(NamedTuple):
-    """What is searched for: a question, how many passages, and what they must be."""
+class PassageQuery(NamedTuple):
+    """Search of the memory: a question, the number of passages, and filters."""
 
     question: str
     k: int = 10
@@ -97,6 +96,18 @@ class SearchRequest(NamedTuple):
     """Days that passages are from, both included."""
 
 
+@dataclass(frozen=True)
+class RetrievalTerms:
+    """Limits of a search."""
+
+    limit_s: float
+    """Seconds for the embedder to read a question; past it, words decide."""
+    pause_s: float
+    """Seconds for which an embedder that did not answer is left alone."""
+    alike: float = 0.3
+    """The cosine with a question from which a passage fits it."""
+
+
 class Retrieval:
     """Searches the memory. All methods are called on the loop's thread."""
 
@@ -105,33 +116,28 @@ class Retrieval:
         image: LivingImage,
         collection: Callable[[], Collection],
         reader: Callable[[Maker], Embedder],
+        terms: RetrievalTerms,
         *,
-        limit_s: float,
-        pause_s: float,
-        alike: float = 0.3,
         on_read: Callable[[list[int]], object] = lambda ids: None,
         today: Callable[[], date] = date.today,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        :param collection: what searches see now.
-        :param reader: who is to read a question for vectors of that maker.
-        :param limit_s: time for the embedder to read a question; past it, words decide.
-        :param pause_s: how long an embedder that did not answer is left alone.
-        :param alike: cosine with a question from which a passage fits it.
-        :param on_read: hears of the chunks that a search answers with.
+        :param collection: returns the search index of now.
+        :param reader: returns the embedder of questions for vectors of that maker.
+        :param on_read: takes the chunks that a search answers with.
         """
         self._image, self._collection, self._reader = image, collection, reader
-        self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
-        self._on_read, self._alike = on_read, alike
+        self._limit_s, self._pause_s, self._today, self._now = terms.limit_s, terms.pause_s, today, now
+        self._on_read, self._alike = on_read, terms.alike
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
-        """What searches see now."""
+        """Return the view of the search index now."""
         return self._collection().view()
 
-    async def search(self, wanted: SearchRequest, *, explain: bool = False) -> dict[str, Any]:
-        """The passages that answer a question best, the best first, as the wire's `search` gives them.
+    async def search(self, wanted: PassageQuery, *, explain: bool = False) -> dict[str, Any]:
+        """Return the passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
         :raises InvalidInput: for a question without any words, or a kind that no document can have.
@@ -156,7 +162,7 @@ class Retrieval:
             reply["understood"] = _told(found)
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
-    def _understand(self, view: View, wanted: SearchRequest, today: date) -> tuple[Filters | None, Any]:
+    def _understand(self, view: View, wanted: PassageQuery, today: date) -> tuple[Filters | None, Any]:
         from batos.memory.search import prepare_question
         from batos.memory.store import library_of
 
@@ -164,7 +170,7 @@ class Retrieval:
             called = library_of(root).catalogue.called
             return _filters(wanted, _documents(root, wanted), called), prepare_question(view, wanted.question, today=today, called=called)
 
-        return self._image.read(understand)  # type: ignore[no-any-return]
+        return self._image.read(understand)
 
     def _find(
         self, view: View, question: Any, vectors: QuestionVectors | None, k: int, filters: Filters | None
@@ -190,7 +196,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
-        """The vectors of a question, by the embedder that those of the view are from; or why there are none."""
+        """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
         from batos.memory.search import QuestionVectors
 
         if not view.has.any():
@@ -213,7 +219,7 @@ class Retrieval:
         return QuestionVectors(rows[0], rows[-1]), ""
 
 
-def _filters(wanted: SearchRequest, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
+def _filters(wanted: PassageQuery, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
     from batos.memory.search import Filters
     from batos.memory.segments import speaker_key
 
@@ -224,8 +230,8 @@ def _filters(wanted: SearchRequest, documents: set[int] | None, called: Callable
     return filters if filters != Filters() else None
 
 
-def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
-    """Numbers of the documents that fit; None for all.
+def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
+    """Return the numbers of the documents that fit; None for all.
 
     :raises InvalidInput: for a kind that no document can have.
     """
@@ -248,7 +254,7 @@ def _documents(root: Any, wanted: SearchRequest) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """What there is to tell of each chunk; None for one that is not there any more, or is damaged."""
+    """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
     from batos.memory.store import library_of
 
     library = library_of(root)
@@ -264,8 +270,8 @@ def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
 
 
 def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
-    from batos.image.history import oid_of
     from batos.memory.objects import origin_of
+    from batos.objects.json_form import oid_of
 
     chunk = library.chunks[hit.id]
     document = chunk.document
@@ -290,14 +296,14 @@ def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
 
 
 def _stands_for(document: Any) -> dict[str, Any]:
-    """Of the summary of an archive: its number, and what it is of."""
+    """Return the facts about an archive's summary: the archive's number, and the documents in it."""
     if document.archive is None:
         return {}
     return {"archive": document.archive.number, "of": [one.source for one in document.of[:_SOURCES]]}
 
 
 def _told(found: SearchResult) -> dict[str, Any]:
-    """What a question was taken to say, in plain values."""
+    """Return the reading of a question, in plain values."""
     from batos.memory.segments import NUMBER, WHEN
 
     question = found.question
@@ -325,7 +331,7 @@ class _Evidence(search.Filters):
 
 
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
-    """The ids of the chunks that speak to a brief, the best first; none where nothing does.
+    """Return the ids of the chunks that speak to a brief, the best first; none where nothing does.
 
     :param most: how many at most.
     :param alike: cosine with the brief from which a chunk speaks to it.
@@ -351,7 +357,7 @@ def _understood(root: Any, view: View, text: str) -> Question:
 def _best(
     view: View, question: Question, vectors: QuestionVectors | None, most: int, alike: float, filters: search.Filters | None
 ) -> list[tuple[int, bool]]:
-    """The chunks that speak to a question, each with whether it tells what others hold."""
+    """Return the chunks that speak to a question, each with whether it tells what others hold."""
     found = search.search(view, question, vectors, most, filters=filters)
     rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
     fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, alike)

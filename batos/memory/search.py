@@ -1,17 +1,14 @@
-"""Searching: a question over a view of the memory, with or without vectors, to the chunks that answer it and why.
+"""Search: rank the chunks of a view for a question, with or without vectors, and say why.
 
-Pure: it reads arrays that nobody changes, so that any thread may search while missions think and files are read.
+It is pure: it reads immutable arrays, so that any thread may search while missions think and files are read.
 
-Which chunks answer a question best: several signals of each, weighed and added.
+Several signals of each chunk are weighed and added. Scores are standardised (z) and added, not ranked and merged: ranks forget how much
+better one chunk is than the next. All rows get the cheap signals (words, one product with the vectors, the best of each section, names,
+days); the best of them then get all. Nothing is learned at run time and nothing fits a data set: `WEIGHTS` says why each signal counts.
 
-Scores are standardised (z) and added, not ranked and merged: how much better one chunk is than the next is what ranks forget.
-All rows are weighed by what costs little (words, one product with the vectors, the best of each section, names, days); the best
-of them then by all signals. Nothing is learned at run time, and nothing knows of any data set: `WEIGHTS` says why each counts.
-
-Explicit links: a chunk that names another document points at it; and one step along them, for questions that go by way of something.
-
-"In which year was the company founded that made X?" has its answer in a text that says nothing of X. The text about X is found
-and names the company; from there the best chunk of the text about the company gets a part of what the first one earned.
+A chunk that names another document links to it, and a search goes one step along links. "In which year was the company founded that
+made X?" has its answer in a text that does not mention X. The text about X names the company; from there the best chunk of the text
+about the company gets a part of the first one's score.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Weights(NamedTuple):
-    """What each signal counts, in standard deviations of the signal or, for facets, in what they add."""
+    """Weight of each signal, in standard deviations of the signal or, for facets, as an addend."""
 
     words: float = 0.4
     """BM25 of the chunk with its window: what it says, said where such things are said."""
@@ -78,7 +75,7 @@ _STEP, _MANY = 64, 4
 
 
 class QuestionVectors(NamedTuple):
-    """Unit vectors (float32) of a question: of its cleaned text and of the text as it is."""
+    """Unit vectors (float32) of a question: of its cleaned text and of its original text."""
 
     cleaned: Array
     full: Array
@@ -99,8 +96,7 @@ class Weighing:
     def __init__(
         self, view: View, question: Question, vectors: QuestionVectors | None, *, allowed: Array | None = None, weights: Weights = WEIGHTS
     ) -> None:
-        """
-        :param vectors: of the question; None where there is no embedder: words and facets decide then.
+        """:param vectors: of the question; None if there is no embedder: words and facets decide then.
         :param allowed: bool[n]: rows that may be returned; all if left out.
         """
         self.view, self._question, self._weights = view, question, weights
@@ -111,18 +107,18 @@ class Weighing:
         self._wide = _for_all(view, question, self._vectors, known, weights) if view.n else _Wide({}, {})
 
     def best(self, count: int = FINALISTS) -> Fused:
-        """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
+        """Return the rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
         rows = _best(self._rough, max(CANDIDATES, count))
         return self.of(rows[_best(self._rough.take(rows) + self._facets.sums(self.view, rows), count)])
 
     def best_of(self, document: int) -> int | None:
-        """The row of a document that is best by what costs little; None if it has none that may be returned."""
+        """Return the row of a document that is best by what costs little; None if it has none that may be returned."""
         rows = np.flatnonzero(self.view.documents == document)
         best = int(rows[np.argmax(self._rough[rows])]) if len(rows) else 0
         return best if len(rows) and np.isfinite(self._rough[best]) else None
 
     def of(self, rows: Array) -> Fused:
-        """These rows weighed by everything; those that may not be returned are left out."""
+        """Return these rows weighed by everything; those that may not be returned are left out."""
         rows = rows[~self._barred[rows]]
         runs = self.view.runs[rows]
         signals = {name: found.take(rows) for name, found in self._wide.rows.items()}
@@ -183,12 +179,12 @@ def _for_all(view: View, question: Question, vectors: QuestionVectors | None, kn
 
 
 def _of_sections(view: View, scores: Array, weight: float) -> Array:
-    """The best score of each section, standardised over all rows."""
+    """Return the best score of each section, standardised over all rows."""
     return standard(np.maximum.reduceat(scores, view.starts), weight, view.sizes)
 
 
 def _of_strangers(view: View, theirs: Array, weights: Weights) -> Array:
-    """Less for each section that is talk and in which nobody speaks whom the question names."""
+    """Return a penalty for each section of conversation in which none of the people named in the question speaks."""
     talk = np.maximum.reduceat(view.looks, view.starts) >= SPOKEN
     strange = talk & ~np.logical_or.reduceat(theirs, view.starts)
     return np.where(strange, np.float32(-weights.stranger), np.float32(0))
@@ -203,7 +199,7 @@ def _by_speaker(view: View, theirs: Array, weights: Weights) -> Array:
 
 
 class _Facets(NamedTuple):
-    """What a chunk's facts add, worked out once for all that its facts can be."""
+    """Addends for the facts of a chunk, computed once for all possible facts."""
 
     told: Array
     """float32: by the length, up to `Weights.enough`."""
@@ -219,7 +215,7 @@ class _Facets(NamedTuple):
         return sums
 
     def signals(self, view: View, rows: Array) -> dict[str, Array]:
-        """The same, signal by signal."""
+        """Return the same, signal by signal."""
         flagged = self.flagged.take(view.looks.take(rows), 1)
         return {"told": self.told.take(view.told.take(rows), mode="clip"), **dict(zip(_FLAGGED, flagged, strict=True))}
 
@@ -247,7 +243,7 @@ def _facets(weights: Weights, wants: int) -> _Facets:
 
 
 def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[str, Array]:
-    """What stands beside the rows: their likeness with their neighbours', and with the question before them, if it is one."""
+    """Return the signals of the context of rows: the similarity of their neighbours, and of a preceding question, to the question."""
     beside = view.beside(rows)
     sample = likeness(view.sampled, vector)
     usual, usual_around = sample[: len(sample) // 2], sample[len(sample) // 2 :]
@@ -261,7 +257,7 @@ def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[st
 
 
 def _apart(found: Array, usual: Array) -> Array:
-    """How far values are from what is usual, in standard deviations of that."""
+    """Return the distances of values from a usual sample, in standard deviations of the sample."""
     mean = np.add.reduce(usual) / len(usual)
     apart = usual - mean
     spread = math.sqrt(float(np.einsum("i,i->", apart, apart)) / len(usual))
@@ -273,15 +269,16 @@ def _apart(found: Array, usual: Array) -> Array:
 
 
 def likeness(rows: Array, vector: Array) -> Array:
-    """The product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
+    """Return the product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
     for, and those wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows). A second thread that takes
-    blocks of 100,000 rows gains a fifth where nothing else runs, and loses a quarter where something does."""
+    blocks of 100,000 rows gains a fifth where nothing else runs, and loses a quarter where something does.
+    """
     found: Array = np.vecdot(rows, vector)
     return found
 
 
 def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> Array:
-    """The scores less their mean, in standard deviations, times a weight; zeros where all are alike.
+    """Return the scores less their mean, in standard deviations, times a weight; zeros if all are alike.
 
     :param times: how often each counts; once if left out.
     """
@@ -295,7 +292,7 @@ def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> 
 
 
 def _best(scores: Array, count: int) -> Array:
-    """The rows of the best scores, in no order; those of minus infinity never."""
+    """Return the rows of the best scores, in no order; those of minus infinity never."""
     some = scores[::_STEP]
     place = len(some) - 2 * count // _STEP
     if len(scores) > _MANY * count and place < len(some):  # some tell what twice as many exceed: the others need not be parted
@@ -320,17 +317,16 @@ SHARE = 1.0
 
 
 class LinkStep(NamedTuple):
-    """How a row was come by: the row that points at it, and what that added to its score."""
+    """Link that led to a row: the row that points at it, and the addition to its score."""
 
     seed: int
     added: float
 
 
 def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float = SHARE) -> tuple[Fused, dict[int, LinkStep]]:
-    """One step along the links of the best rows: of each document that one of them points at, the best row gets a share of what that
-    one earned.
+    """Go one step along the links of the best rows: the best row of each linked document gets a share of the linking row's score.
 
-    Answers the rows weighed anew, and how those were come by that got something. What a row gets is that of its best seed.
+    Return the rows with their new scores, and the link of each row that gained. A row gains from its best seed only.
     """
     links = weighing.view.links
     if not len(links) or not len(fused.rows):
@@ -353,7 +349,7 @@ def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float
 
 
 def targets(links: Array, seed: int) -> list[int]:
-    """The documents that the chunk of a row points at."""
+    """Return the documents that the chunk of a row points at."""
     begin, end = np.searchsorted(links[:, 0], [seed, seed + 1])
     return links[begin:end, 1].tolist()  # type: ignore[no-any-return]
 
@@ -372,7 +368,7 @@ _MORE = 3
 
 
 class Filters(NamedTuple):
-    """Which chunks may be found; what is left out does not matter."""
+    """Filters of a search: which chunks may be found; a filter left out allows all."""
 
     documents: Set[int] | None = None
     """Numbers of their documents."""
@@ -408,7 +404,7 @@ class Hit(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search found, the best first."""
+    """Result of a search, best hit first."""
 
     hits: list[Hit]
     question: Question
@@ -419,15 +415,15 @@ class SearchResult(NamedTuple):
 def prepare_question(
     view: View, text: str, *, today: date | None = None, called: Callable[[str], Iterable[int]] = lambda name: ()
 ) -> Question:
-    """What a question says, given who speaks in the view and from when it is.
+    """Return the parsed question, given the speakers and days of the view.
 
-    :param called: see `understood`; without it, speakers are known by their whole names only.
+    :param called: see `parse_question`; without it, speakers are known by their whole names only.
     """
     return parse_question(text, view.speakers, called=called, days=lambda: _days(view), today=today)
 
 
 def search(view: View, question: Question, vectors: QuestionVectors | None, k: int, *, filters: Filters | None = None) -> SearchResult:
-    """The `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
+    """Return the `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
 
     :param question: what `read` made of it, for this view or an older one.
     :param vectors: of its cleaned text and of its text; None if they cannot be had: words, names and days decide then.

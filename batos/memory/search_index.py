@@ -1,9 +1,7 @@
-"""The collection: all that searches see of memory, in RAM, as arrays of which row i of one is row i of all.
+"""Search index: the collection that searches see, in RAM, as arrays in which row i describes the same chunk everywhere.
 
-What a transaction committed is appended; what it dropped is masked. A search takes a `View`, which stays as it is while others are
-added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Any thread may call it.
-
-A view of the collection: what one search sees, while others are added and dropped. Any thread may read it.
+Commits append rows; drops mask them. A search takes a `View`, which stays as it is while rows are added and dropped: arrays only grow
+beyond the rows that a view can see, and arrays that must change are replaced. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _SAMPLE = 128
 
 
 class Beside(NamedTuple):
-    """What stands beside some rows."""
+    """Context of some rows."""
 
     around: Array
     """float32[m, d]: a row's vector twice and each neighbour's once, not brought to one length."""
@@ -41,9 +39,9 @@ class Beside(NamedTuple):
 
 
 class View:
-    """What one search sees. Arrays have `n` rows and are for reading.
+    """Immutable view for one search. Arrays have `n` rows and are read only.
 
-    Rows of one section stand together, in order; a section that grew after it was loaded goes on further down.
+    Rows of one section are adjacent and in order; a section that grew after it was loaded continues further down.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -73,11 +71,11 @@ class View:
         """int32: the run of neighbours that each row is in, counted from 0."""
 
     def bm25(self, words: Iterable[str]) -> Array:
-        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 where none occurs."""
+        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 if none occurs."""
         return self._ranking.bm25(words)
 
     def row_of(self, id: int) -> int | None:
-        """The row of a chunk; None if this view has none of that id."""
+        """Return the row of a chunk; None if this view has none of that id."""
         row = int(self.rows_of(np.array([id], np.int64))[0])
         return None if row < 0 else row
 
@@ -119,23 +117,23 @@ class View:
 
     @functools.cached_property
     def spoken(self) -> Array:
-        """uint32[n]: keys of who says them, 0 for nobody."""
+        """Return the keys of the rows' speakers (uint32[n]), 0 for none."""
         return np.ascontiguousarray(self.facts["speaker"])
 
     @functools.cached_property
     def span(self) -> tuple[int, int] | None:
-        """The first and the last day that anything is from."""
+        """Return the first and the last day that anything is from."""
         known = self.days[self.days > 0]
         return (int(known.min()), int(known.max())) if len(known) else None
 
     @functools.cached_property
     def talk(self) -> float:
-        """Share of the rows that somebody says; 0 to 1."""
+        """Return the share of the rows that have a speaker; 0 to 1."""
         return float((self.looks >= SPOKEN).mean()) if self.n else 0.0
 
     @functools.cached_property
     def masked(self) -> bool:
-        """Whether any row is gone."""
+        """Return True if any row is dropped."""
         return bool(self.gone.any())
 
     def known(self) -> Array:
@@ -144,14 +142,14 @@ class View:
 
     @functools.cached_property
     def sampled(self) -> Array:
-        """float32[2 m, d]: unit vectors of some rows, then those with what stands beside them: they show what is usual."""
+        """Return a sample of unit vectors (float32[2 m, d]): of some rows, then of their contexts. They show usual similarities."""
         known = np.flatnonzero(self.known())
         rows = known[:: max(1, len(known) // _SAMPLE)]
         beside = self.beside(rows)
         return np.concatenate([self.matrix[rows], beside.around / beside.lengths[:, None]])
 
     def beside(self, rows: Array) -> Beside:
-        """What stands beside some rows: neighbours of a run, as far as they have vectors and are not gone."""
+        """Return the context of some rows: the adjacent rows of a run that have vectors and are not dropped."""
         before, after = np.maximum(rows - 1, 0), np.minimum(rows + 1, self.n - 1)
         first, last = self.begins.take(rows), self.begins.take(rows + 1)
         known = self.known()
@@ -188,7 +186,7 @@ _R = TypeVar("_R")
 
 
 def _whole(method: Callable[Concatenate[Collection, _P], _R]) -> Callable[Concatenate[Collection, _P], _R]:
-    """One at a time: no view is taken of half a change."""
+    """Run a method under the collection's lock: no view may see half a change."""
 
     @functools.wraps(method)
     def locked(self: Collection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -228,7 +226,7 @@ class Collection:
 
     @classmethod
     def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:
-        """All that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
+        """Return all that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
         made = cls(room=room)
         segments = text.segments()
         facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)], dtype=FACTS)
@@ -245,7 +243,7 @@ class Collection:
         return made
 
     def view(self) -> View:
-        """What there is now, for one search; the same one until something changes."""
+        """Return the current view, for one search; it is the same object until something changes."""
         view = self._view
         if view is None:
             with self._lock:
@@ -318,7 +316,7 @@ class Collection:
             self._ranking = self._view = None
 
     def excerpt(self, ids: Sequence[int]) -> tuple[Segment, Array, Array]:
-        """What is held of some chunks: their index entries, their vectors (float16[n, d]), and which of them have one. A copy."""
+        """Return copies of some chunks' index entries and vectors (float16[n, d]), and a mask of the chunks that have a vector."""
         with self._lock:
             rows, parts, matrix, has = self._alive(np.asarray(ids, np.int64)), tuple(self._parts), self._matrix, self._has
             wanted = np.zeros(self.size, bool)
@@ -360,7 +358,7 @@ class Collection:
         self.size = end
 
     def _append_one(self, segment: Segment) -> None:
-        """As `append` for one chunk after others, without arrays."""
+        """Append one chunk after the others: like `append`, without arrays."""
         id, document, section, _place, speaker, _day, length, flags = segment.facts[0].item()
         if self._alive_one(id) >= 0:
             self.drop(segment.ids)
@@ -444,11 +442,11 @@ class _Rows:
         self._late.update(zip(ids.tolist(), range(base, base + len(ids)), strict=True))
 
     def add_one(self, id: int, row: int) -> None:
-        """As `add`, of one id."""
+        """Add one id: like `add`."""
         self._late[id] = row
 
     def one(self, id: int) -> int:
-        """The row of an id, -1 where there never was one."""
+        """Return the row of an id, -1 if there never was one."""
         late = self._late.get(id)
         if late is not None or id > self._greatest:
             return -1 if late is None else late

@@ -1,21 +1,15 @@
-"""What becomes of a section once there are vectors: cut where its meaning parts, each chunk with its vector.
+"""Section builder: from a draft to stored sections with numbered chunks, index entries, links and vectors.
 
-Its sentences get vectors; the chunks are cut by them, and a chunk's vector is the mean of its sentences'. A conversation stays as
-it is, a chunk a turn. The functions of the root are reads and system transactions; the others need no image.
+A section's sentences get vectors; the chunks are cut where the meaning changes, and a chunk's vector is the mean of its sentences'. A
+conversation stays as it is, one chunk a turn.
 
-The names that the memory knows: titles of documents, and who speaks in conversations. They are looked for in every chunk.
+The gazetteer knows the names in the memory: titles of documents, and speakers of conversations. It looks for them in every chunk; what a
+chunk names it `mentions_`. If the name is a document's title, the chunk links to that document, whatever becomes of its chunks. A title
+that comes after the texts that name it is looked for in those by `batos.memory.embedding_worker`.
 
-What a chunk names it `mentions_`; where that is a document's title, it points at that document, whatever becomes of its chunks,
-which is a step that a search may go. A title that comes after the texts that name it is looked for in those
-(`batos.memory.embedding_worker`).
-
-From a draft to what is stored: sections cut into chunks, numbered, with their index entries. No image needed; any thread.
-
-Remembering: a document that is not read from a file but made, inside whatever transaction is open.
-
-A mission does so in its own unit of work: what it remembers is committed with it or not at all. It writes new objects only, and into
-trees and counts that merge what two transactions put into them; nothing else that all missions would write is touched. What is to be
-told to the collection once that is committed is answered.
+A mission can remember a text that comes from no file, in its own unit of work: the text is committed with the mission or not at all. It
+writes new objects only, and trees and counts that merge concurrent additions, so that missions do not conflict. It returns the entries to
+add to the collection after the commit. Functions of the root are reads and system transactions; the others need no image.
 """
 
 from __future__ import annotations
@@ -55,7 +49,7 @@ class NamedEntities(NamedTuple):
 
 
 class KnownName(NamedTuple):
-    """A name: as it is written, and if it is a document's title the number of that, else zero."""
+    """Known name: its text, and the number of the document with that title, or zero."""
 
     text: str
     document: int = 0
@@ -75,7 +69,7 @@ class Gazetteer:
             self.add(name, target)
 
     def add(self, name: str, target: int) -> None:
-        """One name more. What is in brackets at its end tells namesakes apart and is not looked for."""
+        """Add a name. A bracketed suffix only tells namesakes apart and is not looked for."""
         parts = tuple(_words(_ASIDE.sub("", name) or name))
         if 0 < len(parts) <= _LONGEST and content_words(name):
             targets = self._known.setdefault(parts[0], {}).setdefault(parts, [])
@@ -83,7 +77,7 @@ class Gazetteer:
                 targets.append(target)
 
     def find(self, text: str) -> list[int]:
-        """What the names in a text stand for, in the order in which they come, each once."""
+        """Return the numbers that the names in a text stand for, in order of appearance, each once."""
         matches = list(_WORD.finditer(text))
         said = [match.group().casefold() for match in matches]
         found: dict[int, None] = {}
@@ -111,9 +105,7 @@ class KnownNames:
     """Looks for names. May be asked by any thread."""
 
     def __init__(self, names: Iterable[KnownName] = (), there: Callable[[int], bool] = lambda document: True) -> None:
-        """
-        :param there: whether a document is still in the memory: its title is no name any more once it is not.
-        """
+        """:param there: returns True if a document is still in the memory: only then its title is a name."""
         self._names: dict[KnownName, int] = {}
         self._known: list[KnownName] = []
         self._there = there
@@ -140,7 +132,7 @@ class KnownNames:
 
 
 def known_names(root: Any) -> list[KnownName]:
-    """All names in the image, but for those in records that are damaged: the self-audit tells of them."""
+    """Return all names in the image, but for those in records that are damaged: the self-audit tells of them."""
     library, found = library_of(root), []
     for entity in library.entities.values():
         with contextlib.suppress(ImageDamaged, POSKeyError):
@@ -170,7 +162,7 @@ class Shelver:
         self.numbers, self._limits, self.names = numbers, limits, names
 
     def shelve(self, part: DraftPart, *, document: int, kind: str, day: int = 0, about: tuple[int, ...] = ()) -> Shelved:
-        """A new section of provisional chunks.
+        """Return a new section of provisional chunks.
 
         :param document: the number of the document that it is of.
         :param day: of the document, where the part has none.
@@ -182,7 +174,7 @@ class Shelver:
         return self.filled(section, cuts, kind, about)
 
     def filled(self, section: Section, cuts: Sequence[tuple[str, str]], kind: str, about: tuple[int, ...] = ()) -> Shelved:
-        """The section of a document of that kind with these texts as its chunks, each with who says it.
+        """Return the section of a document of that kind with these texts as its chunks, each with who says it.
 
         They take the numbers of the chunks that it has, if they are not more than it was given room for: what points at its beginning
         goes on doing so.
@@ -205,7 +197,7 @@ class Shelver:
         return Shelved(Shelf(section, tuple(passages)), entries)
 
     def _pieces(self, text: str, kind: str) -> Iterator[tuple[str, str]]:
-        """The texts of its pieces, with the gaps after them: put together they are the whole text."""
+        """Yield the texts of its pieces, with the gaps after them: put together they are the whole text."""
         yield from ((piece, "") for piece in parted(text, [(p.start, p.end) for p in pieces(text, kind, self._limits)]))
 
     def _turns(self, part: DraftPart) -> Iterator[tuple[str, str]]:
@@ -217,24 +209,26 @@ class Shelver:
 
 
 def about_of(objects: Iterable[UvmObject]) -> tuple[int, ...]:
-    """Numbers of these documents, and of those that these chunks are of; not of what is archived whole, of which nothing can be found."""
+    """Return the numbers of these documents, and of the documents of these chunks; not of documents archived as a whole, which cannot be
+    found.
+    """
     documents = (one.document if "document" in one._slots else one for one in objects)
     return tuple(dict.fromkeys(one.number for one in documents if one.sections or not one.archives))
 
 
 def section_key(number: int) -> int:
-    """The number by which searches tell sections apart: 31 bits, spread so that those of two runs do not fall together."""
+    """Return the number by which searches tell sections apart: 31 bits, spread so that those of two runs do not fall together."""
     return zlib.crc32(number.to_bytes(8, "big")) & 0x7FFFFFFF
 
 
 def parted(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
-    """The text cut where spans begin: nothing between them is lost. One piece where there are none."""
+    """Return the text cut where spans begin: nothing between them is lost. One piece where there are none."""
     starts = [start for start, _ in spans][1:]
     return [text[begin:end] for begin, end in zip([0, *starts], [*starts, len(text)], strict=True)]
 
 
 def digest_of(part: DraftPart) -> bytes:
-    """What tells whether a section is the same as before: its title, day, text but for blanks at its ends, and who says what."""
+    """Return the fingerprint of a section: its title, day, text without blanks at its ends, and the speakers of its turns."""
     found = hashlib.sha256(f"{part.title}\0{part.day}\0".encode("utf-8", "replace"))
     found.update(part.text.strip().encode("utf-8", "replace"))
     for turn in part.turns:
@@ -254,7 +248,7 @@ class PreparedDocument(NamedTuple):
 
     @property
     def entries(self) -> list[Entry]:
-        """The index entries of its chunks."""
+        """Return the index entries of its chunks."""
         return [entry for each in self.shelved for entry in each.entries]
 
 
@@ -330,7 +324,7 @@ class EmbeddingWork(NamedTuple):
 
 
 class EmbeddingPlan(NamedTuple):
-    """What of a section gets vectors: spans of its text, or of each of its chunks where those stay as they are."""
+    """Texts of a section to embed: spans of its text, or of each of its chunks where those stay as they are."""
 
     work: EmbeddingWork
     spans: tuple[tuple[Span, ...], ...]
@@ -346,7 +340,7 @@ class EmbeddedSection(NamedTuple):
 
 
 class StoredVectors(NamedTuple):
-    """What a transaction kept: entries of new chunks, numbers of those that are gone, and chunks with their vectors."""
+    """Changes of a transaction: entries of new chunks, numbers of removed ones, and chunks with their vectors."""
 
     segment: Segment | None
     dropped: list[int]
@@ -355,7 +349,7 @@ class StoredVectors(NamedTuple):
 
 
 def work_of(library: Library, number: int) -> EmbeddingWork:
-    """A section as there is to work on it."""
+    """Return a section as there is to work on it."""
     section = library.section(number)
     chunks = [library.chunks[n] for n in section.numbers]
     document = library.documents[section.document]
@@ -364,7 +358,7 @@ def work_of(library: Library, number: int) -> EmbeddingWork:
 
 
 def plan_embedding(work: EmbeddingWork, limits: ChunkLimits) -> EmbeddingPlan:
-    """What to embed for a section."""
+    """Return the texts to embed for a section."""
     if work.kind == "conversation":
         wholes = tuple(((0, len(text)),) for text in work.texts)
         return EmbeddingPlan(work, wholes, list(work.texts))
@@ -374,7 +368,7 @@ def plan_embedding(work: EmbeddingWork, limits: ChunkLimits) -> EmbeddingPlan:
 
 
 def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limits: ChunkLimits) -> EmbeddedSection:
-    """The section with vectors.
+    """Return the section with vectors.
 
     :param vectors: float32, unit rows, one for each of the plan's texts.
     """

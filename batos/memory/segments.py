@@ -1,14 +1,11 @@
 """Segments: the text index in immutable parts, each a batch of chunks with its words, facts and links.
 
-A commit writes a new segment and touches no other; what grows too many is merged (`batos.memory.part_log`). A segment knows a chunk's
-own words only. What its neighbours add to it (`batos.memory.text_index`) follows from where it stands, so that it stays true when
-chunks come and go.
+A commit writes a new segment and touches no other; small segments are merged (`batos.memory.part_log`). A segment knows only the words of
+its own chunks. The share of their neighbours (`batos.memory.text_index`) follows from the position, so that it stays correct when chunks
+come and go. Integers are packed in as few bytes as their range needs, here and in the logs of vectors.
 
-Whole numbers in as few bytes as their range needs: what segments and vector logs are made of.
-
-What a chunk's text is like, whatever it is about: whether it asks, says when or how many, tells of its speaker, and how much.
-
-Told once, at ingest, and kept in the chunk's facts: questions then prefer what can answer them.
+The traits of a chunk's text do not depend on its topic: whether it asks, gives times or quantities, or speaks of its speaker, and how
+much. They are computed once at ingest and kept in the chunk's facts, so that a question can prefer chunks that can answer it.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ _FIRST, _NONE = struct.Struct("<q"), _HEAD.pack(0, 0, 0)
 
 
 def pack(numbers: Numbers) -> bytes:
-    """An array of whole numbers (one dimension, within 64 bits, signed) as bytes: the least, and by how much each exceeds it."""
+    """Return an array of whole numbers (one dimension, within 64 bits, signed) as bytes: the least, and by how much each exceeds it."""
     import numpy as np
 
     if len(numbers) <= _FEW:
@@ -50,7 +47,7 @@ def pack(numbers: Numbers) -> bytes:
 
 
 def _pack_few(numbers: list[int]) -> bytes:
-    """As `pack`: what is added alone is made of these, and for a few numpy takes longer to begin than this to end."""
+    """Pack a few numbers: like `pack`, but faster for short lists than starting numpy."""
     least, most = (min(numbers), max(numbers)) if numbers else (0, 0)
     if least == most:
         return _HEAD.pack(0, len(numbers), least)
@@ -61,12 +58,12 @@ def _pack_few(numbers: list[int]) -> bytes:
 
 
 def pack_same(number: int, count: int) -> bytes:
-    """As `pack`, of so many times one number."""
+    """Pack one number, repeated: like `pack`."""
     return _HEAD.pack(0, count, number if count else 0)
 
 
 def unpack(data: bytes, dtype: Any = "i8") -> Numbers:
-    """What `pack` was given, as an array of that type of its own."""
+    """Return the numbers given to `pack`, as a new array of that type."""
     import numpy as np
 
     width, count, least = _HEAD.unpack_from(data)
@@ -79,7 +76,7 @@ def unpack(data: bytes, dtype: Any = "i8") -> Numbers:
 
 
 def pack_sorted(numbers: Numbers) -> bytes:
-    """As `pack`, for numbers of which each is a little above the one before; `unpack_sorted` reads it."""
+    """Pack numbers in ascending order with small differences; `unpack_sorted` reads them."""
     if not len(numbers):
         return b""
     if len(numbers) == 1:
@@ -88,12 +85,12 @@ def pack_sorted(numbers: Numbers) -> bytes:
 
 
 def pack_one(number: int) -> bytes:
-    """As `pack_sorted`, of one number."""
+    """Pack one number: like `pack_sorted`."""
     return _FIRST.pack(number) + _NONE
 
 
 def unpack_sorted(data: bytes) -> Numbers:
-    """What `pack_sorted` was given, as int64."""
+    """Return the numbers given to `pack_sorted`, as int64."""
     import numpy as np
 
     if not data:
@@ -144,7 +141,7 @@ _COLUMNS = ("document", "section", "place", "speaker", "day", "length", "flags")
 
 
 class Facts(NamedTuple):
-    """What searches know of a chunk besides its id, words and vector."""
+    """Facts about a chunk that searches know, besides its id, words and vector."""
 
     document: int = 0
     section: int = 0
@@ -161,7 +158,7 @@ class Facts(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is to be indexed of one chunk."""
+    """Index entry of one chunk, before it is stored."""
 
     id: int
     words: Sequence[str]
@@ -172,12 +169,12 @@ class Entry(NamedTuple):
 
 
 def speaker_key(name: str) -> int:
-    """The number by which searches know a speaker; never 0."""
+    """Return the number by which searches know a speaker; never 0."""
     return folded_key(name.strip().casefold())
 
 
 def folded_key(name: str) -> int:
-    """As `speaker_key`, of a name that is casefolded."""
+    """Return the speaker's key for a casefolded name: like `speaker_key`."""
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) or 1
 
 
@@ -208,7 +205,7 @@ class Segment:
 
 
 def build(entries: Iterable[Entry]) -> Segment:
-    """The segment of these chunks, in the order of document, section, place and id.
+    """Return the segment of these chunks, in the order of document, section, place and id.
 
     :raises ValueError: for an id that is there twice.
     """
@@ -243,7 +240,7 @@ def build(entries: Iterable[Entry]) -> Segment:
 
 
 def _alone(entry: Entry) -> Segment:
-    """As `build`, in a fifth of its time: of one chunk there is little to put in order."""
+    """Build the segment of one chunk: like `build`, in a fifth of its time."""
     said: dict[str, int] = {}
     for word in entry.words:
         said[word] = said.get(word, 0) + 1
@@ -260,7 +257,7 @@ def _alone(entry: Entry) -> Segment:
 
 
 def merge(segments: Sequence[Segment], gone: Sequence[Array | None] | None = None) -> Segment:
-    """One segment of all rows of these, in their order.
+    """Return one segment of all rows of these, in their order.
 
     :param gone: for each segment a mask of the rows to leave out, or None for none. Nothing of them remains.
     """
@@ -328,7 +325,7 @@ class StoredSegment(Persistent):
         return unpack_sorted(self.ids)
 
     def load(self) -> Segment:
-        """The segment, as arrays of its own."""
+        """Return the segment, as arrays of its own."""
         facts = np.empty(self.size, FACTS)
         facts["id"] = self.held()
         for name, column in zip(_COLUMNS, self.facts, strict=True):
@@ -373,7 +370,7 @@ class Traits(NamedTuple):
 
 
 def traits(text: str) -> Traits:
-    """What a chunk's text is like."""
+    """Return the traits of a chunk's text."""
     told = asked = 0
     for sentence in _SENTENCE.split(text.strip()):
         size = len(sentence)

@@ -1,18 +1,12 @@
-"""The library: everything the memory holds, as one persistent object. `lobby.memory.library` is where it is.
+"""The library: everything the memory holds, as one persistent object at `lobby.memory.library`.
 
-A document is a row of sections, a section a row of chunks with consecutive numbers; neighbours are one apart. The texts of a
-section's chunks, put together, are the section's text, so that it can be cut anew without the file it came from. Numbers are
-handed out by the process (`batos.memory.records`), never by a counter in the image: two missions that remember something at once do not
-meet. All functions work inside whatever transaction is open: a system transaction for what is read from files, a mission's unit
-for what it remembers.
+A document is a sequence of sections, a section a sequence of chunks with consecutive numbers, so that neighbours differ by one. The texts
+of a section's chunks, joined, are the section's text, so that it can be cut again without its file. The process hands out numbers
+(`batos.memory.records`), never a counter in the image: two missions that remember something at once do not conflict.
 
-By which title a document is found: the first that has it, and once that is gone the next.
-
-`Library.by_title` holds who is found, `Library.namesakes` who else has that title. All functions work inside whatever transaction is open.
-
-Entities: what chunks mention, by a key (the name, casefolded), and from each entity the way back to those chunks.
-
-An entity is there as long as a chunk mentions it. All functions work inside whatever transaction is open.
+`Library.by_title` finds a document by title: the first with that title, and once that is gone the next of `Library.namesakes`. Entities are
+what chunks mention, by key (the casefolded name), with the way back to those chunks; an entity exists as long as a chunk mentions it.
+All functions work inside the open transaction: a system transaction for files, a mission's unit for what the mission remembers.
 """
 
 from __future__ import annotations
@@ -39,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def add_title(library: Library, key: str, number: int) -> None:
-    """A document has this title."""
+    """Add a document's title."""
     if key and library.by_title.get(key, number) != number:
         library.namesakes.add((key, number))
     elif key and key not in library.by_title:
@@ -49,9 +43,9 @@ def add_title(library: Library, key: str, number: int) -> None:
 
 
 def remove_title(library: Library, key: str, number: int, *, for_good: bool) -> None:
-    """A document has this title no more.
+    """Remove a document's title.
 
-    :param for_good: else it may come back, and what points at it stays: no other takes its place.
+    :param for_good: False: the document may come back, links to it stay, and no other takes its place.
     """
     for listed in _listed(library, key, number):
         library.namesakes.discard((listed, number))
@@ -63,7 +57,7 @@ def remove_title(library: Library, key: str, number: int, *, for_good: bool) -> 
 
 
 def _listed(library: Library, key: str, number: int) -> list[str]:
-    """The titles under which a document is listed: another than its own, where a mission wrote that."""
+    """Return the titles under which a document is listed: another than its own, where a mission wrote that."""
     if not key or library.by_title.get(key) == number or (key, number) in library.namesakes:
         return [key]
     both = itertools.chain(library.by_title.items(), library.namesakes)
@@ -71,7 +65,7 @@ def _listed(library: Library, key: str, number: int) -> list[str]:
 
 
 def title_of(document: UvmObject) -> str:
-    """The title that a document is found by, casefolded; empty for one that is not."""
+    """Return the title that a document is found by, casefolded; empty for one that is not."""
     return "" if document.kind in UNTITLED else document.title.casefold()
 
 
@@ -90,7 +84,7 @@ def add_mentions(library: Library, root: Any, chunk: UvmObject) -> None:
 
 
 def mentions_of(library: Library, number: int) -> Iterable[str]:
-    """The keys that the chunk of that number mentions. One that is damaged can be forgotten, too: then all entities are asked."""
+    """Return the keys that the chunk of that number mentions. One that is damaged can be forgotten, too: then all entities are asked."""
     try:
         return library.chunks[number].mentioned  # type: ignore[no-any-return]
     except (ImageDamaged, POSKeyError):
@@ -98,7 +92,7 @@ def mentions_of(library: Library, number: int) -> Iterable[str]:
 
 
 def remove_mentions(library: Library, number: int, keys: Iterable[str]) -> None:
-    """The chunk of that number mentions these no more. Entities that nothing mentions go."""
+    """Remove a chunk's mentions. Entities without mentions are removed."""
     for key in keys:
         entity = library.entities.get(key)
         if entity is not None:
@@ -145,12 +139,12 @@ CATALOGUED = ("kind", "mission", "day", "tags", "speakers", "days")
 
 
 def summary_source(number: int) -> str:
-    """What the summary of the document or chunk of that number is from: documents and chunks share their numbers."""
+    """Return the source of the summary of the document or chunk with that number: documents and chunks share their numbers."""
     return f"summary:{number}"
 
 
 def epoch_of(root: Any) -> int:
-    """The epoch of a new run of the process: what it stores first says so in the image, and with that in the same transaction."""
+    """Return the epoch of a new run of the process: what it stores first says so in the image, and with that in the same transaction."""
     return int(library_of(root).epoch.value)
 
 
@@ -212,17 +206,17 @@ class Library(Persistent):
     # --- reading
 
     def without_vectors(self) -> Iterable[int]:
-        """Numbers of the sections that lack the vectors which searches use, in the order in which they came."""
+        """Return the numbers of the sections that lack the vectors which searches use, in the order in which they came."""
         return self.waiting.keys(0, excludemin=True)  # type: ignore[no-any-return]
 
     def lacking(self, identity: str) -> Any:
-        """The tree of sections that lack an embedder's vectors; None for one that neither serves nor comes."""
+        """Return the tree of sections that lack an embedder's vectors; None for one that neither serves nor comes."""
         if identity == self.embedder:
             return self.waiting
         return self.change.waiting if self.change is not None and self.change.identity == identity else None
 
     def document(self, source: str) -> UvmObject:
-        """The document of a source.
+        """Return the document of a source.
 
         :raises UnknownSource: naming some that there are.
         """
@@ -233,7 +227,7 @@ class Library(Persistent):
         return self.documents[number]  # type: ignore[no-any-return]
 
     def section_of(self, chunk: UvmObject) -> Section:
-        """The section that a chunk is in.
+        """Return the section that a chunk is in.
 
         :raises InvalidInput: if it is not in the memory any more.
         :raises ImageDamaged: if it is in none.
@@ -249,19 +243,19 @@ class Library(Persistent):
         return found
 
     def section(self, number: int) -> Section:
-        """The section of that number."""
+        """Return the section of that number."""
         return Section(number, *self.sections[number])
 
     def sections_of(self, document: UvmObject) -> Iterator[Section]:
-        """The sections of a document, in their order."""
+        """Return the sections of a document, in their order."""
         return (self.section(number) for number in document.sections)
 
     def chunks_of(self, document: UvmObject) -> Iterator[UvmObject]:
-        """The chunks of a document, in their order."""
+        """Return the chunks of a document, in their order."""
         return (self.chunks[number] for section in self.sections_of(document) for number in section.numbers)
 
     def text_of(self, section: Section) -> str:
-        """The text of a section."""
+        """Return the text of a section."""
         return "".join(self.chunks[number].text for number in section.numbers)
 
     # --- changing
@@ -269,12 +263,12 @@ class Library(Persistent):
     def put(
         self, root: Any, number: int, facts: Mapping[str, Any], shelves: Iterable[Shelf], segment: Any, sections: Iterable[int]
     ) -> list[int]:
-        """Store a document, or more of one: what it is called, new sections, and which of all sections it has now.
+        """Store a document, or more of one: its facts, new sections, and the list of all its sections.
 
-        :param facts: slots of the document, those that differ from its prototype's. It is listed as soon as it is `complete`.
-        :param segment: the index entries of the new chunks (`batos.memory.segments.Segment`); None if there are none.
-        :param sections: numbers of all its sections, in order; others that it had are dropped.
-        :returns: the numbers of the chunks that were dropped.
+        :param facts: slots of the document that differ from its prototype's. It is listed as soon as it is `complete`.
+        :param segment: index entries of the new chunks (`batos.memory.segments.Segment`); None if there are none.
+        :param sections: numbers of all its sections, in order; its other sections are dropped.
+        :returns: numbers of the dropped chunks.
         """
         self._claim(number)
         document = self.documents.get(number)
@@ -326,7 +320,7 @@ class Library(Persistent):
         return self.take_out(document)
 
     def take_out(self, document: UvmObject) -> list[int]:
-        """As `forget`, also for the summary of an archive."""
+        """Remove a document: like `forget`, also for the summary of an archive."""
         self._unlist(document)
         remove_title(self, title_of(document), document.number, for_good=True)
         dropped = self._forget_summaries([document.number]) + self._forget_archived(document) + self.drop_sections(document.sections)
@@ -335,11 +329,11 @@ class Library(Persistent):
         return dropped
 
     def summary_of(self, number: int) -> UvmObject | None:
-        """The document that is the summary of the document or chunk of that number, if there is one."""
+        """Return the document that is the summary of the document or chunk of that number, if there is one."""
         return self.documents[self.by_source[source]] if (source := summary_source(number)) in self.by_source else None
 
     def _forget_summaries(self, numbers: Iterable[int]) -> list[int]:
-        """Forget what says in fewer words what is no more, or no more so; the numbers of the chunks."""
+        """Forget the summaries of removed or changed documents and chunks. Return the numbers of their chunks."""
         dropped = []
         for summary in filter(None, map(self.summary_of, numbers)):
             for one in summary.of:
@@ -348,7 +342,7 @@ class Library(Persistent):
         return dropped
 
     def _forget_archived(self, document: UvmObject) -> list[int]:
-        """Forget what is archived of a document; the numbers of the chunks of summaries that told of it."""
+        """Forget the archived content of a document. Return the numbers of the chunks of summaries that covered it."""
         return _forget_archived(self._p_jar.root(), document) if document.archives else []
 
     def bring_back(self, root: Any, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
@@ -419,7 +413,7 @@ class Library(Persistent):
             waiting.add(section.number)
 
     def _waits(self) -> list[Any]:
-        """The trees of sections that lack vectors: of `embedder`, and of the one that comes.
+        """Return the trees of sections that lack vectors: of `embedder`, and of the one that comes.
 
         A mission that began before a change of embedder, and so does not know of it, meets a conflict: it would leave out the new one's.
         """
@@ -429,7 +423,7 @@ class Library(Persistent):
         return [self.waiting] if self.change is None else [self.waiting, self.change.waiting]
 
     def _claim(self, number: int) -> None:
-        """Nobody else shall hand out numbers of this one's epoch."""
+        """Claim this epoch, so that no other process hands out its numbers."""
         epoch = number // EPOCH
         if self.epoch.value <= epoch:
             self.epoch.value = epoch + 1
@@ -463,7 +457,7 @@ class Library(Persistent):
 
 
 def library_of(root: Any) -> Library:
-    """The library of an image."""
+    """Return the library of an image."""
     return root["lobby"].memory.library  # type: ignore[no-any-return]
 
 
@@ -479,9 +473,9 @@ def fill_archive(node: UvmObject, root: Any, material: ArchiveContent, data: byt
 
 
 def _forget_archived(root: Any, document: UvmObject) -> list[int]:
-    """Take what is of a document out of all archives for good; the numbers of the chunks that went: of summaries that told of it.
+    """Remove a document from all archives for good. Return the numbers of the chunks of the summaries that covered it.
 
-    The archives are packed anew without it, and wait for another summary. The old blobs leave the disk with the pack that drops this
+    The archives are packed again without it, and wait for another summary. The old blobs leave the disk with the pack that drops this
     history.
     """
     from batos.memory.archive_format import pack_archive, unpack_archive  # late: it needs numpy
@@ -507,9 +501,9 @@ def _forget_archived(root: Any, document: UvmObject) -> list[int]:
 
 
 def _refuse_summary(document: UvmObject) -> None:
-    """A summary that stands for what is archived is not forgotten alone: nothing would lead to that any more.
+    """Refuse to forget the summary of archived content: nothing would lead to that content any more.
 
-    :raises InvalidInput: for one.
+    :raises InvalidInput: if the document is such a summary.
     """
     node = document.archive
     if node is not None:
@@ -520,5 +514,5 @@ def _refuse_summary(document: UvmObject) -> None:
 
 
 def _apart(known: str, wanted: str) -> tuple[bool, int, str]:
-    """How far two sources are apart, roughly: one that holds the other is near."""
+    """Return a rough distance between two sources, as a sort key: one that contains the other is near."""
     return not (wanted in known or known in wanted), abs(len(known) - len(wanted)), known

@@ -1,13 +1,11 @@
-"""The text index behind zope.index's interfaces, twice: in segments, and zope.index's own. Either can stand in for the other.
+"""Text index behind zope.index's interfaces: BM25 over segments in RAM, and zope.index's own. Either can replace the other.
 
-Both rank alike (Okapi BM25), take a question as an OR of its words, and read no pattern into a question mark. BAT OS uses
-`SegmentedText`: it writes a batch as one record where zope.index changes a record for every word.
+Both rank alike (Okapi BM25: k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4), take a question as an OR of its words, and read
+no pattern into a question mark. BAT OS uses `SegmentedText`: it writes a batch as one record where zope.index changes a record for
+every word.
 
-BM25 over segments held in RAM, with windows: what stands beside a chunk counts for it, less than its own words.
-
-Scores are those of zope.index's Okapi index over the same words (k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4), and a
-question is an OR of its words. What a term gives to every chunk is worked out at its first use and kept: a question whose words
-were asked before costs one addition a word.
+Windows add the neighbours' words to a chunk, with less weight than its own. The contribution of a term to every chunk is computed at its
+first use and cached: a question whose words were asked before costs one addition a word.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class RankedSegment(NamedTuple):
 
     @classmethod
     def of(cls, segment: Segment, rows: Array) -> RankedSegment:
-        """The part, with its terms ready to be looked up."""
+        """Return the part, with its terms ready to be looked up."""
         return cls(segment, rows, dict(zip(segment.terms, range(len(segment.terms)), strict=True)))
 
     def own_lengths(self) -> Array:
@@ -65,11 +63,10 @@ class Ranking:
     def __init__(
         self, parts: Sequence[RankedSegment], lengths: Array, *, gone: Array | None = None, runs: Array | None = None, room: int = ROOM
     ) -> None:
-        """
-        :param lengths: float32[n]: each row's own words.
-        :param gone: bool[n]: rows that count for nothing.
-        :param runs: int32[n]: which rows are neighbours: those next to one another with the same number. Without it there are no windows.
-        :param room: bytes for what terms gave; the terms that were asked for first are forgotten first.
+        """:param lengths: float32[n]: number of each row's own words.
+        :param gone: bool[n]: rows that do not count.
+        :param runs: int32[n]: adjacent rows with the same number are neighbours. Without it there are no windows.
+        :param room: bytes for cached contributions of terms; the oldest terms are dropped first.
         """
         self._parts, self._room = tuple(parts), room
         self._gone = gone if gone is not None and gone.any() else None
@@ -83,7 +80,7 @@ class Ranking:
         self._kept, self._lock = 0, threading.Lock()
 
     def bm25(self, words: Iterable[str]) -> Array:
-        """float32[n]: the score of every row for these terms; 0 where none occurs. A term that is there twice counts twice."""
+        """float32[n]: the score of every row for these terms; 0 if none occurs. A term that is there twice counts twice."""
         scores = np.zeros(self.size, np.float32)
         for word, times in Counter(words).items():
             rows, impacts = self._impact(word)
@@ -106,7 +103,7 @@ class Ranking:
         return self._spread(own)
 
     def _impact(self, word: str) -> tuple[Array | None, Array]:
-        """What a term gives, and to which rows; None: to all, some of it 0."""
+        """Return the rows that a term contributes to and its contributions; rows are None if these cover all rows, some with 0."""
         known = self._impacts.get(word)
         if known is not None:
             return known
@@ -128,7 +125,7 @@ class Ranking:
         return made
 
     def _spread(self, own: Array) -> Array:
-        """What each row has with what its neighbours lend it, given what each has itself (which may be written to)."""
+        """Return each row's value plus the share lent by its neighbours; `own` holds the rows' own values and may be overwritten."""
         if self._gone is not None:
             own[self._gone] = 0
         if not self._same:
@@ -155,14 +152,14 @@ class Words:
     __module__ = "batos.memory"
 
     def process(self, texts: Iterable[str]) -> list[str]:
-        """The terms of all the texts."""
+        """Return the terms of all the texts."""
         return [word for text in texts for word in words(text)]
 
     processGlob = process  # a question mark ends a question; it is no pattern
 
 
 def lexicon() -> Any:
-    """A lexicon of zope.index whose pipeline is ours."""
+    """Return a lexicon of zope.index whose pipeline is ours."""
     return Lexicon(Words())
 
 
@@ -188,7 +185,7 @@ class SegmentedText(PartLog):
             self._add(StoredSegment(piece))
 
     def segments(self) -> list[Segment]:
-        """All that is held, as plain arrays, oldest first, without what was dropped."""
+        """Return all that is held, as plain arrays, oldest first, without what was dropped."""
         loaded = [(part.load(), mask) for part, mask in self._each()]
         return [segment if mask is None else merge([segment], [mask]) for segment, mask in loaded]
 
@@ -199,7 +196,7 @@ class SegmentedText(PartLog):
         self.index_docs([(docid, value)])
 
     def index_docs(self, texts: Iterable[tuple[int, str | list[str]]]) -> None:
-        """As `index_doc` for many at once: one segment, which is what makes it quick. Merges what is due."""
+        """Index many documents at once, in one segment, which makes it fast; then merge segments that are due."""
         entries = {id: Entry(id, self.lexicon.parseTerms(value)) for id, value in texts}
         self.drop(entries.keys() & self._ids())
         self.add(build(entries.values()))
@@ -238,7 +235,7 @@ class SegmentedText(PartLog):
         return set(self._ranked()[0].tolist())
 
     def _ranked(self) -> tuple[Array, Ranking]:
-        """The ids of all rows, and their ranking; made anew when parts came or went."""
+        """Return the ids of all rows, and their ranking; made anew when parts came or went."""
         now = self._state()
         if getattr(self, "_v_seen", None) != now:
             parts, base = [], 0
@@ -270,7 +267,7 @@ class OkapiText(OkapiIndex):
             self._totaldoclen.set(0)
 
     def index_docs(self, texts: Iterable[tuple[int, str | list[str]]]) -> None:
-        """As `index_doc` for many at once."""
+        """Index many documents at once: like `index_doc`."""
         for id, value in texts:
             self.index_doc(id, value)
 
@@ -283,7 +280,7 @@ _lexicon = lexicon
 
 
 def _pieces(segment: Segment, most: int) -> Iterable[Segment]:
-    """The segment, cut where it has more rows than the largest part may have."""
+    """Return the segment, cut where it has more rows than the largest part may have."""
     if len(segment) <= most:
         return [segment] if len(segment) else []
     rows = np.arange(len(segment))

@@ -1,14 +1,12 @@
-"""The words of a text, as the index knows them: folded to plain letters, without stop words, stemmed.
+"""Tokenizer: the words of a text or question as the index knows them: folded to plain letters, without stop words, stemmed.
 
-Questions and texts go the same way, so that "Cafés" finds "café". English is stemmed (Snowball) and has a stop list that knows
-greetings and contractions; other languages are found by their words as they are, and scripts without spaces by pairs of characters, and
-by single ones where these are words. Words end where UAX #29 ends them: not at a vowel sign of Hindi or Thai, nor at a soft hyphen or
-another mark that nobody sees.
+Questions and texts are treated alike, so that "Cafés" finds "café". English is stemmed (Snowball) and has a stop list that knows greetings
+and contractions. Words of other languages are kept as they are, and scripts without spaces become pairs of characters, or single ones
+where these are words. Words end where UAX #29 ends them: not at a vowel sign of Hindi or Thai, nor at a soft hyphen or another invisible
+mark.
 
-What a question is about: its words without those that only ask, in the languages of Western Europe; and whether it asks at all.
-
-The index stems and stops English only. Here is decided whether a passage speaks to a question, so that "wie", "mon" or "dónde" must not
-count as words that it has to hold.
+The subject of a question is its words without those that only ask, in the languages of Western Europe. The index stems and stops English
+only; the subject decides whether a passage speaks to a question, so that "wie", "mon" or "dónde" must not count as words that it needs.
 """
 
 from __future__ import annotations
@@ -56,12 +54,12 @@ STOP = frozenset(_STOP.split())
 
 
 def words(text: str) -> list[str]:
-    """The terms of a text under which it is indexed and searched, in order, repetitions included."""
+    """Return the terms of a text under which it is indexed and searched, in order, repetitions included."""
     return list(filter(None, map(_STEMS.__getitem__, _split(text))))
 
 
 def content_words(text: str) -> list[str]:
-    """The words of a text that carry meaning, as `words` but not stemmed: for a model to read."""
+    """Return the words of a text that carry meaning, as `words` but not stemmed: for a model to read."""
     return [word for word in _split(text) if word not in STOP]
 
 
@@ -78,7 +76,7 @@ def _split(text: str) -> list[str]:
 
 
 class _Folded(dict[int, str]):
-    """What becomes of each character of a text that was taken apart (NFKD); filled as characters are met."""
+    """Table from each character of a decomposed text (NFKD) to its plain form; filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -97,14 +95,15 @@ _FOLDED = _Folded()
 
 
 def _folded(text: str) -> str:
-    """Without accents, ligatures, case (NFKD, Unicode's case folding) and marks that nobody sees, with spaces between words."""
+    """Return the text without accents, ligatures, case (NFKD, Unicode's case folding) and invisible marks, with spaces between words."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD also takes Korean syllables to pieces
 
 
 def former(text: str) -> list[str]:
-    """The terms of a question under which earlier versions of BAT OS indexed texts, where they are others than now: they ended words at
-    vowel signs, and at marks that nobody sees."""
+    """Return a question's terms as earlier versions of BAT OS indexed them, if they differ: words ended at vowel signs and invisible
+    marks.
+    """
     if text.isascii():
         return []
     apart = unicodedata.normalize("NFKD", text.casefold())
@@ -115,8 +114,9 @@ def former(text: str) -> list[str]:
 
 
 def _pairs(word: str) -> list[str]:
-    """A word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the rest as
-    words."""
+    """Return a word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the
+    rest as words.
+    """
     found: list[str] = []
     end = 0
     for run in _UNSPACED.finditer(word):
@@ -190,7 +190,7 @@ _ANSWERED = re.compile(
 
 
 class Subject(NamedTuple):
-    """What a question is about."""
+    """Subject of a question."""
 
     words: tuple[str, ...]
     """Index terms that an answer must hold."""
@@ -205,7 +205,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(text: str) -> Subject:
-    """What a text is about, as a question."""
+    """Return the subject of a text read as a question."""
     lists, said = _lists(), _TOKEN.findall(text)
     language = _language_of(said)
     asking = lists.asking.get(language, frozenset())  # English ones are no terms
@@ -222,17 +222,17 @@ def subject_of(text: str) -> Subject:
 
 
 def contents_of(text: str) -> set[str]:
-    """The index terms of a text that say something, in whatever of these languages it is."""
+    """Return the index terms of a text that say something, in whatever of these languages it is."""
     return set(words(text)) - _lists().all_
 
 
 def asks_what_was_answered(text: str) -> bool:
-    """Whether a text asks for what the system itself said, or what was talked about with it: "what did you say about …"."""
+    """Return True if a text asks for an earlier answer of the system, or an earlier conversation: "what did you say about …"."""
     return _ANSWERED.search(text[:2000]) is not None
 
 
 def _language_of(said: Sequence[str]) -> str:
-    """The language of a question by the words that ask, by its code: that which has most of them."""
+    """Return the language of a question by the words that ask, by its code: that which has most of them."""
     found = [token.casefold() for token in said[:400]]
     counts = {language: sum(token in spelled for token in found) for language, spelled in _lists().asking.items()}
     best = max(counts, key=counts.__getitem__)

@@ -1,4 +1,4 @@
-"""Which generated methods the image has: those that a path from the lobby leads to, and those that the senses ever noted."""
+"""The inventory of generated methods: those that a path from the lobby leads to, and those that telemetry ever noted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from batos.objects import Method, Primitive, UvmObject
 WALKED = 10_000  # objects that are looked at by their paths; what hangs in trees is found by what was noted of it
 
 
-class MethodUse(Protocol):
-    """What was noted of a method: see `batos.autotelic.telemetry.MethodUse`."""
+class UsageRecord(Protocol):
+    """The telemetry of a method; see `batos.autotelic.telemetry.MethodUse`."""
 
     @property
     def runs(self) -> int: ...
@@ -23,7 +23,7 @@ class MethodUse(Protocol):
 
 
 def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
-    """Objects that may hold methods, each once: by path, then by the ids of what was noted (`oid:1f selector`)."""
+    """Yield the objects that may hold methods, each once: by path, then by the ids that telemetry noted (`oid:1f selector`)."""
     seen: set[bytes] = set()
     for path, obj in _walk(root["lobby"]):
         seen.add(obj._p_oid)
@@ -37,8 +37,8 @@ def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
             yield oid, found
 
 
-def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, MethodUse]) -> list[dict[str, Any]]:
-    """The methods that these objects hold themselves, by path and selector; `runs` and `last` where they were noted."""
+def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, UsageRecord]) -> list[dict[str, Any]]:
+    """Return the methods that these objects hold themselves, by path and selector, with `runs` and `last` where telemetry has them."""
     found = []
     for path, obj in objects:
         for selector, method in sorted(obj._slots.items()):
@@ -48,7 +48,7 @@ def methods_held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, Me
     return sorted(found, key=lambda row: (row["holder"], row["selector"]))
 
 
-def _of(method: Method, use: MethodUse | None) -> dict[str, Any]:
+def _of(method: Method, use: UsageRecord | None) -> dict[str, Any]:
     came = dict(method.provenance)
     noted = {} if use is None else {"runs": use.runs, "last": use.last}
     lacks = [name for name in grants_needed(method) if not method.may_send(name)]
@@ -68,7 +68,7 @@ def _walk(lobby: UvmObject) -> Iterator[tuple[str, UvmObject]]:
 
 
 def grants_needed(method: Method) -> list[str]:
-    """The messages that stand in a method by name and need a grant; of one that was audited before there were grants, those it sends."""
+    """Return the messages in a method that need a grant. For a method that was audited before grants existed, these are among its sends."""
     contract = dict(method.contract)
     if "needs_grant" in contract:
         return list(contract["needs_grant"])

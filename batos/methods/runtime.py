@@ -1,12 +1,9 @@
-"""What generated methods need of the host: the guardian, the sandbox, and who is writing what.
+"""Runtime of generated methods: the guardian, the sandbox, and claims on the methods that are being written.
 
-Who is writing which method: concurrent sends of the same missing message have it written once.
-
-A method is seen by others when the mission that wrote it has committed. So whoever comes second leaves its unit of work, waits
-for that mission's end, and begins again with a view that has the method. Where waiting could go round in a circle, nobody
-waits: both write, and the database's own conflict settles it.
-
-The parameters of a method's source, behind `self`.
+Concurrent sends of the same missing message have it written once. Others see a method when the mission that wrote it has committed. So a
+mission that comes second leaves its unit of work, waits until the first has ended, and begins again with a view that has the method. Where
+waiting could go round in a circle, neither waits: both write, and a conflict of the database settles it. `Making` does the same inside one
+attempt.
 """
 
 from __future__ import annotations
@@ -14,26 +11,26 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-import contextvars
 import datetime
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from batos import scope
+from batos.bus import EventBus, MethodRan, SourceAudited
 from batos.config import Settings
 from batos.errors import BatosSignal, MethodError
 from batos.guardian import PersistenceGuardian, Verdict, policy_named
 from batos.image import taught_examples
-from batos.image.history import oid_of
 from batos.image.living_image import LivingImage
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Example, Intent, Method, Primitive, UvmObject, find
+from batos.objects.json_form import oid_of
 from batos.sandbox import Activity, Sandbox, Sender
-from batos.synthesis.plain_values import KINDS, kind_of
+from batos.synthesis.specification import KINDS, kind_of
 
 
 class BeingWritten(BatosSignal):
-    """Another mission is writing the method that this one needs: its cycle begins again when that one has ended."""
+    """Signal that another mission is writing the method that this one needs: the cycle begins again when that one has ended."""
 
     def __init__(self, other: str) -> None:
         super().__init__(other)
@@ -41,11 +38,11 @@ class BeingWritten(BatosSignal):
 
 
 class WriterAwaited(BatosSignal):
-    """The expert that writes methods may be there soon: the cycle that needs one begins again when that is known."""
+    """Signal that the expert that writes methods may be there soon: the cycle that needs one begins again when that is known."""
 
 
 class Claims:
-    """The methods that are being written, each by one attempt (named by its mission)."""
+    """Claims on the methods that are being written, each by one attempt (named by its mission)."""
 
     def __init__(self) -> None:
         self._owners: dict[Hashable, str] = {}
@@ -75,7 +72,7 @@ class Claims:
             del self._waiting[owner]
 
     def release(self, owner: str) -> None:
-        """Let go of all that a mission had claimed: its attempt has ended."""
+        """End the attempt's claims, so that others may look for the methods that were written in it."""
         for key in [key for key, holder in self._owners.items() if holder == owner]:
             del self._owners[key]
         event = self._ended.pop(owner, None)
@@ -83,7 +80,7 @@ class Claims:
             event.set()
 
     def _leads_to(self, other: str, owner: str) -> bool:
-        """Whether `other` waits, by however many steps, for `owner`."""
+        """Return True if `other` waits, directly or by way of others, for `owner`."""
         seen = {other}
         while (other := self._waiting.get(other, "")) and other not in seen:
             if other == owner:
@@ -93,7 +90,7 @@ class Claims:
 
 
 def misfit(source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Why a call does not fit a method's parameters; None if it does."""
+    """Return why a call does not fit a method's parameters; None if it does."""
     given = inspect.Signature(parameters_of(source))
     try:
         given.bind(*args, **kwargs)
@@ -103,9 +100,10 @@ def misfit(source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str |
 
 
 def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is one that a method is for: it fits the parameters, and gives each what is of a kind that this is for.
+    """Return True if a method is for a call: the call fits the parameters, and gives each parameter a value of its kind.
 
-    That is what examples give it, and what it is named after (`plain_values.signature`); one of which nothing is known is for anything.
+    The kinds of a parameter are those that examples give it, and that its name says (`plain_values.signature`). Without either it takes
+    any.
 
     :param taught: the examples of the method.
     """
@@ -130,12 +128,12 @@ def _kind(value: Any) -> str:
 
 
 def parameters_in(source: str) -> list[str]:
-    """The parameters of a method's source behind `self`, in words."""
+    """Return the parameters of a method's source behind `self`, in words."""
     return [str(parameter) for parameter in parameters_of(source)]
 
 
 def parameters_of(source: str) -> list[inspect.Parameter]:
-    """The parameters behind `self`, as the signature of the definition has them."""
+    """Return the parameters behind `self`, as the signature of the definition has them."""
     definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     spec, kinds = definition.args, inspect.Parameter
     positional = [*spec.posonlyargs, *spec.args]
@@ -153,14 +151,11 @@ def parameters_of(source: str) -> list[inspect.Parameter]:
 
 
 Forge = Callable[[Any, UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
-"""Writes a missing method. The first is the attempt that needs it, a `Thinking` of
-`batos.mind.attempt_context`, of which nothing is known here."""
-_around: contextvars.ContextVar[tuple[Hashable, ...]] = contextvars.ContextVar("batos_writing", default=())
-"""What is being written around here, the outermost first: the trial of a method may need another one."""
+"""Writes a missing method. The first is the attempt that needs it, a `batos.mind.attempt.Attempt`, of which nothing is known here."""
 
 
 class MethodRuntime:
-    """The guardian, the sandbox and the claims; one for the daemon. The sandbox is started when the first method runs."""
+    """Guardian, sandbox and claims; one for the daemon. The sandbox is started when the first method runs."""
 
     def __init__(
         self,
@@ -169,39 +164,36 @@ class MethodRuntime:
         *,
         forge: Forge,
         deliver: Sender,
-        on_verdict: Callable[[bool], None] = lambda accepted: None,
-        on_run: Callable[[str, str, bool, bool], None] = lambda holder, selector, ok, taken: None,
+        bus: EventBus | None = None,
         writers_known: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """
         :param forge: writes a missing method.
-        :param deliver: how a method's messages reach their receivers.
-        :param on_verdict: hears whether each audited source was accepted.
-        :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended
-            well, and whether the call was one that the method takes (`batos.methods.runtime.takes`).
+        :param deliver: sends a method's messages to their receivers.
+        :param bus: hears of `SourceAudited` and `MethodRan`; None: nobody does, as in a rehearsal.
         :param writers_known: returns when it is known which experts are there, after a start.
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
-        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.guardian_policy)
-        self._on_verdict, self.on_run = on_verdict, on_run
+        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.methods.policy)
+        self.bus = bus or EventBus()
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()
         self._started = False
         self._writers_known = writers_known
 
     def audit(self, source: str, selector: str) -> Verdict:
-        """The guardian's verdict, by the policy of the settings."""
+        """Return the guardian's verdict, by the policy of the settings."""
         verdict = self._guardian.audit(source, selector, self._policy)
-        self._on_verdict(verdict.accepted)
+        self.bus.publish(SourceAudited(verdict.accepted))
         return verdict
 
     def lets_pass(self, source: str, selector: str) -> bool:
-        """Whether the guardian accepts a source that nobody wrote: counted nowhere. Any thread may call it."""
+        """Return True if the guardian accepts a source that no model wrote; it is not counted. Any thread may call this."""
         return self._guardian.audit(source, selector, self._policy).accepted
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox, started.
+        """Return the sandbox, started.
 
         :raises SandboxFailed: if no worker runs.
         """
@@ -213,11 +205,11 @@ class MethodRuntime:
 
     @property
     def writer_awaited(self) -> bool:
-        """Whether an expert for methods may be there soon, if none is there."""
-        return self._writers_known is not None and self.settings.synthesis_model == "expert"
+        """Return True if an expert for methods may be there soon, where none is there."""
+        return self._writers_known is not None and self.settings.methods.writer == "expert"
 
     async def writer_known(self) -> None:
-        """Wait until it is known whether there is an expert for methods."""
+        """Wait until it is known if there is an expert for methods."""
         if self._writers_known is not None:
             await self._writers_known()
             self._writers_known = None
@@ -229,14 +221,15 @@ class MethodRuntime:
 
 
 def home_of(obj: UvmObject, selector: str) -> UvmObject:
-    """Where the method belongs: where the Intent or the earlier method is held, so that all who inherit have it; else the receiver."""
+    """Return the object that is to hold a method: the one that holds the Intent or the earlier method, so that all that inherit have it;
+    else the receiver."""
     found = find(obj, selector)
     return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught; or a version
-    before it took: what a new one does not take any more is its own fault."""
+    """Return True if a method takes a call, by its parameters and by what the receiver and the holder were taught, or an earlier version
+    took it: a call that only the new version does not take is the fault of the new version."""
     taught = [
         one
         for home in {obj, holder}
@@ -247,7 +240,7 @@ def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any]
 
 
 class Making:
-    """The methods of one attempt at a mission: those it runs, those it writes."""
+    """Methods of one attempt at a mission: those it runs, those it writes."""
 
     def __init__(self, mission: str, accepted: float, methods: MethodRuntime) -> None:
         self.methods = methods
@@ -258,11 +251,11 @@ class Making:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew: nothing was run yet."""
+        """Begin anew: no method was run yet."""
         self.activity = self.new_activity()
 
     def new_activity(self) -> Activity:
-        """What the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
+        """Make what the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
         return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
 
     async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -271,16 +264,19 @@ class Making:
         try:
             value = await sandbox.run(obj, method, args, kwargs, activity=self.activity, holder=holder)
         except MethodError:
-            self.methods.on_run(oid, method.selector, False, taken(obj, holder, method, args, kwargs))
+            self.methods.bus.publish(MethodRan(oid, method.selector, False, taken(obj, holder, method, args, kwargs)))
             raise
-        self.methods.on_run(oid, method.selector, True, True)
+        self.methods.bus.publish(MethodRan(oid, method.selector, True))
         return value
 
     @contextlib.asynccontextmanager
     async def writing(self, key: Hashable) -> AsyncIterator[bool]:
-        """One at a time writes a method; whether another part of this mission wrote it meanwhile. Where waiting could go round in a circle,
-        nobody waits: whoever would close it writes for a trial, of which nothing is kept."""
-        waited, around = False, _around.get()
+        """Wait for the turn to write a method; the block writes it. It gets True if another part of this mission wrote it meanwhile.
+
+        Where waiting could go round in a circle, the part that would close it does not wait: it writes for a trial, of which nothing is
+        kept.
+        """
+        waited, around = False, scope.current().writing
         while (other := self._writing.get(key)) is not None and not self._leads_to(key, around):
             wait = around, key
             self._waits.append(wait)
@@ -291,17 +287,16 @@ class Making:
             waited = True
         done = asyncio.get_running_loop().create_future()
         self._writing.setdefault(key, done)
-        token = _around.set((*around, key))
         try:
-            yield waited
+            with scope.enter(writing=(*around, key)):
+                yield waited
         finally:
-            _around.reset(token)
             if self._writing.get(key) is done:
                 del self._writing[key]
             done.set_result(None)
 
     def _leads_to(self, key: Hashable, around: tuple[Hashable, ...]) -> bool:
-        """Whether whoever writes `key` waits, by however many steps, for what is being written around here."""
+        """Return True if the writer of `key` waits, directly or by way of others, for what is being written around here."""
         found, more = {key}, {key}
         while more:
             more = {wanted for by, wanted in self._waits if not found.isdisjoint(by)} - found
@@ -309,5 +304,5 @@ class Making:
         return not found.isdisjoint(around)
 
     def release(self) -> None:
-        """The attempt has ended: others may look for the methods that were written in it."""
+        """Release the claims of this attempt, which has ended: others may look for the methods that were written in it."""
         self.methods.claims.release(self._mission)

@@ -1,1 +1,1 @@
-"""The mind: codex, personas, router, the Prototypal State Machine, weaving, and the missions' way through them."""
+"""The mind: codex, personas, router, the Prototypal State Machine, weaving, and the context of one attempt at a mission."""

@@ -1,25 +1,17 @@
-"""Which language a text is in, as far as the quality gate needs to know: by script, and by the small words of a language.
+"""Answer checks: the quality gate, which every answer passes. Deterministic, without inference, except for the check of relevance.
 
-A mission in German that is answered in English is a fault that a reader sees at once; a wrong alarm costs a revision.
-So a verdict is given only where the signs are many and speak for one language (Cavnar & Trenkle 1994 for the idea of
-ranking by frequent words; the lists are of the words that each language has to itself among these), and of prose alone: code, names,
-titles and lists are in whatever language they are. Where one brief speaks two languages nobody knows which one it asks for.
+Each check returns the reason why a text is not fit, in words for the user and for the model's revision.
 
-The quality gate: what an answer must be, whoever wrote it. Deterministic, without inference.
-
-Each check answers why a text is not fit, in words that can be put to the model for its revision and to the user.
-
-What a generated method may say: its texts are held against the gate's checks, and it insults nobody.
-
-Single words are data (a filter knows the words that it looks for); what is checked are sentences, and whatever is answered or raised as it
-stands. Words that the user brought himself, in the name, the purpose, an example or an argument, are his own.
-
-Tell whether an answer has to do with what was asked: by words that both have, and where they have too few, by their embeddings.
-
-The bounds were fitted on the open half of `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with what the embedded model says to them
-(148 answers in question): one in four has too few words of its brief, one in twenty is found to be foreign, and each of these
-has in truth nothing to do with it, on the half that was held back as well. Of answers to another brief four in five are found. An embedder
-to which all texts are more alike than to MiniLM finds fewer, and none that is not foreign.
+* Language, by script and by the small words of a language. A mission in German that is answered in English is a fault that a reader sees at
+  once; a false alarm costs a revision. So a verdict is given only if the signs are many and agree (Cavnar & Trenkle 1994 rank by frequent
+  words; the lists hold the words that each language has to itself among these), and for prose alone: code, names, titles and lists may be
+  in any language. If a brief speaks two languages, none is required.
+* Texts of generated methods: sentences, and everything returned or raised as it is, pass the checks. Single words are data (a filter knows
+  the words that it looks for). Words that the user gave, in the name, the purpose, an example or an argument, are exempt.
+* Relevance to the brief, by shared words, and if they are too few by embeddings. The bounds were fitted on the open half of
+  `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with the embedded model's answers (148 in question): one in four shares too few
+  words with its brief, one in twenty is found to be foreign, and each of these truly is, on the held-out half as well. Of answers to
+  another brief four in five are found. An embedder that finds all texts more similar than MiniLM does finds fewer, and no false ones.
 """
 
 from __future__ import annotations
@@ -87,12 +79,12 @@ _SOME = 0.05  # of an answer's letters in the script of the brief: it is not all
 
 
 def speaks_of_languages(text: str) -> bool:
-    """Whether a text speaks of languages or of translating: then an answer in another language may be what is asked for."""
+    """Return True if a text is about languages or translation: then an answer in another language may be asked for."""
     return _NAMES.search(text) is not None
 
 
 def language_of(text: str) -> str | None:
-    """The language of a text by its English name, or the script of one that is not Latin; None where it cannot be told."""
+    """Return the language of a text by its English name, or the script of one that is not Latin; None if it cannot be told."""
     words = _WORD.findall(text.lower())
     if sum(map(len, words)) < LEAST_LETTERS:
         return None
@@ -126,7 +118,7 @@ def differs_in_language(answer: str, brief: str) -> str | None:
 
 
 def _asked(brief: str) -> str | None:
-    """The language of a brief; None where its parts are in several, or one of them cannot be told.
+    """Return the language of a brief; None if its parts are in several, or one of them cannot be told.
 
     Who quotes a text may ask about it in another language than the text's.
     """
@@ -140,7 +132,7 @@ def _asked(brief: str) -> str | None:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """The lines of a text without code and names."""
+    """Yield the lines of a text without code and names."""
     for line in _NO_PROSE.sub(" ", text).splitlines():
         item = _ITEM.match(line)
         if _CODE.match(line):
@@ -179,11 +171,11 @@ _ECHO_WORDS = 8  # an answer this much longer than the brief says something of i
 
 
 def whole(text: str, *, cut: bool) -> str:
-    """An answer that came to the longest that it may be, up to its last whole sentence or line; any other as it is.
+    """Return an answer that reached its length limit, up to its last whole sentence or line; any other as it is.
 
-    What such an answer says again and again at its end is left out, too.
+    Repetitions at the end of such an answer are left out, too.
 
-    :param cut: whether the model was stopped, and did not end by itself.
+    :param cut: True if the model was stopped, and did not end by itself.
     """
     if not cut:
         return text
@@ -195,7 +187,7 @@ def whole(text: str, *, cut: bool) -> str:
 
 
 def _before_loop(text: str) -> str:
-    """A text up to where it begins to say, to its end and for the most part, what it has said before."""
+    """Return a text up to where it begins to say, to its end and for the most part, what it has said before."""
     if "```" in text:
         return text
     ends = [*(found.end() for found in _PART_END.finditer(text)), len(text)]
@@ -241,7 +233,7 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
 
 
 def _echoes(words: list[str], asked: list[str]) -> bool:
-    """Whether an answer is the brief again, word for word, or the brief with a few words around it."""
+    """Return True if an answer is the brief word for word, or the brief with a few words around it."""
     if words == asked:
         return True
     if len(asked) < _ECHO_WORDS or len(words) >= len(asked) + _ECHO_WORDS:
@@ -250,7 +242,7 @@ def _echoes(words: list[str], asked: list[str]) -> bool:
 
 
 def _repeats(text: str) -> bool:
-    """Whether one sentence of some length is said again and again, outside of code."""
+    """Return True if a long sentence is repeated several times, outside of code."""
     if "```" in text:
         return False
     sentences = re.split(r"(?<=[.!?])\s+|\n+", text)
@@ -261,14 +253,14 @@ def _repeats(text: str) -> bool:
 
 
 def _no_words(words: list[str]) -> bool:
-    """Whether much of a text is strings such as `xkqzrtv`: of Latin letters, long, and without a vowel."""
+    """Return True if much of a text is strings such as `xkqzrtv`: long, of Latin letters, and without a vowel."""
     latin = [word for word in _bare(words) if word.isascii() and word.isalpha() and len(word) >= 5]
     odd = [word for word in latin if _VOWELS.isdisjoint(word) or len(set(word)) == 1]
     return len(odd) >= 3 and len(odd) >= _NO_WORDS * len(latin)
 
 
 def _tells_back(words: list[str], prompt: str, asked: str) -> bool:
-    """Whether an answer has a run of words from what the model was told, that the brief does not have."""
+    """Return True if an answer repeats a run of words from the prompt that the brief does not have."""
     said = f" {' '.join(_bare(words))} "
     found = [run for run in _runs(prompt) if run in said]
     return bool(found) and any(run not in f" {' '.join(_bare(asked.lower().split()))} " for run in found)
@@ -276,7 +268,7 @@ def _tells_back(words: list[str], prompt: str, asked: str) -> bool:
 
 @functools.lru_cache(maxsize=64)  # a state's own words are the same for all missions
 def _runs(prompt: str) -> tuple[str, ...]:
-    """Each run of words of a prompt, with a space before and after it."""
+    """Return each run of words of a prompt, with a space before and after it."""
     words = _bare(prompt.lower().split())
     return tuple(f" {' '.join(words[at : at + _RUN])} " for at in range(len(words) - _RUN + 1))
 
@@ -312,7 +304,7 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
 
 
 def _said(tree: ast.AST) -> Iterator[str]:
-    """The texts that are sentences, and those that are answered or raised as they stand."""
+    """Yield the texts that are sentences, and those that are answered or raised as they stand."""
     documented = {
         id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
     }
@@ -327,7 +319,7 @@ def _said(tree: ast.AST) -> Iterator[str]:
 
 
 def _at_once(node: ast.expr | None) -> Iterator[str]:
-    """The texts that an expression is, by whichever way."""
+    """Yield the texts that an expression is, by whichever way."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.IfExp):
@@ -350,7 +342,7 @@ Nearness: TypeAlias = Callable[[str, Sequence[str]], Awaitable[float | None]]
 
 
 async def not_told(text: str, others: Sequence[str]) -> None:
-    """A `Nearness` of who has no embedder: nothing can be told."""
+    """Return no similarity: the `Nearness` without an embedder."""
 
 
 FOREIGN = "it has nothing to do with the request"
@@ -363,9 +355,9 @@ _ALIKE = 0.15  # cosine of embeddings, likewise
 
 
 async def is_foreign(answer: str, asked: Sequence[str], nearness: Nearness) -> bool:
-    """Whether an answer has nothing to do with any of the texts that it answers to; False where that cannot be told: of a list, say.
+    """Return True if an answer is about something other than all the texts that it answers; False if unknown, as for a list.
 
-    :param asked: the brief, and what was said before it.
+    :param asked: the brief, and the earlier conversation.
     """
     asked = [one for one in asked if len(plans.content(one)) >= _SAYING]
     if not asked or len(answer.split()) < _SHORTEST or language_of(answer) is None:

@@ -1,7 +1,7 @@
-"""Answers of a form: a mission may bring a JSON schema, and its answer is then a JSON value that keeps it.
+"""Structured answers: a mission may bring a JSON schema, and its answer is then a JSON value that satisfies it.
 
-A schema may take for ever: a pattern that backtracks, references that double. So what is not plain is checked in a child process with a
-limit (`batos.mind.json_schema`); who sends a schema cannot hold up anybody else's mission.
+Checking a schema may take for ever: a pattern that backtracks, references that double. So a schema that is not plain is checked in a child
+process with a limit (`batos.mind.json_schema`), so that one mission's schema cannot delay other missions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_schema(schema: Any) -> None:
 
 
 async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
-    """The value in a model's answer, and why it does not keep the schema; None if it does."""
+    """Return the value in a model's answer, and why it does not keep the schema; None if it does."""
     try:
         value = json.loads(strip_fences(text))
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # else it could never be told: NaN, 1e999, half a surrogate pair
@@ -70,7 +70,7 @@ async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
 
 
 def _is_plain(schema: Any) -> bool:
-    """Whether all that a schema says is said in keywords that look at each value once."""
+    """Return True if a schema uses only keywords that look at each value once."""
     if not isinstance(schema, dict):
         return True
     parts = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]

@@ -1,14 +1,13 @@
-"""How a brief is thought about: how deeply, and in whose voice. Decided on the CPU, by rule, once a mission and brief.
+"""Brief analysis: how deeply a mission is thought about and in whose voice, and which briefs are errands. By rule, without a model.
 
 A fact, a definition, a text to write, arithmetic or a greeting is best answered at once, whatever the model; plans, problems, decisions and
 feelings may gain by several ways of thinking, where the model is fit for them. A small model does best with one inference: what it
-makes of its own plan and notes is worse than its first answer (docs/decisions.md has the figures).
+makes of its own plan and notes is worse than its first answer (docs/rationale.md, decision 13, has the figures).
 
-Errands: what a brief asks to be done outside of the system, told by rule before any model is asked.
-
-A model that is asked to open a page, to run a program or to remind somebody says that it did. What the system cannot do it says
-itself; the time and the date of its machine it knows. `errands.toml` has the patterns and what is answered, by language. A false alarm
-refuses an answer to somebody, a miss leaves him a poor one: so only a short brief that begins with the request is an errand.
+An errand asks for an action outside of the system. A model that is asked to open a page, to run a program or to remind someone claims that
+it did. For actions that the system cannot do, it says so itself; it knows the time and date of its machine. `errands.toml` has the
+patterns and the answers, by language. A false alarm refuses a good brief, a miss leaves a poor answer: so only a short brief that begins
+with the request is an errand.
 """
 
 from __future__ import annotations
@@ -74,14 +73,14 @@ class Approach(NamedTuple):
 
 
 class AskedApproach(NamedTuple):
-    """What somebody asked for, and who: a mission, a persona, or a setting. `auto` leaves it to the rules."""
+    """Requested approach, and its source: a mission, a persona, or a setting. `auto` leaves it to the rules."""
 
     value: str
     by: str
 
 
 class BriefFacts(NamedTuple):
-    """What the rules go by, besides the brief's words."""
+    """Facts that the rules use besides the brief's words."""
 
     parameters: int | None = None
     """Of the model that will speak; None where that is not known."""
@@ -99,10 +98,10 @@ class BriefFacts(NamedTuple):
 
 
 def decide(brief: str, depths: Sequence[AskedApproach], flavours: Sequence[AskedApproach], facts: BriefFacts) -> Approach:
-    """The approach to a brief.
+    """Return the approach to a brief.
 
-    :param brief: as far as it is looked at.
-    :param depths: what was asked for, the most particular first; so `flavours`.
+    :param brief: the part of the brief that is analysed.
+    :param depths: requested depths, the most specific first; `flavours` likewise.
     """
     flavour = _flavour(flavours, facts)
     asked = next((one for one in depths if one.value != AUTO), None)
@@ -127,7 +126,7 @@ def decide(brief: str, depths: Sequence[AskedApproach], flavours: Sequence[Asked
 
 
 def kind_of(brief: str) -> tuple[bool | None, str]:
-    """Whether a brief is open, so that several ways of thinking may serve it, and why; None where its words do not tell."""
+    """Return True if a brief is open, so that several ways of thinking may help it, False if not, None if unknown; and the reason."""
     if _GREETING.match(brief) and len(brief.split()) <= _GREETING_WORDS:
         return False, "it is a greeting"
     if _ARITHMETIC.search(brief):
@@ -168,7 +167,7 @@ _NAMED = re.compile(r"[\w.~/-]{0,200}\.\w{1,5}\b")
 
 
 class Errand(NamedTuple):
-    """What is asked for: `network`, `program`, `notify`, `files`, `order`, `device`, `time` or `date`; and the language of the request."""
+    """Errand: `network`, `program`, `notify`, `files`, `order`, `device`, `time` or `date`; and the language of the request."""
 
     kind: str
     language: str
@@ -180,9 +179,9 @@ class _Rule(NamedTuple):
 
 
 def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False) -> Errand | None:
-    """What a brief asks to be done, or of the clock; None for any other brief.
+    """Return the errand that a brief asks for; None for any other brief.
 
-    :param held: whether memory has read a file of that name: then to read it is no errand.
+    :param held: returns True if memory has read a file of that name: then reading it is no errand.
     """
     if len(brief) > LONGEST or "```" in brief:
         return None
@@ -203,9 +202,9 @@ def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False) -> E
 
 
 def said_of(errand: Errand, now: datetime.datetime) -> str:
-    """What is answered to an errand.
+    """Return the answer to an errand.
 
-    :param now: what the clock of the machine shows, with its zone.
+    :param now: current time of the machine, with its zone.
     """
     says = _tables().says[errand.language]
     text = str(says[errand.kind])
@@ -222,7 +221,7 @@ def said_of(errand: Errand, now: datetime.datetime) -> str:
 
 
 def has_read(root: Any, name: str) -> bool:
-    """Whether the memory of an image has a file of that name, wherever it lies."""
+    """Return True if the memory of an image has a file of that name, in any folder."""
     last = name.rpartition("/")[2].casefold()
     return any(source.rpartition("/")[2].casefold() == last for source in library_of(root).by_source)
 
@@ -237,7 +236,7 @@ class _Tables(NamedTuple):
 
 @functools.cache
 def _tables() -> _Tables:
-    """The patterns, compiled when a brief is first looked at."""
+    """Return the patterns, compiled when a brief is first looked at."""
     table = tomllib.loads(resources.files("batos.mind").joinpath("errands.toml").read_text("utf-8"))
     shared = table.pop("shared")
     polite, any_of, rules, says = {}, {}, {}, {}

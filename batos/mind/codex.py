@@ -1,6 +1,6 @@
-"""The codex: what each persona is, read from a file and checked.
+"""The codex: the definition of each persona, read from a TOML file and checked.
 
-Where in a TOML text a key is: `tomllib` names lines for bad syntax only, and a schema is checked after it.
+Errors name the line of a key: `tomllib` gives lines for bad syntax only, and the schema is checked after it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from batos.errors import ConfigError
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """The line (from 1) on which the value at `path` begins, or the nearest thing around it that is there.
+    """Return the line (from 1) on which the value at `path` begins, or the nearest value around it that exists.
 
-    A key and what is under it come to be at the line by which the text, cut off there, has it. So the text is parsed
-    again for each line: slow, and only for a message about an error.
+    A key is on the line at which the text, cut off there, first has it. So the text is parsed again for each line: slow, and only for
+    an error message.
 
     :param text: valid TOML.
-    :param path: keys and places in arrays, as pydantic gives them.
+    :param path: keys and indexes of arrays, as in pydantic's errors.
     """
     lines = text.splitlines(keepends=True)
     whole = tomllib.loads(text)
@@ -143,10 +143,10 @@ class PersonaCodex(BaseModel):
 
 
 class Routing(BaseModel):
-    """How a brief finds its persona.
+    """Routing of a brief to its persona.
 
-    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief, T those of all
-    personas', a the mean cosine of the brief to the `nearest` ones of its exemplars.
+    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief, T those of all personas', a the
+    mean cosine of the brief to the `nearest` ones of its exemplars.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -170,7 +170,7 @@ class Codex(BaseModel):
 
 
 def voices(codex: Codex) -> dict[str, Voice]:
-    """Of each persona that has a role of its own, which is its name, what a model of its own says of it."""
+    """Return, for each persona with a role of its own, the model settings from the codex; the role is the persona's name."""
     return {
         name: Voice(name, _system(name, persona), persona.temperature)
         for name, persona in codex.personas.items()
@@ -184,13 +184,13 @@ def _system(name: str, persona: PersonaCodex) -> str:
 
 
 def with_roles(codex: Codex, personas: Collection[str]) -> Codex:
-    """The codex in which these personas have a role of their own, as if it said so: a model is named for each of them."""
+    """Return the codex in which these personas have a role of their own, as if it said so: a model is named for each of them."""
     changed = {name: one.model_copy(update={"model": name}) for name, one in codex.personas.items() if name in personas}
     return codex.model_copy(update={"personas": {**codex.personas, **changed}}) if changed else codex
 
 
 def load_codex(path: str | Path | None = None) -> Codex:
-    """The codex in `path`, or the one shipped with BAT OS.
+    """Return the codex in `path`, or the one shipped with BAT OS.
 
     :raises ConfigError: naming file, line, key and fault.
     """

@@ -1,14 +1,12 @@
-"""Quoting: which sentences, lines or list items of the passages from memory answer a brief, word for word.
+"""Direct answers: quote passages from memory, or call a taught method, instead of thinking. By rule.
 
-A passage fits a brief where it holds what that is about (`batos.memory.tokenizer`). Of one that fits, those parts are quoted, whole, that
-hold most of it; what only asks, or only announces a list, hands its part on to what comes after it. Where no passage fits, nothing is
-quoted: memory has the nearest for any question.
+A passage fits a brief if it holds the brief's subject (`batos.memory.tokenizer`). Those parts of it (sentences, lines or list items) are
+quoted whole that hold most of the subject; a part that only asks, or only announces a list, hands its share on to the next. If no
+passage fits, nothing is quoted: a search finds the nearest passage for any question.
 
-Methods that answer a brief: "Convert 50 Fahrenheit to Celsius" calls `celsius_`, where somebody taught what that is for. By rule.
-
-A method is called where the brief says nothing but what it is for, in the same order, and has just the values that it takes. Its purpose is
-its intent and its selector. What is left over, could be meant otherwise, or would change anything is in doubt, and the brief is thought
-about.
+A method answers a brief such as "Convert 50 Fahrenheit to Celsius": `celsius_`, if a user taught its purpose. It is called if the brief
+says nothing but that purpose, in the same order, and has exactly the values that the method takes. The purpose is its intent and its
+selector. A brief with a remainder, with another possible meaning, or that would change anything is doubtful, and is thought about.
 """
 
 from __future__ import annotations
@@ -21,18 +19,18 @@ from typing import Any, NamedTuple
 
 from batos.errors import MethodError
 from batos.image import history, taught_examples
-from batos.image.taught_examples import Example
 from batos.memory.chunking import ITEM, sentences
 from batos.memory.tokenizer import Subject, contents_of, subject_of
 from batos.methods.runtime import parameters_of, takes
 from batos.mind import answer_checks
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import AUTO, kind_of
 from batos.mind.evidence import RecalledPassage, invented
+from batos.mind.inference import ThinkingLimits
 from batos.mind.messages import send
-from batos.objects import Method, UvmObject
-from batos.synthesis.plain_values import KINDS
-from batos.synthesis.plain_values import kind_of as plain_values_kind_of
+from batos.objects import Example, Method, UvmObject
+from batos.synthesis.specification import KINDS
+from batos.synthesis.specification import kind_of as plain_values_kind_of
 
 FITS = 0.6
 """Share of what a brief is about that a passage must hold to be quoted."""
@@ -98,13 +96,16 @@ class Quote(NamedTuple):
 
 
 def can_quote(brief: str, found: Sequence[RecalledPassage]) -> bool:
-    """Whether any passage can be quoted to answer a brief."""
+    """Return True if a passage can be quoted to answer a brief."""
     return bool(quotes(brief, found))
 
 
 def asks_for_fact(brief: str, found: Sequence[RecalledPassage]) -> bool:
-    """Whether a brief asks for what a passage holds, so that whoever answers it has to keep to that: a question, no plan or text to
-    write; of one word only where that is a name, or the question is about the user, or when or where something is."""
+    """Return True if a brief asks for a fact in a passage, so that its answer must keep to that passage.
+
+    It must be a question, not a plan or a text to write. A subject of one word counts only if it is a name, or the question is about
+    the user, or asks when or where something is.
+    """
     subject = subject_of(brief)
     if not subject.asks or not can_quote(brief, found):
         return False
@@ -115,14 +116,16 @@ def asks_for_fact(brief: str, found: Sequence[RecalledPassage]) -> bool:
 
 
 def leaves(text: str, brief: str, found: Sequence[RecalledPassage]) -> bool:
-    """Whether an answer leaves what the passages say to a brief: it has none of the words that they add to it, or figures or names that
-    neither they nor the brief have."""
+    """Return True if an answer departs from the passages for a brief.
+
+    It has none of the words that they add to the brief, or it has figures or names that neither they nor the brief have.
+    """
     new = contents_of(" ".join(quote.text for quote in quotes(brief, found))) - contents_of(brief)
     return not _held(new, contents_of(text)) or bool(invented(text, found, brief))
 
 
 def quotes(brief: str, found: Sequence[RecalledPassage]) -> list[Quote]:
-    """What the passages say to a brief, those that hold most of it; empty where none fits."""
+    """Return the quotes that hold most of a brief's subject; empty if no passage fits."""
     subject = subject_of(brief)
     fitting = _fitting(subject, found)
     if not fitting:
@@ -139,13 +142,13 @@ def quotes_text(quoted: Iterable[Quote]) -> str:
 
 
 def _fitting(subject: Subject, found: Sequence[RecalledPassage]) -> list[tuple[int, float]]:
-    """The numbers of the passages that fit, in their order, with how much of the subject each holds."""
+    """Return the numbers of the passages that fit, in their order, with how much of the subject each holds."""
     shares = [(n, _share(subject, one)) for n, one in enumerate(found, 1) if one.quotable]
     return [(n, share) for n, share in shares if share >= (_FITS_OWN if subject.own else FITS)]
 
 
 def _share(subject: Subject, passage: RecalledPassage) -> float:
-    """How much of a subject a passage holds, title and headings included: 0 to 1."""
+    """Return the share of a subject that a passage holds, title and headings included: 0 to 1."""
     asked = [*subject.words, *subject.figured]
     if not asked:
         return 0.0
@@ -159,7 +162,7 @@ def _share(subject: Subject, passage: RecalledPassage) -> float:
 
 
 def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: RecalledPassage) -> str:
-    """The parts of a passage that answer, as they stand there; empty where it has nothing of the kind that is wanted."""
+    """Return the parts of a passage that answer, as they stand there; empty if it has nothing of the kind that is wanted."""
     if not _has(wants, passage.text):
         return ""
     parts = list(_parts(passage.text))
@@ -193,7 +196,7 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Reca
 
 
 def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
-    """What each part holds of these words; what a question holds, the part after it holds in its place."""
+    """Return for each part which of these words it holds; the words of a question count for the part after it."""
     held = [set() if _HEADING.match(part) else _held(left, set(_words(part))) for part in parts]
     for at, part in enumerate(parts[:-1]):
         if _HEARSAY.search(part):
@@ -203,7 +206,7 @@ def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
 
 
 def _wanted(subject: Subject, wants: Sequence[re.Pattern[str]], part: str) -> float:
-    """Part of a word's worth for what is of the kind that is asked for: a date, a price, or any figure."""
+    """Return a bonus, a part of a word's value, if the part has what is asked for: a date, a price, or any figure."""
     return 0.5 if (wants and _has(wants, part)) or (subject.figured and _FIGURE.search(part)) else 0.0
 
 
@@ -212,12 +215,12 @@ def _has(wants: Sequence[re.Pattern[str]], *parts: str) -> bool:
 
 
 def wanted_by(brief: str) -> list[re.Pattern[str]]:
-    """What an answer to a brief must have, by its question words: patterns of dates and times, prices, or telephone numbers."""
+    """Return the patterns that an answer to a brief must match, by its question words: dates and times, prices, or telephone numbers."""
     return [answer for question, answer in _WANTS if question.search(brief)]
 
 
 def _items_after(parts: Sequence[str], at: int) -> int:
-    """How many items of a list follow."""
+    """Return the number of list items that follow."""
     count = 0
     while at + count < len(parts) and count < _ITEMS and ITEM.match(parts[at + count]):
         count += 1
@@ -244,7 +247,7 @@ def _joined(text: str, shown: Sequence[str]) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The sentences of a text, its lines where these end on purpose, and items of lists whole."""
+    """Yield the sentences of a text, its lines where these end on purpose, and items of lists whole."""
     begun: tuple[int, int] | None = None
     for start, end in _rows_whole(text, sentences(text, "text")):
         if begun is not None and "\n" not in text[begun[1] : start]:  # goes on with the item
@@ -260,7 +263,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _rows_whole(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The spans, but each row of a table by itself and whole: "Tante Gesa;2. August;Teekanne"."""
+    """Yield the spans, but each row of a table by itself and whole: "Tante Gesa;2. August;Teekanne"."""
     done = 0
     for start, end in spans:
         if start < done:
@@ -301,7 +304,7 @@ def _kin(one: str, other: str) -> bool:
 
 
 def _names(brief: str, subject: Subject) -> bool:
-    """Whether the one word that a question is about is a name: with a capital, not at the beginning, and without an article."""
+    """Return True if the one word that a question is about is a name: with a capital, not at the beginning, and without an article."""
     for match in re.finditer(r"(?<=\w )(\w+)", brief):
         before = brief[: match.start()].split()[-1].casefold()
         if match[1][0].isupper() and set(_words(match[1])) & set(subject.words) and not _ARTICLES.fullmatch(before):
@@ -349,7 +352,7 @@ class AnsweringCall(NamedTuple):
     args: tuple[Any, ...]
 
     def told(self) -> dict[str, Any]:
-        """As a result has it."""
+        """Return the call as in a result."""
         return {"target": history.oid_of(self.target), "name": self.target.name, "selector": self.selector, "args": list(self.args)}
 
 
@@ -362,12 +365,12 @@ class _Reading(NamedTuple):
     """Whether nothing but commas and `and` is between the values."""
 
 
-def method_call_for(lobby: UvmObject, attempt: Thinking, brief: str) -> AnsweringCall | None:
-    """The one call that a mission's brief comes to; None where there is none, or more than one could be meant."""
+def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> AnsweringCall | None:
+    """Return the one call that a mission's brief comes to; None if there is none, or more than one could be meant."""
     mission = attempt.mission
-    asked_otherwise = any(mission[name] not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
-    asked_otherwise = asked_otherwise or bool(mission.get("images"))  # a method sees no picture
-    if attempt.settings.call_methods == "off" or mission["origin"] == "system" or asked_otherwise or len(brief) > _CHARS:
+    asked_otherwise = any(getattr(mission, name) not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
+    asked_otherwise = asked_otherwise or bool(mission.images)  # a method sees no picture
+    if ThinkingLimits.of(attempt.settings).call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
         return None
     readings = list(_readings(brief))  # first: most briefs have no values in them
     calls = [
@@ -380,7 +383,7 @@ def method_call_for(lobby: UvmObject, attempt: Thinking, brief: str) -> Answerin
 
 
 async def answer_by_method(call: AnsweringCall) -> tuple[str, Any] | None:
-    """What a call answers, as text and as a value; None where it fails, or answers nothing that can be told."""
+    """Return the answer of a call, as text and as a value; None if the call fails, or its answer has no text."""
     try:
         value = history.whole(await send(call.target, call.selector, *call.args))
     except MethodError:
@@ -390,8 +393,7 @@ async def answer_by_method(call: AnsweringCall) -> tuple[str, Any] | None:
 
 
 def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Example], str]]:
-    """The methods of the lobby and the personas that change nothing and that somebody vouches for, with what they were taught, and are
-    for."""
+    """Yield the vouched methods of the lobby and the personas that change nothing, with their examples and intents."""
     root = lobby._p_jar.root()
     personas = (lobby._slots.get(name) for name in lobby.personas)
     for holder in (lobby, *(one for one in personas if isinstance(one, UvmObject))):
@@ -405,7 +407,7 @@ def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Exa
 
 
 def _readings(brief: str) -> Iterator[_Reading]:
-    """The ways to read a brief: with the values in it; or with all that stands behind a colon as one text."""
+    """Yield the ways to read a brief: with the values in it; or with all that stands behind a colon as one text."""
     values: list[Any] = []
     gaps, said, end = [], "", 0
     for match in _VALUE.finditer(brief):
@@ -434,13 +436,13 @@ def _value(match: re.Match[str]) -> Any:
 
 
 def _told(text: str) -> tuple[str, ...]:
-    """The words of a text; a value has a mark in its place."""
+    """Return the words of a text; a value has a mark in its place."""
     plain = re.sub(r"\bhow (?=many|much)", "", text, flags=re.IGNORECASE)
     return tuple(word.lower().replace("’", "'") for word in _WORD.findall(plain))
 
 
 def _is_for(said: Sequence[str], selector: str, intent: str) -> bool:
-    """Whether a brief says what a method is for, and nothing else."""
+    """Return True if a brief says the purpose of a method, and nothing else."""
     if re.search(r"\d", intent):  # it may be about that number alone
         return False
     told = _told(intent)
@@ -457,8 +459,10 @@ def _is_for(said: Sequence[str], selector: str, intent: str) -> bool:
 
 
 def _same_way(said: Sequence[str], intent: Sequence[str]) -> bool:
-    """Whether what is converted, and to what, is the same in a brief and an intent: a value stands before what it is one of, and that is
-    what the intent converts from, or what the brief names first."""
+    """Return True if a brief and an intent convert between the same things.
+
+    A value stands before its unit, which is the unit that the intent converts from, or that the brief names first.
+    """
     asked, meant = _ways(said), _ways(intent)
     if any(asked[term] != meant[term] for term in asked.keys() & meant.keys()):
         return False
@@ -470,13 +474,13 @@ def _same_way(said: Sequence[str], intent: Sequence[str]) -> bool:
 
 
 def _ways(told: Sequence[str]) -> dict[str, str]:
-    """Of the terms of a text that stand behind a word of direction: which way it is."""
+    """Return the direction of each term of a text that follows a word of direction."""
     ways = ((_term(word), _WAYS.get(before)) for before, word in itertools.pairwise(one for one in told if one not in _ARTICLES_CALLING))
     return {term: way for term, way in ways if term and way}
 
 
 def _term(word: str) -> str | None:
-    """What a word has in common with its other forms; None for one that says nothing of a purpose."""
+    """Return the stem of a word; None for a word that says nothing of a purpose."""
     if word == _HERE or word in _BARE or word in _KIND_WORDS:
         return None
     from batos.memory.tokenizer import words  # late: it brings the index
@@ -485,7 +489,7 @@ def _term(word: str) -> str | None:
 
 
 def _arguments(method: Method, taught: Sequence[Example], values: tuple[Any, ...], listed: bool) -> tuple[Any, ...] | None:
-    """The arguments of a call, where what the brief names is what the method takes, in one way only."""
+    """Return the arguments of a call, where what the brief names is what the method takes, in one way only."""
     parameters = parameters_of(method.source)
     if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         return None

@@ -1,6 +1,6 @@
-"""Events of missions: each transition and each piece of text, to whoever watches.
+"""Events of missions, as clients watch them: each transition and each piece of text.
 
-What a mission of the system's own proposes when it has been thought through; who makes proposals is another layer's business.
+Also the interfaces by which a mission of the system's own proposes a change; who makes proposals is another layer's business.
 """
 
 from __future__ import annotations
@@ -9,17 +9,26 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from batos.bus import EventBus, MissionEnded, StateEntered
 from batos.objects import UvmObject
 
 Event = dict[str, Any]
 Watcher = Callable[[Event], None]
+_TYPED = {"state": StateEntered, "result": MissionEnded}
 _RESTING = ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT", "PROVISIONING")  # states in which a cycle does nothing
 
 
 class Events:
-    """Publishes the events of missions to their watchers. On the loop's thread; a watcher must not block."""
+    """Publishes the events of missions to their watchers, and transitions and ends of missions on the daemon's bus.
 
-    def __init__(self) -> None:
+    All methods are called on the loop's thread; a watcher must not block.
+    """
+
+    def __init__(self, bus: EventBus | None = None) -> None:
+        """
+        :param bus: hears of `StateEntered` and `MissionEnded`; None: nobody does, as in a rehearsal.
+        """
+        self._bus = bus or EventBus()
         self._watchers: dict[str, list[Watcher]] = {}
         self._listeners: dict[str, list[Watcher]] = {}
 
@@ -41,17 +50,23 @@ class Events:
         self._listeners.setdefault(kind, []).append(watcher)
 
     def heard(self, mission: str, kind: str) -> bool:
-        """Whether anybody hears events of this kind of this mission."""
-        return mission in self._watchers or kind in self._listeners
+        """Return whether anybody hears events of this kind of this mission."""
+        return mission in self._watchers or kind in self._listeners or (kind in _TYPED and self._bus.is_heard(_TYPED[kind]))
 
     def publish(self, mission: str, event: Event) -> None:
-        """Tell the watchers."""
-        for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(event["type"], ())):
+        """Call the watchers of the mission and those of the kind of event; then publish on the bus."""
+        kind = event["type"]
+        for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(kind, ())):
             watcher(event)
+        if kind == "state" and self._bus.is_heard(StateEntered):
+            self._bus.publish(StateEntered(mission, event["cycle"], event["state"], event["elapsed_s"]))
+        elif kind == "result":
+            error = event.get("error")
+            self._bus.publish(MissionEnded(mission, event["state"], event.get("persona"), error["code"] if error else None))
 
 
 class TextBatch:
-    """Gathers the pieces of a text as they come, and passes on what came within `every_s` seconds as one, with their number."""
+    """Pieces of a text as they come: those of `every_s` seconds are passed on as one, with their number."""
 
     def __init__(self, tell: Callable[[str, int], None], every_s: float) -> None:
         self._tell, self._every_s = tell, every_s
@@ -59,13 +74,13 @@ class TextBatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, piece: str) -> None:
-        """Hear a piece."""
+        """Take a piece."""
         self._pieces.append(piece)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self.flush)
 
     def flush(self) -> None:
-        """Pass on what is there; to be called when the text has ended, however it ended."""
+        """Pass on the pieces that are there; to be called when the text has ended, however it ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -76,28 +91,31 @@ class TextBatch:
 
 
 class Durations:
-    """Tells a hearer of each state that a cycle leaves, with the seconds it was in it."""
+    """Seconds that cycles spend in each state."""
 
-    def __init__(self, events: Events, hear: Callable[[str, float], None]) -> None:
+    def __init__(self, bus: EventBus, hear: Callable[[str, float], None]) -> None:
+        """
+        :param hear: takes each state that a cycle leaves, and the seconds it was in it.
+        """
         self._hear = hear
         self._since: dict[tuple[str, str], tuple[str, float]] = {}
-        events.listen("state", self._moved)
-        events.listen("result", self._ended)
+        bus.subscribe(StateEntered, self._entered)
+        bus.subscribe(MissionEnded, self._ended)
 
     def __len__(self) -> int:
-        """The cycles that are followed now."""
+        """Return the number of cycles that are followed now."""
         return len(self._since)
 
-    def _moved(self, event: Event) -> None:
-        key = (event["id"], event["cycle"])
+    def _entered(self, event: StateEntered) -> None:
+        key = (event.mission, event.cycle)
         before = self._since.pop(key, None)
         if before is not None:
-            self._hear(before[0], max(0.0, event["elapsed_s"] - before[1]))
-        if event["state"] not in _RESTING:
-            self._since[key] = event["state"], event["elapsed_s"]
+            self._hear(before[0], max(0.0, event.elapsed_s - before[1]))
+        if event.state not in _RESTING:
+            self._since[key] = event.state, event.elapsed_s
 
-    def _ended(self, event: Event) -> None:
-        for key in [key for key in self._since if key[0] == event["id"]]:
+    def _ended(self, event: MissionEnded) -> None:
+        for key in [key for key in self._since if key[0] == event.mission]:
             del self._since[key]
 
 
@@ -110,10 +128,10 @@ no model is to think it through; else None."""
 
 
 async def nothing_ruled(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-    """Where nobody knows a rule, a model thinks."""
+    """Return None: where nobody knows a rule, a model thinks."""
     return None
 
 
 async def nothing_proposed(root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
-    """What there is to add where nobody makes proposals."""
+    """Return no facts: nobody makes proposals."""
     return {}

@@ -1,8 +1,8 @@
-"""What a mission recalls from memory: passages for its prompts, and which of them its answer comes from.
+"""Evidence: passages that a mission recalls from memory for its prompts, and the passages that its answer comes from.
 
-What was recalled about a question, nothing included, stays what it was: it is recorded in the journal, so that a mission that is
-taken up again, or replayed, asks its models the same and finds what was paid for. The texts are recorded only while the mission goes
-on, afterwards the numbers of the chunks; a document that was forgotten in the meantime is gone from here, too.
+The result of a recall for a question, also an empty one, stays the same: it is recorded in the journal, so that a resumed or replayed
+mission asks its models the same and finds the answers already paid for. The texts are recorded only while the mission is under way,
+afterwards the numbers of the chunks. A document that was forgotten in the meantime disappears from here, too.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
 from ZODB.POSException import POSKeyError
 
+from batos import scope
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, ImageDamaged, InvalidInput
 from batos.image import history, journal
 from batos.image.living_image import LivingImage
@@ -25,7 +28,6 @@ from batos.memory.records import SUMMARY
 from batos.memory.store import library_of
 from batos.memory.tokenizer import contents_of
 from batos.mind import plans
-from batos.mind.inference import in_trial
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:  # they bring numpy
@@ -41,6 +43,20 @@ _ASKS = re.compile(r"[?？]\W{0,5}$")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORD = re.compile(r"[^\W\d_]+")  # of letters
 _FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLimits(Limits):
+    """Limits of what a prompt contains from memory and from earlier missions."""
+
+    chars: int = limit(2000, ge=100, le=100_000)
+    """Greatest number of characters of passages from memory in a prompt."""
+    alike: float = limit(0.3, ge=-1, le=1)
+    """Cosine with a brief from which a passage counts as relevant."""
+    context_missions: int = limit(6, ge=0, le=100)
+    """Earlier missions of a conversation that a follow-up sees."""
+    context_chars: int = limit(4000, ge=0, le=1_000_000)
+    """Greatest number of characters of earlier missions in a prompt, newest first."""
 
 
 class RecalledPassage(NamedTuple):
@@ -70,7 +86,7 @@ class RecallsMemory(Protocol):
 
     @property
     def shelver(self) -> Shelver:
-        """What cuts a text into chunks."""
+        """Return the splitter of texts into chunks."""
         ...
 
     def stored(self, segment: Segment | None, dropped: list[int]) -> None:
@@ -78,7 +94,7 @@ class RecallsMemory(Protocol):
         ...
 
     async def recall(self, question: str) -> Sequence[int]:
-        """The numbers of the chunks that speak to a question, the best first; none where memory has nothing to say.
+        """Return the numbers of the chunks that speak to a question, the best first; none if memory has nothing to say.
 
         :raises BatosError: if it cannot be asked now.
         """
@@ -94,7 +110,7 @@ class NeedEvidence(BatosSignal):
 
 
 class Evidence:
-    """What one mission recalled so far, by question, and what it does to the memory."""
+    """Recalled passages of one mission, by question, and its changes to the memory."""
 
     def __init__(self, id: str, image: LivingImage, memory: RecallsMemory | None, *, chars: int, ask: bool = True) -> None:
         """
@@ -111,9 +127,9 @@ class Evidence:
 
     @property
     def memory(self) -> RecallsMemory:
-        """What keeps and finds chunks.
+        """Return the memory.
 
-        :raises InvalidInput: where there is none.
+        :raises InvalidInput: if there is none.
         """
         if self._memory is None:
             raise InvalidInput("there is no memory here")
@@ -121,27 +137,29 @@ class Evidence:
 
     @property
     def remembers(self) -> bool:
-        """Whether there is a memory that keeps and finds chunks."""
+        """Return True if there is a memory."""
         return self._memory is not None
 
     @property
     def recalled(self) -> bool:
-        """Whether memory may have had anything to say to this mission: of earlier attempts that is not asked, since what they were shown
-        may be forgotten by now, and stands in the journal all the same."""
+        """Return True if memory may have contributed to this mission.
+
+        Earlier attempts are not checked: the passages shown to them may be forgotten by now, but are in the journal all the same.
+        """
         return self._loaded or any(self._found.values())
 
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
         """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone. What a trial
         does is not kept."""
-        if not in_trial():
+        if not scope.current().in_trial:
             self._changes.append((segment, dropped))
 
     def restart(self) -> None:
-        """The transaction begins anew; what was recalled stays."""
+        """Start again with a new transaction; recalled passages stay."""
         self._changes.clear()
 
     def committed(self) -> None:
-        """The transaction is durable: let searches see what it did."""
+        """Make the changes visible to searches, because the transaction is durable."""
         for segment, dropped in self._changes:
             self.memory.stored(segment, dropped)
 
@@ -152,7 +170,7 @@ class Evidence:
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
     async def about(self, question: str, *, gated: bool = False) -> tuple[RecalledPassage, ...]:
-        """The passages that speak to a question.
+        """Return the passages that speak to a question.
 
         :raises NeedEvidence: under the gate, where memory would have to be asked.
         """
@@ -178,9 +196,9 @@ class Evidence:
 
 
 def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPassage, ...]]:
-    """What a mission recalled, by question, without what is forgotten since.
+    """Return the passages that a mission recalled, by question, without those forgotten since.
 
-    :param chars: how much of the passages one question gets, in characters.
+    :param chars: maximum characters of passages for one question.
     """
     documents, found = library_of(root).documents, {}
     for question, one in journal.recalled_of(root, mission).items():
@@ -190,7 +208,7 @@ def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPas
 
 
 def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[RecalledPassage, ...]:
-    """The chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
+    """Return the chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
     chunks, found = library_of(root).chunks, list[RecalledPassage]()
     for number in numbers:
         if number not in chunks or chars <= 0:
@@ -225,26 +243,26 @@ def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> RecalledPa
 
 
 def _next(root: Any, chunk: UvmObject) -> list[UvmObject]:
-    """The chunk after another one in its section, if there is one."""
+    """Return the chunk after another one in its section, if there is one."""
     library = library_of(root)
     after = chunk.number + 1
     return [library.chunks[after]] if after in library.section_of(chunk).numbers and after in library.chunks else []
 
 
 def _tidy(text: str) -> str:
-    """A text without blanks that say nothing: one between words, and lines without those around them."""
+    """Return a text without blanks that say nothing: one between words, and lines without those around them."""
     return "\n".join(line for line in (" ".join(line.split()) for line in text.split("\n")) if line)
 
 
 def shown(prompt: str, found: Sequence[RecalledPassage]) -> str:
-    """What a state's `evidence_prompt` makes of passages; "" where there are none."""
+    """Return a state's `evidence_prompt` filled with passages; "" if there are none."""
     if not found:
         return ""
     return plans.fill(prompt, passages="\n".join(f"[{n}] ({_by(one)}) {' '.join(one.text.split())}" for n, one in enumerate(found, 1)))
 
 
 def _by(one: RecalledPassage) -> str:
-    """Who says a passage, as a prompt tells it: a file by its title."""
+    """Return the source of a passage as a prompt names it: a file by its title."""
     when = f", {date.fromordinal(one.day).isoformat()}" if one.day else ""
     if one.origin == USER:
         return f"the user said{when}"
@@ -254,28 +272,33 @@ def _by(one: RecalledPassage) -> str:
 
 
 def told_apart(prompt: str) -> tuple[str, str]:
-    """An `evidence_prompt` in two: what shows the passages, and what is said about them, which stands at the prompt's end."""
+    """Split an `evidence_prompt` in two: the part that shows the passages, and the instructions, which go to the prompt's end."""
     before, mark, after = prompt.partition("$passages")
     return (before + mark, after.strip()) if mark else (prompt, "")
 
 
 def without_false_marks(text: str, found: Sequence[RecalledPassage]) -> str:
-    """An answer without the marks `[n]` that name no passage; as it is where nothing was recalled: then `[1]` is no mark."""
+    """Return an answer without citations `[n]` that name no passage.
+
+    It is unchanged if nothing was recalled, because `[1]` is then no citation.
+    """
     if not found:
         return text
     return _FALSE_MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
 
 
 def unmarked(text: str) -> str:
-    """An answer without its marks, for who sees other passages under their numbers."""
+    """Return an answer without its marks, for who sees other passages under their numbers."""
     return _MARK.sub("", text)
 
 
 def cited(text: str, found: Sequence[RecalledPassage], brief: str = "") -> list[tuple[int, str]]:
-    """Which passages an answer comes from: for each sentence the numbers, from 1, of those that hold most of what it says, and of those
-    that it names and has anything from. A mark alone is only what a model claims, and a figure of its own is from nowhere.
+    """Return for each sentence of an answer the numbers, from 1, of the passages that it comes from.
 
-    :param brief: what is said in it already, a sentence does not say anew.
+    Those are the passages that hold most of its content, and those that it cites and shares a word with. A citation alone is only a
+    model's claim, and a figure of the model's own comes from nowhere.
+
+    :param brief: its words do not count as content.
     """
     contents, asked = [plans.content(one.text) if one.quotable else set() for one in found], plans.content(brief)
     pairs: list[tuple[int, str]] = []
@@ -287,7 +310,7 @@ def cited(text: str, found: Sequence[RecalledPassage], brief: str = "") -> list[
 
 
 def without_claims(text: str, found: Sequence[RecalledPassage], brief: str) -> str:
-    """An answer without marks behind what has nothing of the passage that they name."""
+    """Return an answer without marks behind what has nothing of the passage that they name."""
     for sentence in _sentences(text) if found else ():
         kept = sentence
         for n in _marks(sentence, found):
@@ -299,7 +322,10 @@ def without_claims(text: str, found: Sequence[RecalledPassage], brief: str) -> s
 
 
 def _has_from(sentence: str, passage: RecalledPassage, brief: str) -> bool:
-    """Whether a sentence has a word from a passage that the brief does not have; one that says nothing itself may point at any."""
+    """Return True if a sentence has a word from a passage that the brief does not have.
+
+    A sentence without words of its own may cite any passage.
+    """
     said = contents_of(unmarked(sentence)) - contents_of(brief)
     return not said or (passage.quotable and not said.isdisjoint(contents_of(f"{passage.title} {passage.text}")))
 
@@ -310,12 +336,12 @@ def _figures_of_its_own(sentence: str, passage: RecalledPassage, brief: str) -> 
 
 
 def _given(passage: RecalledPassage) -> str:
-    """All that is told of a passage."""
+    """Return all text of a passage that a prompt shows."""
     return f"{passage.title} {passage.about} {date.fromordinal(passage.day) if passage.day else ''} {passage.text}"
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of an answer, each with the marks behind it."""
+    """Return the sentences of an answer, each with the marks behind it."""
     spans: list[tuple[int, int]] = []
     for begin, end in sentences(text):
         if spans and _MARKS_ONLY.fullmatch(text, begin, end):
@@ -330,7 +356,7 @@ def _marks(sentence: str, found: Sequence[RecalledPassage]) -> list[int]:
 
 
 def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
-    """The passage that holds the most of what a sentence says, if that is enough."""
+    """Return the passage that holds the most of what a sentence says, if that is enough."""
     if not said:
         return []
     shares = [len(said & own) / len(said) for own in contents]
@@ -339,8 +365,10 @@ def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
 
 
 def keeps_to(text: str, found: Sequence[RecalledPassage], brief: str) -> bool:
-    """Whether an answer keeps to the passages: at least half of its sentences hold mostly what one of them says, whatever they are
-    marked with, and it has no figure and no name that neither the passages nor the brief have.
+    """Return True if an answer keeps to the passages.
+
+    At least half of its sentences must hold mostly the words of one passage, whatever they cite, and it must have no figure and no name
+    that neither the passages nor the brief have.
     """
     contents, asked = [plans.content(one.text) for one in found], plans.content(brief)
     said = _sentences(text)
@@ -349,7 +377,9 @@ def keeps_to(text: str, found: Sequence[RecalledPassage], brief: str) -> bool:
 
 
 def invented(text: str, found: Sequence[RecalledPassage], brief: str) -> list[str]:
-    """The figures, and the words with a capital inside a sentence, of an answer that are not in the passages, their titles or the brief."""
+    """Return the figures, and the words with a capital inside a sentence, of an answer that are not in the passages, their titles or the
+    brief.
+    """
     given = " ".join([brief, *map(_given, found)])
     figures, words = set(_FIGURE.findall(given)), {word.casefold() for word in _WORD.findall(given)}
     new: list[str] = []
@@ -375,13 +405,13 @@ class Citation(NamedTuple):
     """From when it is, `date.toordinal()`; 0: not known."""
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object of a mission's result."""
+        """Return a JSON object for a mission's result."""
         day = date.fromordinal(self.day).isoformat() if self.day else None
         return {**self._asdict(), "sentences": list(self.sentences), "day": day}
 
 
 def citations(pairs: Iterable[tuple[int, str]], found: Sequence[RecalledPassage]) -> tuple[Citation, ...]:
-    """The passages of `cited`, in the order of their numbers."""
+    """Return the passages of `cited`, in the order of their numbers."""
     sentences: dict[int, list[str]] = {}
     for n, sentence in pairs:
         sentences.setdefault(n, []).append(sentence)

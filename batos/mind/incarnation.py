@@ -1,19 +1,14 @@
 """The Incarnation Protocol: the codex becomes personas, clones of the genesis object, in the image.
 
-It runs at every start. A codex that has changed meanwhile changes what the image has not changed itself (`merging`); where the
-image goes its own way, an operator can accept what the codex says.
+It runs at every start. A changed codex changes a persona by a three-way merge, slot by slot: the codex when the slot last agreed with it
+(kept as a digest), the image now, and the codex now. A slot that the image changed or deleted itself is left alone and reported; an
+operator can accept the value of the codex.
 
-What the router learns: where a user chose another persona than it would have, the brief becomes an exemplar of that one.
+The router learns: if a user chose another persona than the router would have, the brief becomes an exemplar of that persona. Learned
+exemplars are a tree of their own in each persona, so that missions that end at the same time do not conflict, and a new codex, which
+brings its own exemplars, leaves them alone.
 
-Learned exemplars are a tree of their own in each persona, so that missions which end at the same time do not meet, and
-so that a new codex, which brings its own exemplars, leaves them alone.
-
-What a new codex changes in a persona that has lived: a merge of three, slot by slot.
-
-The three are what the codex said when the slot was last as the codex had it (kept as a digest), what the image holds
-now, and what the codex says now. What the image has changed or deleted itself is left as it is, and reported.
-
-What there is to say of the personas: for `batos personas`.
+The facts about personas for `batos personas` are collected here too.
 """
 
 from __future__ import annotations
@@ -48,12 +43,12 @@ class Exemplars(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """Return all of them, each once."""
         return tuple(dict.fromkeys((*self.given, *self.learned.values())))
 
 
 def exemplars_of(persona: UvmObject) -> Exemplars:
-    """The exemplars of a persona in the image; what is no text among them is left out."""
+    """Return the exemplars of a persona in the image; values that are not texts are left out."""
     given = persona._slots.get("exemplars", ())
     texts = given if isinstance(given, tuple | SlotList) else ()
     learned = {key: entry[0] for key, entry in _learned(persona).items()}
@@ -61,7 +56,7 @@ def exemplars_of(persona: UvmObject) -> Exemplars:
 
 
 def learned_by(examples: Mapping[str, Exemplars], text: str) -> str | None:
-    """The persona that was chosen for this very text before, if one was."""
+    """Return the persona that was chosen for this very text before, if one was."""
     if not any(own.learned for own in examples.values()):
         return None
     key = _key(text)
@@ -92,7 +87,7 @@ async def forget_exemplar_(persona: UvmObject, text: str) -> bool:
 
 
 def _learned(persona: UvmObject) -> Any:
-    """Of each learned exemplar, by the digest of its text: text, mission, time."""
+    """Return the learned exemplars by the digest of their text: text, mission, time."""
     found = persona._slots.get(SLOT)
     return found if isinstance(found, OOBTree) else {}
 
@@ -108,7 +103,7 @@ DROPPED = "no longer in the codex, but changed in the image"
 
 
 class Merged(NamedTuple):
-    """What is to be done, and what was left alone."""
+    """Result of a merge: slots to store and remove, and slots left alone."""
 
     store: dict[str, Any]
     remove: tuple[str, ...]
@@ -119,7 +114,7 @@ class Merged(NamedTuple):
 
 
 def digest(value: object) -> str | None:
-    """The digest of a value such as a codex has: a text, texts, an Intent, yes or no. None for any other."""
+    """Return the digest of a value such as a codex has: a text, texts, an Intent, yes or no. None for any other."""
     content: Any = value.text if isinstance(value, Intent) else value
     if not (isinstance(content, str | bool) or (type(content) is tuple and all(isinstance(text, str) for text in content))):
         return None
@@ -153,7 +148,7 @@ def merge(said: Mapping[str, str], image: Mapping[str, Any], codex: Mapping[str,
 
 
 def _missing(found: Merged, name: str, was: str | None, new: str | None, codex: Mapping[str, Any]) -> None:
-    """A slot that the image does not have."""
+    """Merge a slot that the image does not have."""
     if new is None:  # nor the codex any more
         found.said.pop(name)
     elif was is None:
@@ -236,7 +231,7 @@ def _clone(lobby: UvmObject, name: str) -> UvmObject:
 
 
 def slots_of(persona: PersonaCodex) -> dict[str, object]:
-    """The slots that the codex gives a persona."""
+    """Return the slots that the codex gives a persona."""
     return {
         "core_mission": persona.core_mission,
         "core_method": persona.core_method,
@@ -253,12 +248,12 @@ def slots_of(persona: PersonaCodex) -> dict[str, object]:
 
 
 def said_of(lobby: UvmObject) -> Said:
-    """By persona and slot: the digest of what codex and image last agreed on."""
+    """Return, by persona and slot, the digest of the value on which codex and image last agreed."""
     return {name: dict(slots) for name, slots in lobby.incarnation.said}
 
 
 def kept(lobby: UvmObject, codex: Codex) -> Kept:
-    """By persona and slot, why the image does not hold what the codex says; the slot "" stands for the whole persona."""
+    """Return, by persona and slot, the reason why the image differs from the codex; the slot "" stands for the whole persona."""
     found: Kept = {}
     said = said_of(lobby)
     for name in {**dict.fromkeys(lobby.personas), **codex.personas}:
@@ -275,13 +270,13 @@ def kept(lobby: UvmObject, codex: Codex) -> Kept:
 
 
 def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[str, str]:
-    """System transaction: let the codex have its way where the image went its own: in one slot of a persona, or in all of
-    them. What was there stays in the image's history.
+    """System transaction: accept the codex's values in one slot of a persona, or in all that differ. The image's history keeps the old
+    ones.
 
-    :param slot: None: whatever `kept` names of the persona; one that was deleted comes back.
-    :return: by slot, what it was kept for; the slot "" is the whole persona.
-    :raises UnknownPersona: for a persona that is not in the codex.
-    :raises InvalidInput: where the image follows the codex already, or there is no such slot.
+    :param slot: None: all that `kept` names for the persona; a deleted persona comes back.
+    :return: by slot, the reason why it differed; the slot "" is the whole persona.
+    :raises UnknownPersona: if the persona is not in the codex.
+    :raises InvalidInput: if the image follows the codex already, or there is no such slot.
     """
     if name not in codex.personas:
         raise UnknownPersona(f"the codex has no persona {name!r}; it has: {', '.join(codex.personas)}")
@@ -330,12 +325,12 @@ def _told(said: Said) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
 
 
 def present(lobby: UvmObject, codex: Codex) -> Mapping[str, UvmObject]:
-    """The personas to which briefs are routed: those of the codex that the image has, in the order of the codex."""
+    """Return the personas to which briefs are routed: those of the codex that the image has, in the order of the codex."""
     return {name: found for name in codex.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
 
 
 def facets(persona: UvmObject) -> Iterator[tuple[str, str]]:
-    """The persona's facets, its own first: selector, and the intent that guides it, or that its method was written from."""
+    """Yield the persona's facets, its own first: selector, and the intent that guides it, or that its method was written from."""
     seen: set[str] = set()
     for holder in lookup_order(persona):
         for name, value in holder._slots.items():
@@ -345,8 +340,10 @@ def facets(persona: UvmObject) -> Iterator[tuple[str, str]]:
 
 
 def system_message(persona: UvmObject, flavour: Flavour = "full") -> str:
-    """Who the persona is, as the system message of its inferences; `light` leaves its inspirations out, `off` leaves it to
-    the model: it is nobody then."""
+    """Return the persona's system message.
+
+    `light` leaves its inspirations out; `off` returns an empty text and leaves the voice to the model.
+    """
     if flavour == "off":
         return ""
     who = f"You are {persona.name}. {persona.core_mission} Your method: {persona.core_method}"
@@ -357,7 +354,7 @@ _KINDS: dict[type, str] = {Intent: "intent", Method: "method", Primitive: "primi
 
 
 def describe_personas(root: Any, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
-    """The personas as plain values: those of the codex in its order, then those that are in the image only.
+    """Return the personas as plain values: those of the codex in its order, then those that are in the image only.
 
     :param model_of: from a persona's role to the name of a model.
     """
@@ -387,7 +384,7 @@ def _of(persona: Any, model_of: Callable[[str], str]) -> dict[str, Any]:
 
 
 def _behaviour(persona: UvmObject) -> list[dict[str, Any]]:
-    """What the persona answers to by its own ways, or those that personas have in common: selector, kind, whether a facet, text."""
+    """Return the persona's messages, its own and those common to all personas: selector, kind, whether it is a facet, text."""
     found: dict[str, dict[str, Any]] = {}
     genesis = persona._p_jar.root()["lobby"].genesis
     for holder in lookup_order(persona):

@@ -1,31 +1,71 @@
-"""Find what a mission has paid for: its inferences, by content and occurrence, and what became of one.
+"""Inferences of one mission: taken from its journal where they were paid for, else asked of a source, and journaled before they are used.
 
-Define what ends an attempt early, so that it begins anew with what it lacks, and how an inference is named: its place, and who asks.
+An inference is named by its content and by its occurrence among those of the same content (`JournalPlace`); the counters of an attempt
+(`AttemptTally`) number them. A source (`InferenceSource`) says what becomes of one that the journal does not have: `LiveSource` asks a
+model. While a cycle is replayed under the gate it may not wait for a model: then `NeedInference` ends the attempt, the inference is paid
+for outside, and the cycle is replayed again. It is one of the signals here that end an attempt early, so that it begins anew with what it
+lacks.
 
-What a mission's thought has asked, numbered and written so far.
-
-Answers that have begun: kept every few seconds while they come, and gone on with after a restart or a broken stream.
+Answers that have begun are kept every few seconds while they come (`PartialAnswers`), so that a model goes on with them after a restart or
+a broken stream.
 """
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
+import asyncio
+import base64
+import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
 
-from batos.bridge.inference import ChatRequest
+from batos.bridge.inference import ChatRequest, Inference
+from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, InferenceFailed
-from batos.image import journal, storage
+from batos.image import blobs, journal, storage
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
+from batos.mind.events import TextBatch
 from batos.objects import UvmObject
 
 
+@dataclass(frozen=True, slots=True)
+class ThinkingLimits(Limits):
+    """Limits of one attempt's thinking."""
+
+    images: int = limit(8, ge=0, le=64)
+    """Greatest number of images of one brief, and of images that one inference shows; 0: no images are taken."""
+    facets: int = limit(3, ge=1, le=16)
+    """Facets that one cycle delegates to."""
+    depth: int = limit(2, ge=1, le=8)
+    """Cycles inside cycles: 1 lets one persona think alone."""
+    method_depth: int = limit(4, ge=1, le=16)
+    """Nesting of methods that are written while methods are written: their trials may send messages."""
+    voices: int = limit(3, ge=1, le=8)
+    """Personas that one brief is shared out to."""
+    question_chars: int = limit(2000, ge=1, le=100_000)
+    """Longest question to a mission's user, and longest answer."""
+    call_methods: Literal["on", "off"] = "on"
+    """On: a brief that states exactly what a method of the lobby or a persona is for, with its arguments, is answered by it."""
+    token_batch_s: float = limit(0.05, gt=0, le=10)
+    """Seconds over which pieces of an answer are gathered into one event."""
+    repairs: int = limit(2, ge=0, le=10)
+    """Times that a model is asked again after an answer of the wrong form."""
+    malformed_chars: int = limit(2000, ge=0, le=100_000)
+    """Characters kept of each answer of the wrong form."""
+    thinking_chars: int = limit(4000, ge=0, le=1_000_000)
+    """Characters of a model's reasoning that the journal keeps."""
+    partial_s: float = limit(2.0, gt=0, le=3600)
+    """Seconds between two commits of an unfinished answer."""
+    partial_tokens: int = limit(24, ge=1, le=100_000)
+    """Tokens between two commits of an unfinished answer, where that is sooner."""
+
+
 class JournalPlace(NamedTuple):
-    """Where in the journal an inference belongs: its content key, the how-manieth of that content, checksums of its parts."""
+    """Place of an inference in the journal: the key of its content, its number among those of that content, a checksum of each part."""
 
     key: bytes
     occurrence: int
@@ -33,19 +73,19 @@ class JournalPlace(NamedTuple):
 
 
 class By(NamedTuple):
-    """Who asks: the number of the cycle (`1`, `1.2` for the second one inside it), its state and persona."""
+    """Asker of an inference: the number of its cycle (`1`, `1.2` for the second one inside it), its state and persona."""
 
     cycle: str = ""
     state: str = ""
     persona: str = ""
 
     def label(self, part: str | None) -> str:
-        """The four words that the journal keeps of it."""
+        """Return the four words that the journal keeps of it."""
         return " ".join((self.cycle or "-", self.state or "-", self.persona or "-", part or "-"))
 
 
 class NeedInference(BatosSignal):
-    """A cycle under the gate needs an inference that the journal does not have."""
+    """Signal of a cycle under the gate that needs an inference which the journal does not have."""
 
     def __init__(self, request: ChatRequest, place: JournalPlace, label: str) -> None:
         super().__init__(request.model)
@@ -53,7 +93,7 @@ class NeedInference(BatosSignal):
 
 
 class PromptTooLong(BatosSignal):
-    """A prompt, or it and its answer, does not fit the model's context: less is to be told."""
+    """Signal that a prompt, or it and its answer, does not fit the model's context: less is to be told."""
 
     def __init__(self, told: int, cause: InferenceFailed) -> None:
         """
@@ -64,7 +104,7 @@ class PromptTooLong(BatosSignal):
 
 
 class NeedAnswer(BatosSignal):
-    """A mission has a question for its user, and goes on when it is answered."""
+    """Signal of a mission that has a question for its user, and goes on when it is answered."""
 
     def __init__(self, question: str, occurrence: int, grant: bool = False) -> None:
         """
@@ -75,7 +115,7 @@ class NeedAnswer(BatosSignal):
 
 
 def as_error(error: Exception) -> BatosError:
-    """An exception that ended an attempt, as its mission's error."""
+    """Return an exception that ended an attempt as the error of its mission."""
     if isinstance(error, BatosError):
         return error
     made = storage.disk_full_error(error) or BatosError(f"{type(error).__name__}: {error}")
@@ -84,14 +124,14 @@ def as_error(error: Exception) -> BatosError:
 
 
 class AttemptTally:
-    """The counts of an attempt, or of a trial inside it. A trial has its own, which end with it: what is thought beside it meanwhile, by
-    another facet, say, counts in the attempt's."""
+    """Counters of an attempt, or of a trial inside it. A trial has its own, which end with it: what another facet thinks meanwhile counts
+    in the attempt's."""
 
     def __init__(self) -> None:
         self.asked: Counter[bytes] = Counter()
         """How often each content was asked."""
         self.taken: set[tuple[bytes, int]] = set()
-        """Of these which one it was, each time: the content, and its occurrence in the journal."""
+        """Each inference that was asked: the key of its content, and its occurrence in the journal."""
         self.cycles: Counter[str] = Counter()
         self.questions: Counter[str] = Counter()
         self.agreed: dict[str, bool] = {}
@@ -102,7 +142,7 @@ class AttemptTally:
         """The cycles in which methods were written."""
 
     def aside(self) -> AttemptTally:
-        """One that goes on from here, and leaves this one as it is."""
+        """Return counters that go on from here, and leave these as they are."""
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
         new.taken, new.agreed = set(self.taken), dict(self.agreed)
@@ -110,31 +150,8 @@ class AttemptTally:
         return new
 
 
-_aside: contextvars.ContextVar[AttemptTally | None] = contextvars.ContextVar("batos_aside", default=None)
-
-
-def counting(whole: AttemptTally) -> AttemptTally:
-    """What counts here: an attempt's own, or that of the trial in which this is asked."""
-    return _aside.get() or whole
-
-
-def in_trial() -> bool:
-    """Whether this is asked in a trial, of which nothing is kept."""
-    return _aside.get() is not None
-
-
-@contextlib.contextmanager
-def apart(tally: AttemptTally) -> Iterator[None]:
-    """Count what is done inside in one that goes on from this, and leave this as it is."""
-    token = _aside.set(tally.aside())
-    try:
-        yield
-    finally:
-        _aside.reset(token)
-
-
 class Paid(dict[tuple[bytes, int], InferenceRecord]):
-    """The inferences that are in a mission's journal, by content and occurrence."""
+    """Inferences in a mission's journal, by content and occurrence."""
 
     def __init__(self, entries: Iterable[InferenceRecord] = ()) -> None:
         super().__init__()
@@ -143,13 +160,13 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
             self.add(entry)
 
     def add(self, entry: InferenceRecord) -> None:
-        """Take one more in."""
+        """Add an inference."""
         self[entry.key, entry.occurrence] = entry
         self._last[entry.key] = max(entry.occurrence, self._last.get(entry.key, 0))
 
     def occurrence(self, key: bytes, label: str, tally: AttemptTally) -> int:
-        """Which of the inferences of one content the next one is: that which the same part of the same cycle had, where it is paid for.
-        Several who ask for the same at once come in another order each time, and what follows goes by who said what.
+        """Return the number of the next inference of one content: the one that the same part of the same cycle had, where it is paid for.
+        Several that ask for the same at once come in another order each time, and what follows depends on which of them said what.
 
         :param label: who asks (`By.label`).
         """
@@ -159,26 +176,27 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
 
 
 def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
-    """Whether an answer ended because the context was full, before it came to its own longest."""
+    """Return True if an answer ended because the context was full, before it had as many tokens as it may."""
     context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
     full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
     return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
 def spent(paid: InferenceRecord) -> str:
-    """Why there is no answer, where a model spent all of it on its thought: neither another persona nor another try mends that."""
+    """Return why there is no answer, if a model spent all its tokens on its thought, else "": neither another persona nor a retry helps."""
     if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
         return ""
     went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
     how = went if paid.done_reason == "length" else "its thought went in circles, and was ended"
     return (
-        f"{paid.model} came to no answer: {how}. Let it answer at once (setting think, off), let it write more (setting num_predict), or "
+        f"{paid.model} came to no answer: {how}. Let it answer at once (setting inference.think, off), let it "
+        "write more (setting inference.answer_tokens), or "
         "take another model (`batos models use NAME`)"
     )
 
 
-class Begun:
-    """The unfinished answers of one mission."""
+class PartialAnswers:
+    """Unfinished answers of one mission, kept so that a model can go on with them."""
 
     def __init__(
         self, mission: str, image: LivingImage, *, every_s: float, every_tokens: int, clock: Callable[[], float] = time.monotonic
@@ -192,15 +210,15 @@ class Begun:
         self._texts: dict[journal.Key, tuple[str, int]] = {}
 
     def recall(self) -> None:
-        """Load what earlier daemons kept."""
+        """Load the answers that earlier daemons kept."""
         self._texts = self._image.read(journal.load_partials, self._mission)
 
     def of(self, key: journal.Key) -> tuple[str, int]:
-        """What is there of an answer, and the tokens it took."""
+        """Return the text of an answer so far, and the tokens that it took."""
         return self._texts.get(key, ("", 0))
 
     def listener(self, key: journal.Key, hear: Callable[[str], None] | None) -> Callable[[str], None]:
-        """What hears the pieces of an answer, notes them, and passes them on to `hear`."""
+        """Return a function that hears the pieces of an answer, notes them, and passes them on to `hear`."""
         kept_at, kept_tokens = self._clock(), self.of(key)[1]
 
         def listen(piece: str) -> None:
@@ -218,5 +236,176 @@ class Begun:
         return listen
 
     def drop(self, key: journal.Key) -> None:
-        """Forget what is there: the answer is whole, or the model begins again."""
+        """Forget an answer: it is complete, or the model begins again."""
         self._texts.pop(key, None)
+
+
+class InferenceSource(Protocol):
+    """Source of the inferences of one attempt that are not known, and of what follows where its user has not answered."""
+
+    @property
+    def recorded(self) -> Paid:
+        """Return the inferences in the mission's journal, as far as they were loaded or have been added since."""
+        ...
+
+    def recall(self) -> None:
+        """Load what earlier attempts paid for."""
+        ...
+
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
+        """Return the inference if it was paid for already, else None.
+
+        :param label: who asks (`By.label`).
+        """
+        ...
+
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
+        """Return an inference that is not known; it is durable then, as far as anything of this attempt is kept.
+
+        :param heard: gets the text as it comes.
+        :raises InferenceFailed: with its cause.
+        """
+        ...
+
+    def unanswered(self, need: NeedAnswer) -> BaseException:
+        """Return what to raise for a question that the user has not answered."""
+        ...
+
+
+class LiveSource:
+    """Source that asks a model and journals its answer: of a mission that is really thought through."""
+
+    def __init__(
+        self, mission: str, image: LivingImage, inference: Inference, settings: Settings, on_paid: Callable[[InferenceRecord], None]
+    ) -> None:
+        """
+        :param mission: its id.
+        :param on_paid: hears of each inference that a model was asked for.
+        """
+        self._mission, self._image, self._inference, self._settings, self._on_paid = mission, image, inference, settings, on_paid
+        self._partial = PartialAnswers(
+            mission, image, every_s=ThinkingLimits.of(settings).partial_s, every_tokens=ThinkingLimits.of(settings).partial_tokens
+        )
+        self.recorded = Paid()
+
+    def recall(self) -> None:
+        """See `InferenceSource`."""
+        self._partial.recall()
+        self.recorded = Paid(self._image.read(journal.load, self._mission))
+
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
+        """See `InferenceSource`."""
+        return self.recorded.get(place[:2])
+
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
+        """Ask the model and journal its answer; return it when that is durable."""
+        hear: Callable[[str], None] | None = None if heard is None else heard.add
+        begun, tokens = self._partial.of(place[:2])
+        if begun and not await self._inference.continues(request.model):
+            self._partial.drop(place[:2])
+            begun = ""
+        if begun:
+            request = dataclasses.replace(request, begun=begun, begun_tokens=tokens)
+            if hear is not None:
+                hear(begun)
+        if request.schema is None:  # the grammar of a schema begins at the beginning
+            hear = self._partial.listener(place[:2], hear)
+        request = await with_pictures(request, self._image)
+        try:
+            reply = await self._inference.chat(request, deadline_s=self._settings.inference.deadline_s, on_text=hear)
+        finally:
+            if heard is not None:
+                heard.flush()
+        self._partial.drop(place[:2])
+        paid = InferenceRecord(
+            place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
+            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
+            round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
+            reply.thinking[: ThinkingLimits.of(self._settings).thinking_chars],
+        )  # fmt: skip
+        self.recorded.add(paid)
+        self._on_paid(paid)
+        await self._image.system(journal.add, self._mission, paid, mission=self._mission)
+        return paid
+
+    def unanswered(self, need: NeedAnswer) -> BaseException:
+        """Return the need itself: the attempt ends, and the mission waits for its user."""
+        return need
+
+
+class JournaledInference:
+    """Inferences of one attempt, each taken from the journal or from a source, and numbered."""
+
+    def __init__(self, source: InferenceSource) -> None:
+        self.source = source
+        self.gated = False
+        """Under the gate nothing waits for a model."""
+        self.paid = 0
+        """Inferences that this attempt has paid for."""
+        self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
+
+    @property
+    def recorded(self) -> Paid:
+        """Return the inferences in the mission's journal."""
+        return self.source.recorded
+
+    def restart(self, *, gated: bool) -> None:
+        """Begin anew; outside of the gate what failed is asked once more."""
+        self.gated = gated
+        if not gated:
+            self._failed.clear()
+
+    async def infer(self, request: ChatRequest, label: str, tally: AttemptTally, heard: TextBatch | None) -> InferenceRecord:
+        """Return the inference that a request asks for.
+
+        :param request: names the model by its digest, too: the inference is keyed by that.
+        :param label: who asks (`By.label`).
+        :param tally: numbers it, and counts it.
+        :param heard: gets its text as it comes, unless it is in the journal.
+        :raises NeedInference: under the gate, where it is not in the journal.
+        :raises InferenceFailed: with its cause.
+        """
+        content = journal.content_of(
+            request.digest, request.system, request.user, request.schema, dict(request.options), request.turns, request.shown
+        )
+        key = journal.key_of(content)
+        place = JournalPlace(key, self.recorded.occurrence(key, label, tally), journal.parts_of(content))
+        tally.asked[key] += 1
+        tally.taken.add(place[:2])
+        found = self.source.known(request, place, label)
+        if found is not None:
+            tally.replayed += 1
+        elif self.gated:
+            raise self._failed.get(place[:2]) or NeedInference(request, place, label)
+        else:
+            found = await self._pay(request, place, label, heard)
+        tally.used.append(found)
+        return found
+
+    async def settle(self, need: NeedInference) -> None:
+        """Pay for what a replay under the gate needs. Where that fails, the replay fails in the same place: a cycle may do without it."""
+        try:
+            await self._pay(need.request, need.place, need.label, None)
+        except InferenceFailed as e:
+            self._failed[need.place[:2]] = e
+
+    async def _pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
+        found = await self.source.pay(request, place, label, heard)
+        self.paid += 1
+        return found
+
+
+async def with_pictures(request: ChatRequest, image: LivingImage) -> ChatRequest:
+    """Return a request as it is sent: with the bytes of the pictures that it shows, which are read when they are needed and not kept.
+
+    :raises ImageDamaged: where they are not what was uploaded.
+    """
+    if not request.shown:
+        return request
+
+    def read(digest: str) -> str:
+        return base64.b64encode(image.read(blobs.read_picture, digest)).decode()
+
+    every = dict.fromkeys(digest for turn in request.shown for digest in turn)
+    found = {digest: await asyncio.to_thread(read, digest) for digest in every}
+    return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))

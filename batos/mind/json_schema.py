@@ -1,4 +1,4 @@
-"""Whether a value keeps a JSON schema: what `batos.mind.answer_schema` asks, here or of a child process. Imports little."""
+"""JSON schema validation of a value, for `batos.mind.answer_schema`, in this process or in a child. Imports little."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def serve(request: Any, data: bytes) -> Iterator[str | None]:
 
 
 def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
-    """Where a value does not keep a schema, and why; None if it does."""
+    """Return the first violation of a schema, with its place and reason; None if the value is valid."""
     import jsonschema
     import referencing
 
@@ -28,5 +28,5 @@ def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
 
 
 def path_of(error: Any) -> str:
-    """The place in a value that an error of jsonschema is about."""
+    """Return the place in a value that an error of jsonschema is about."""
     return "".join(f"[{part!r}]" for part in error.absolute_path) or "the top"

@@ -1,17 +1,11 @@
-"""What a persona says of a part of the memory in fewer words: the message `summarise_` of chunks and documents.
+"""Memory primitives: `recall_`, `remember_` and `forget_` of `lobby.memory`, `summarise_` of chunks and documents, and gists.
 
-A summary is an object of its own that points at what it is of, and is kept with the mission that asked for it. It is a document of the
-memory as well, which searches find beside what it is of, never instead, and whose chunks point at that; it goes when that goes or
-changes.
-
-Memory by messages: `recall_`, `remember_` and `forget_` of `lobby.memory`, for personas, methods and people.
-
-What a mission remembers or forgets is part of its own transaction, and searches see it once that is committed.
-
-Gists: what sections of the memory say, in a model's words; asked for by the curator as a mission of the system's own.
-
-As a mission it goes after those of users, is journaled, and is paid for once: the curator asks under an id made of what it asks about,
-and a daemon that was killed in between finds the answer. What it says is kept with the summary, and taken out of the mission then.
+* A mission's changes to the memory are part of its own transaction, and searches see them once that is committed.
+* A summary is an object of its own that points at its sources, and is stored with the mission that asked for it. It is also a document of
+  the memory: searches find it beside its sources, never instead, and its chunks point at them. It goes when a source goes or changes.
+* A gist is a model's summary of sections, which the curator requests as a system mission. Such a mission goes after those of users, is
+  journaled, and is paid for once: the curator uses an id made of the sections, and after a kill finds the answer. The text is stored with
+  the summary, and then removed from the mission.
 """
 
 from __future__ import annotations
@@ -27,13 +21,15 @@ import structlog
 
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed, InvalidInput
-from batos.image import history, ledger
+from batos.image import history
 from batos.image.living_image import add_missing
+from batos.image.mission_record import MissionRecord
+from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.objects import noted_by
 from batos.memory.records import NOTE, SUMMARY
 from batos.memory.store import library_of, summary_source
-from batos.mind.attempt_context import Thinking, attempt_or_none, current
+from batos.mind.attempt import Attempt, attempt_or_none, current
 from batos.mind.events import Event, Events
 from batos.mind.incarnation import system_message
 from batos.objects import Primitive, UvmObject, find
@@ -45,23 +41,23 @@ _TITLE = 80
 
 
 def install_memory(lobby: UvmObject) -> None:
-    """The step of genesis that lets the memory answer missions, and makes the mark up to which missions were remembered."""
+    """Let the memory answer missions, and set the mark up to which missions were remembered. A step of genesis."""
     comment = "I know up to which mission all that has ended is in memory, and which before that had not ended."
     add_missing(lobby.memory, lived=lambda: lobby.genesis.derive(comment=comment, until=0, open=()))
     add_missing(lobby.memory, recall_=Primitive.of(recall_), remember_=Primitive.of(remember_), forget_=Primitive.of(forget_))
 
 
 def lived_through(root: Any) -> tuple[int, tuple[int, ...]]:
-    """The number up to which missions are in memory, and those before it that are not yet; see `batos.image.retention.Free`."""
+    """Return the number up to which missions are in memory, and those before it that are not yet; see `batos.image.retention.Free`."""
     lived = root["lobby"].memory.lived
     return int(lived.until), tuple(lived.open)
 
 
 @Primitive.register("memory.recall_")
 async def recall_(memory: UvmObject, question: str) -> tuple[UvmObject, ...]:
-    """The chunks that speak to a question, the best first. They answer `neighbours_`, `source_` and `mentions_`.
+    """Return the chunks that speak to a question, the best first. They answer `neighbours_`, `source_` and `mentions_`.
 
-    :raises InvalidInput: for what is no question.
+    :raises InvalidInput: if the argument is not a question.
     """
     asked = _text(question, "recall_ takes a question: a text")
     found = await current().evidence.about(asked, gated=current().gated)
@@ -71,24 +67,21 @@ async def recall_(memory: UvmObject, question: str) -> tuple[UvmObject, ...]:
 
 @Primitive.register("memory.remember_")
 def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
-    """Keep a text as a document of its own; that document. A text that is kept already stays as it is.
+    """Store a text as a document of its own. Return that document. A text that is already stored stays as it is.
 
-    :raises InvalidInput: for what is no text, or more than one document holds.
+    :raises InvalidInput: if the argument is not a text, or longer than one document.
     """
     from batos.memory.section_builder import remember_document  # late: it brings numpy
 
     attempt, kept, root = current(), _text(text, "remember_ takes a text"), _root(memory)
-    library, longest = library_of(root), attempt.settings.ingest_section_chars
+    library, longest = library_of(root), ChunkLimits.of(attempt.settings).section_chars
     if len(kept) > longest:
-        raise InvalidInput(
-            f"remember_ takes at most {longest} characters (setting ingest_section_chars); this text has {len(kept)}: "
-            "put it into a file and ingest that"
-        )
+        raise InvalidInput(f"remember_ takes at most {longest} characters; this text has {len(kept)}: put it into a file and ingest that")
     source = f"note:{hashlib.sha256(kept.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
-        day = datetime.date.fromtimestamp(attempt.mission["accepted"]).toordinal()  # as `today` of a question is
-        origin = noted_by(kept, str(attempt.mission["brief"]), attempt.mission["message"], (one.text for one in attempt.tally.used))
+        day = datetime.date.fromtimestamp(attempt.mission.accepted).toordinal()  # as `today` of a question is
+        origin = noted_by(kept, attempt.mission.brief, attempt.mission.message, (one.text for one in attempt.tally.used))
         draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day, origin=origin)
         shelver = attempt.evidence.memory.shelver
         segment = remember_document(root, draft, shelver, source=source, mission=attempt.id, section_chars=longest)
@@ -101,9 +94,9 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
 
 @Primitive.register("memory.forget_", reaches="documents of the memory")
 def forget_(memory: UvmObject, document: UvmObject) -> int:
-    """Take a document out of the memory, with all that comes from it; how many chunks that were.
+    """Remove a document from the memory, with everything that comes from it. Return the number of chunks.
 
-    :raises InvalidInput: for what is no document of the memory.
+    :raises InvalidInput: if the argument is not a document of the memory.
     """
     library = library_of(_root(memory))
     number = document._slots.get("number") if isinstance(document, UvmObject) else None
@@ -132,7 +125,7 @@ _HALVED = 400  # characters of a text that is halved where it does not fit the m
 
 
 def install_summaries(lobby: UvmObject) -> None:
-    """The step of genesis that lets chunks and documents be summarised."""
+    """Let chunks and documents be summarised. A step of genesis."""
     for prototype in (lobby.traits.chunk, lobby.traits.document):
         add_missing(prototype, summarise_=Primitive.of(summarise_))
     add_missing(lobby.traits.summary, prompt=PROMPT, speaker=SPEAKER)
@@ -140,9 +133,9 @@ def install_summaries(lobby: UvmObject) -> None:
 
 @Primitive.register("memory.summarise_")
 async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
-    """A summary of a chunk or a document, by the persona that the prototype of summaries names.
+    """Return a summary of a chunk or a document, by the persona that the prototype of summaries names.
 
-    :param sentences: at most so many.
+    :param sentences: maximum number of sentences.
     :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
     """
     text = await in_few_words(obj, _texts(obj), sentences)
@@ -156,7 +149,7 @@ async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
 
 
 async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> str:
-    """What texts say, by the persona that the prototype of summaries names; long ones in parts, and then what was said of those.
+    """Return a summary of texts by the persona that the prototype of summaries names; long texts in parts, then those summaries together.
 
     :param memory: any object of the image.
     :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
@@ -188,7 +181,7 @@ async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> s
     return await told(texts[0])
 
 
-def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:
+def _remember(obj: UvmObject, summary: UvmObject, attempt: Attempt) -> None:
     """Let searches find a summary, in the place of an earlier one of the same."""
     from batos.memory.section_builder import remember_document  # late: it brings numpy
 
@@ -199,7 +192,7 @@ def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:
     document = obj.document if "document" in obj._slots else obj
     title = f"Summary of {document.title or document.source}"
     draft = Draft(SUMMARY, title, [DraftPart(summary.text, title)], document.day)
-    longest = attempt.settings.ingest_section_chars
+    longest = ChunkLimits.of(attempt.settings).section_chars
     segment = remember_document(
         root, draft, attempt.evidence.memory.shelver, source=source, mission=attempt.id, section_chars=longest, of=(obj,)
     )
@@ -207,7 +200,7 @@ def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:
 
 
 def _texts(obj: UvmObject) -> list[str]:
-    """What an object says, in parts that one inference can read."""
+    """Return the text of an object, in parts that one inference can read."""
     own = find(obj, "text")
     if own is not None and own[0] is obj:
         return _gathered([str(own[1])])
@@ -235,22 +228,22 @@ log = structlog.get_logger("batos.mind")
 
 
 class Submits(Protocol):
-    """The scheduler of missions (`batos.missions.scheduler.Scheduler`), as it is needed here."""
+    """Interface to the scheduler of missions (`batos.missions.scheduler.Scheduler`)."""
 
     settings: Settings
 
-    async def submit(self, id: str, brief: str, options: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+    async def submit(self, id: str, brief: str, options: dict[str, Any]) -> tuple[bool, MissionRecord]:
         """Accept a mission."""
 
 
 def install_gists(lobby: UvmObject) -> None:
-    """The step of genesis that lets the memory say what sections of it hold."""
+    """Let the memory summarise its sections. A step of genesis."""
     add_missing(lobby.memory, gist_=Primitive.of(gist_))
 
 
 @Primitive.register("memory.gist_")
 async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) -> str:
-    """What some sections say, by the persona that the prototype of summaries names.
+    """Return a summary of sections by the persona that the prototype of summaries names.
 
     :param sections: their numbers; those that are gone are left out.
     :raises InvalidInput: if none of them is there.
@@ -263,9 +256,9 @@ async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) 
 
 
 def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[int], int], Awaitable[Gist]]:
-    """What the curator asks by.
+    """Return the function with which the curator requests gists.
 
-    :returns: takes an id, numbers of sections, and sentences; answers a Gist, a blank one if none is to be had.
+    :returns: takes an id, numbers of sections, and a number of sentences; returns a Gist, a blank one if none can be had.
     """
 
     from batos.memory.curator import Gist  # late: it brings numpy
@@ -277,15 +270,16 @@ def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[i
         options = {"origin": "system", "message": json.dumps(message)}
         try:
             _, record = await scheduler.submit(id, f"what {len(sections)} sections of the memory say", options)
-            if record["state"] not in ledger.FINAL:
-                async with asyncio.timeout(2 * scheduler.settings.mission_deadline_s):  # somebody may have paused it
-                    record = await ended
+            result = record.result
+            if not record.is_final:
+                async with asyncio.timeout(2 * scheduler.settings.missions.deadline_s):  # somebody may have paused it
+                    result = (await ended).get("result")
         except (TimeoutError, BatosError) as e:
             log.warning("no_gist", mission=id, error=str(e) or "it took too long")
             return Gist()
         finally:
             stop()
-        result = record.get("result") or {}
+        result = result or {}
         usage = result.get("usage") or {}
         tokens = int(usage.get("prompt_tokens") or 0) + int(usage.get("answer_tokens") or 0)
         return Gist(str(result.get("text") or ""), tokens, id)

@@ -1,16 +1,12 @@
-"""Sending: `await send(obj, selector, *args, **kwargs)`.
+"""Messages: send them, check them before a mission is accepted, and check grants of generated methods.
 
-Grants: what generated methods may send that changes more than its receiver.
+`await send(obj, selector, *args, **kwargs)` sends. A message that would fail anyway is refused at once, and costs no mission. A selector
+that is nearly a known one is taken for a slip: otherwise a method would be written for it, and stay. These checks only read the image.
 
-Whoever gives a brief, or a note that is read, has a part in what a model writes. So a method that would forget documents, revert methods
-or change voices does it only where its user has let it. What counts is the Primitive that answers, by whatever name and way it was sent,
-and everyone in the chain: a method without the grant does not get it done by one that has it. A grant is of one version of a method.
-What people send themselves needs none.
-
-What is looked at of a message before its mission is accepted: whether its receiver knows it, and whether the arguments fit.
-
-What would fail anyway is refused at once, and costs no mission. A selector that is nearly one that is known is taken for a slip: else a
-method would be written for it, and stay. Pure reads of the image.
+A grant lets a generated method send a message that changes more than its receiver. The author of a brief, or of a note that is read, has a
+part in what a model writes. So a method that would forget documents, revert methods or change voices may do so only with its user's
+grant. The check looks at the Primitive that answers, by whatever name and path it was sent, and at every method in the chain: a method
+without the grant cannot borrow one from another. A grant is for one version of a method. Messages that users send need none.
 """
 
 from __future__ import annotations
@@ -20,15 +16,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from batos import scope
 from batos.config import nearest
 from batos.errors import GrantNeeded, ImageDamaged, InvalidInput, MessageNotUnderstood
 from batos.image import history, taught_examples
-from batos.image.history import oid_of, resolve
+from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_of
-from batos.mind.attempt_context import attempt_or_none, current
-from batos.mind.inference import in_trial
+from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
+from batos.objects.json_form import oid_of
 from batos.sandbox import Invocation, senders
 
 _TITLE = 80  # characters of what an object is called, in a question
@@ -40,14 +37,14 @@ def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Seque
 
     In a trial it may where nothing of it is kept: then the transaction of the receiver is one that is aborted.
 
-    :raises GrantNeeded: where a generated method sends it, or has it sent, that may not.
-    :raises NeedAnswer: where the mission asks its user.
+    :raises GrantNeeded: if a generated method sends it, or has it sent, that may not.
+    :raises NeedAnswer: if the mission asks its user.
     """
     reach, attempt = primitive.reach, attempt_or_none()
     if reach is None:
         return
     runs = [run for run in senders() if attempt is None or run.activity.seed == attempt.id]  # none that another mission began this one in
-    if reach.grantable and in_trial() and obj._p_jar is not None and obj._p_jar.transaction_manager.get().isDoomed():
+    if reach.grantable and scope.current().in_trial and obj._p_jar is not None and obj._p_jar.transaction_manager.get().isDoomed():
         return
     lacking = [run for run in runs if not run.method.may_send(primitive.name)]
     for run in runs:
@@ -57,7 +54,7 @@ def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Seque
         return
     message = f"{_called(obj)} {selector}({_arguments(args, kwargs)})"
     agreed = None
-    if reach.grantable and attempt is not None and not in_trial():
+    if reach.grantable and attempt is not None and not scope.current().in_trial:
         agreed = attempt.agrees(
             f"May {_methods(lacking)} send {message}? It changes {reach.what}. Answer yes, and it is done in this mission; "
             "any other answer refuses it."
@@ -70,7 +67,7 @@ def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Seque
 
 
 def _commands(lacking: Sequence[Invocation], primitive: Primitive) -> list[str]:
-    """What grants it to each of these."""
+    """Return the commands that grant the Primitive to each of these methods."""
     return list(dict.fromkeys(f"batos grant {_target(run.holder())} {run.method.selector} {primitive.name}" for run in lacking))
 
 
@@ -83,12 +80,12 @@ def _advice(lacking: Sequence[Invocation], grant: Sequence[str]) -> str:
 
 @Primitive.register("method.grant_", reaches="what methods may send", grantable=False)
 async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = False) -> dict[str, Any]:
-    """Let the method that answers a selector send what changes more than its receiver: this version of it, until that is revoked.
+    """Let the method that answers a selector send a message that changes more than its receiver; for this version, until revoked.
 
-    :param message: what it may send, by the name of the Primitive that answers: `forget_`.
-    :param revoke: take the grant back.
-    :raises InvalidInput: where there is no such method or message, or nothing to revoke.
-    :raises ImageDamaged: for a method whose source is not what was audited.
+    :param message: name of the Primitive that answers the message: `forget_`.
+    :param revoke: revoke the grant.
+    :raises InvalidInput: if there is no such method or message, or nothing to revoke.
+    :raises ImageDamaged: if the method's source is not the audited one.
     """
     held = find(obj, selector) if isinstance(selector, str) else None
     if held is None or not isinstance(held[1], Method):
@@ -108,7 +105,7 @@ async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = Fal
 
 
 def install_grants(lobby: UvmObject) -> None:
-    """The step of genesis by which every object understands `grant_`."""
+    """Let every object understand `grant_`. A step of genesis."""
     add_missing(lobby.genesis, grant_=Primitive.of(grant_))
 
 
@@ -117,7 +114,7 @@ def _methods(runs: Sequence[Invocation]) -> str:
 
 
 def _path(obj: UvmObject) -> str:
-    """What leads to an object: its name in the lobby, or its oid. One that this mission made has another oid in each attempt."""
+    """Return an object's name in the lobby, or its oid. An object that this mission made has another oid in each attempt."""
     if is_new(obj):
         return "a new object"
     lobby = obj._p_jar.root()["lobby"]
@@ -129,7 +126,7 @@ def _target(obj: UvmObject) -> str:
 
 
 def _called(obj: UvmObject) -> str:
-    """An object in a question: what leads to it, and its title or name, which anybody may have written."""
+    """Return the name of an object for a question: its path, and its title or name, which anyone may have written."""
     path, own = _path(obj), next((obj._slots[name] for name in ("title", "source", "name") if obj._slots.get(name)), "")
     told = str(own)[:_TITLE]
     return path if not told or told.casefold() == path.casefold() else f"{path} {json.dumps(told, ensure_ascii=False)}"
@@ -140,7 +137,7 @@ def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value of a message, whole, and the same in each attempt: objects that it makes have another id in each."""
+    """Return a value of a message, whole, and the same in each attempt: objects that it makes have another id in each."""
     if isinstance(value, UvmObject):
         return _called(value)
     if isinstance(value, list | tuple | SlotList):
@@ -172,10 +169,10 @@ async def send(obj: UvmObject, selector: str, *args: Any, **kwargs: Any) -> Any:
 async def deliver(
     obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
 ) -> Any:
-    """As `send`, with the arguments as values.
+    """Send a message like `send`, with the arguments as values.
 
-    :param start: objects to look the selector up in, in order and with what they inherit, in place of `obj`; the receiver stays
-        `obj` (a resend).
+    :param start: objects to look the selector up in, in order and with what they inherit, instead of `obj`; the receiver stays `obj` (a
+        resend).
     """
     held = find(obj, selector) if not start else next(filter(None, (find(one, selector) for one in start)), None)
     if held is None and selector in BUILT_IN:
@@ -231,7 +228,7 @@ def _copy(obj: UvmObject, selector: str, args: tuple[Any, ...], slots: dict[str,
 
 
 def called(obj: UvmObject) -> str:
-    """An object in words: its name, if it has one."""
+    """Return an object in words: its name, if it has one."""
     name = obj._slots.get("name")
     return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
@@ -241,9 +238,9 @@ _LONG = 8  # letters from which two slips are looked for
 
 
 def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
-    """Whether a message may become a mission.
+    """Check that a message may become a mission.
 
-    :param write: whether a method may be written for a selector that is nearly a known one.
+    :param write: allow a method to be written for a selector that is nearly a known one.
     :raises UnknownTarget: if its receiver is not there.
     :raises InvalidInput: for arguments that do not fit, and for a selector that looks like a slip.
     """
@@ -256,8 +253,9 @@ def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kw
 
 
 def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
-    """Those of some selectors that differ from another one by a slip: a letter more, less, another or at its neighbour's place (two of them
-    in a long name), by case or underscores, or by the order of the words. The nearest first."""
+    """Return those of some selectors that differ from another one by a slip: a letter more, less, another or at its neighbour's place (two
+    of them in a long name), by case or underscores, or by the order of the words. The nearest first.
+    """
     plain = _plain(word)
     allowed = 2 if len(plain) >= _LONG else 1
     found = []

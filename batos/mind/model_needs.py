@@ -1,12 +1,11 @@
-"""Sight: which models look at the pictures of a mission, and what follows where the one that would think does not see.
+"""Needs of a mission: which model can meet them, the provision that a mission got, and sight for its pictures.
 
-Ollama does not say so itself: a model that does not see is given `[img-0]` for a picture, and answers all the same. So it is looked at
-before any thought.
+A mission names its needs (`needs`), its brief may be longer than a model's context, and its plan may name some. Another layer
+(`batos.app.model_choice`) finds, requests and installs a model that meets them; this module holds the result that a mission uses, and its
+record.
 
-What a mission needs of its model, and what it was provided with where no model that thinks here can do it.
-
-A mission names its needs (`needs`), its brief may be longer than a model takes, and its plan may name some. What meets them is found,
-asked for and brought about by another layer (`batos.app.model_choice`); here is what a mission goes by, and how it is recorded.
+Ollama does not report a missing need for pictures itself: a model that does not see gets `[img-0]` for a picture, and answers all the
+same. So sight is checked before any thought.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from batos.bridge.capabilities import AUTO_NEEDS, Needs
 from batos.bridge.modelfile import tagged
 from batos.config import nearest
 from batos.errors import BatosSignal, ModelBlind
+from batos.image.mission_record import MissionRecord
 
 CHOSEN, BEGUN, READY, DECLINED = "chosen", "begun", "ready", "declined"
 """How far it is: a model was chosen; it is being brought about, as a change of that number; the mission thinks with it; it does without."""
@@ -38,9 +38,7 @@ class NeedModel(BatosSignal):
     """A mission needs a model that can do more, and goes on when it is provided."""
 
     def __init__(self, needs: Needs, *, may_do_without: bool = False) -> None:
-        """
-        :param may_do_without: whether the mission goes on as it is where none may be had.
-        """
+        """:param may_do_without: True if the mission goes on without such a model when none may be had."""
         super().__init__(needs.told())
         self.needs, self.may_do_without = needs, may_do_without
 
@@ -50,13 +48,13 @@ _NONE = Needs()
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """What a mission thinks with in place of what it would have; falsy where it thinks with that.
+    """Substitute for the model or options that a mission would otherwise use; falsy if there is none.
 
-    :ivar model: empty: the models are those that think anyway, with other options.
-    :ivar voices: by persona's role, the model that is its own on `model`.
-    :ivar options: of every inference; `direct` of one that is the whole thought.
-    :ivar change: the number of the change that brought it about.
-    :ivar declined: what the mission does without, since none may be had; `why_not` says of the last of it why.
+    :ivar model: empty: the usual models, with other options.
+    :ivar voices: for each persona's role, its own model on `model`.
+    :ivar options: options of every inference; `direct` those of one that is the whole thought.
+    :ivar change: number of the change that installed it.
+    :ivar declined: needs that the mission goes without, since no model may be had; `why_not` is the reason for the last of them.
     """
 
     needs: Needs = _NONE
@@ -71,7 +69,7 @@ class Provision:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Provision:
-        """What a record in the journal says; nothing where it is not ready."""
+        """Return the provision in a record of the journal; an empty one if it is not ready."""
         declined = Needs.parse(record.get("declined", ()))
         without: dict[str, Any] = {"declined": declined, "why_not": str(record.get("why_not", record.get("why", ""))) if declined else ""}
         if record.get("state") != READY:
@@ -83,7 +81,7 @@ class Provision:
         return bool(self.needs)
 
     def facts(self) -> dict[str, Any]:
-        """What a mission's result tells of it."""
+        """Return the facts for a mission's result."""
         told = {"needs": self.needs.words(), "model": self.model or None, "num_ctx": self.options.get("num_ctx"), "why": self.why}
         return {**told, **({"change": self.change} if self.change is not None else {})}
 
@@ -92,16 +90,17 @@ class Provider(Protocol):
     """Provides missions with models."""
 
     async def met(self, needs: Needs) -> bool:
-        """Whether what thinks here anyway meets needs."""
+        """Return True if the usual models meet the needs."""
 
     async def stands(self, provision: Provision) -> bool:
-        """Whether what a mission was provided with is there still; what can be made anew of it is."""
+        """Return True if a mission's provision is still installed. Parts that can be rebuilt are rebuilt."""
 
     async def provide(self, attempt: Any, needs: Needs, *, may_do_without: bool) -> Provision:
-        """Find what meets the needs of a mission, and bring it about; it is in the mission's journal then. May be repeated after a kill at
-        any point, and pays for nothing twice.
+        """Find and install a model that meets the needs of a mission, and record it in the mission's journal.
 
-        :param attempt: the mission's `batos.mind.attempt_context.Thinking`, of which nothing is known here.
+        It may be repeated after a kill at any point, and pays for nothing twice.
+
+        :param attempt: the mission's `batos.mind.attempt.Attempt`, of which nothing is known here.
         :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
 
         :raises NeedAnswer: where its user is asked first.
@@ -110,18 +109,18 @@ class Provider(Protocol):
         """
 
 
-def needs_named(mission: Mapping[str, Any]) -> Needs:
-    """What a mission needs of its model, as its record (`ledger.describe`) names it."""
-    return Needs.parse(mission["needs"] or ())
+def needs_named(mission: MissionRecord) -> Needs:
+    """Return the needs that a mission's record (`ledger.describe`) names."""
+    return Needs.parse(mission.needs or ())
 
 
-def names_needs_itself(mission: Mapping[str, Any]) -> bool:
-    """Whether a mission's plan may name needs."""
-    return AUTO_NEEDS in (mission["needs"] or ())
+def names_needs_itself(mission: MissionRecord) -> bool:
+    """Return True if a mission's plan may name needs."""
+    return AUTO_NEEDS in (mission.needs or ())
 
 
 def needed_context(brief: str, context: int, answer: int) -> Needs:
-    """The context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
+    """Return the context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
 
     :param context: tokens that it is given, `answer` those of an answer at most.
     """
@@ -138,12 +137,12 @@ Shown = tuple[tuple[str, ...], ...]
 
 
 class Sight(NamedTuple):
-    """What is known of the models here.
+    """Knowledge about models that see.
 
-    :ivar model_of: from a persona's name to the model that speaks for it now.
-    :ivar sees: whether a model sees, after a look at it where that is not known; None where nobody can say.
-    :ivar known: the same from memory, at once.
-    :ivar seeing: the names of models here that see and could think.
+    :ivar model_of: returns the current model of a persona, by name.
+    :ivar sees: returns True if a model sees, after a probe if that is unknown; None if it stays unknown.
+    :ivar known: returns the same from memory, at once.
+    :ivar seeing: returns the names of installed models that see and could think.
     """
 
     model_of: Callable[[str], str] = str
@@ -152,7 +151,7 @@ class Sight(NamedTuple):
     seeing: Callable[[], Awaitable[Sequence[str]]] | None = None
 
     async def personas(self, names: Sequence[str], within_s: float) -> Collection[str] | None:
-        """Those of the personas whose models see, or may; None where that makes no difference.
+        """Return those of the personas whose models see, or may; None if that makes no difference.
 
         :param within_s: how long those are asked about that are not known: one may be on its way for hours, and is none of this mission's.
         """
@@ -166,12 +165,12 @@ class Sight(NamedTuple):
         return found if 0 < len(found) < len(names) else None
 
     async def look(self, persona: str, lent: str, ask: Callable[[str], str] | None) -> None:
-        """See that the model which will think about pictures sees them.
+        """Check that the model which will think about pictures sees them.
 
-        :param lent: the model that its user has named for it; "" where he has not.
-        :param ask: asks the user; None where he may not be asked.
-        :raises ModelBlind: where it does not, and nobody can be asked.
-        :raises NeedAnswer: where its user is asked which model shall.
+        :param lent: model that the user named for it; "" if none.
+        :param ask: asks the user; None if that is not allowed.
+        :raises ModelBlind: if it does not see, and the user cannot be asked.
+        :raises NeedAnswer: if the user is asked to choose a model.
         """
         if self.sees is None or self.seeing is None:
             return
@@ -201,16 +200,16 @@ class Sight(NamedTuple):
 
 
 def model_named_for_pictures(questions: Sequence[Mapping[str, Any]]) -> str:
-    """The model that a mission's user has named for its pictures; "" where he was not asked, or has not answered."""
+    """Return the model that a mission's user has named for its pictures; "" if he was not asked, or has not answered."""
     return next((one["answer"].strip() for one in questions if _ASKED in one["question"] and one["answer"]), "")
 
 
 def pictures_shown(images: Sequence[Mapping[str, Any]], mission: str, told: Sequence[str], limit: int) -> Shown:
-    """The pictures of a mission as its prompts show them; empty where there are none.
+    """Return the pictures of a mission for its prompts; empty if there are none.
 
-    :param images: of the mission, its own first, then those of the ones before it, the last one's first.
-    :param told: ids of the missions whose turns are told, the oldest first.
-    :param limit: how many at most: its own go first, then the newest.
+    :param images: pictures of the mission first, then those of earlier missions, the last one's first.
+    :param told: ids of the missions whose turns are shown, the oldest first.
+    :param limit: maximum number: the mission's own first, then the newest.
     """
     by: dict[str, list[str]] = {}
     for one in images[:limit]:
@@ -220,6 +219,6 @@ def pictures_shown(images: Sequence[Mapping[str, Any]], mission: str, told: Sequ
 
 
 def pictures_together(found: Shown) -> Shown:
-    """The same where the conversation is told as a text: all go with the prompt, in the order in which they came."""
+    """Return the pictures for a prompt that has the conversation as a text: all go with the prompt, in their order."""
     every = dict.fromkeys(digest for turn in found for digest in turn)
     return (tuple(every),) if every else ()

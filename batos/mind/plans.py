@@ -1,4 +1,4 @@
-"""What the states say to a model and make of its answer: plans, woven answers, and which facet said what."""
+"""Plans: the formats between the states and a model, for plans, woven answers, and the facets that contributed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
 
 
 def fill(meta_prompt: str, **values: str) -> str:
-    """A meta-prompt with its `$names` filled in; unknown ones stay, since the system may have rewritten the prompt."""
+    """Return a meta-prompt with its `$names` filled in; unknown ones stay, since the system may have rewritten the prompt."""
     return Template(meta_prompt).safe_substitute(values)
 
 
 def plan_form(facets: Sequence[str], *, may_ask: bool = False, needs: bool = False) -> type[BaseModel]:
-    """The form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them, or "";
-    with `needs`, what the model must be able to do, or nothing.
+    """Return the form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them,
+    or ""; with `needs`, what the model must be able to do, or nothing.
 
     A text that is too long is cut, not refused.
     """
@@ -54,7 +54,7 @@ def _plan_form(facets: tuple[str, ...], may_ask: bool, needs: bool) -> type[Base
 
 
 def read_question(text: str) -> str:
-    """The question to the user in a model's plan; "" where there is none."""
+    """Return the question to the user in a model's plan; "" if there is none."""
     try:
         question = json.loads(text)[QUESTION]
     except (ValueError, RecursionError, TypeError, KeyError):
@@ -63,7 +63,7 @@ def read_question(text: str) -> str:
 
 
 def read_needs(text: str) -> list[str]:
-    """The needs that a model's plan names, of those that there are."""
+    """Return the needs that a model's plan names, of those that there are."""
     try:
         named = json.loads(text)[NEEDS]
     except (ValueError, RecursionError, TypeError, KeyError):
@@ -72,7 +72,7 @@ def read_needs(text: str) -> list[str]:
 
 
 def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:
-    """The plan in an answer that is not of its form, facet to sub-query: a facet that it leaves out gets the brief itself."""
+    """Return the plan in an answer that is not of its form, facet to sub-query: a facet that it leaves out gets the brief itself."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):  # no JSON, or brackets without end
@@ -84,12 +84,12 @@ def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:
 
 
 def _sound(text: str) -> str:
-    """A text without half a surrogate pair, which no model can be sent."""
+    """Return a text without half a surrogate pair, which no model can be sent."""
     return text.encode("utf-8", "replace").decode()
 
 
 def read_verdict(text: str) -> tuple[bool, str]:
-    """Whether a critic finds an answer fit, and why; what is no verdict finds nothing against it."""
+    """Return True if a critic finds an answer fit, and the reason. A text that is not a verdict counts as fit."""
     try:
         verdict = json.loads(text)
         return (verdict["fit"] is not False), str(verdict["reason"]).strip()[:QUERY_LENGTH]
@@ -98,17 +98,17 @@ def read_verdict(text: str) -> tuple[bool, str]:
 
 
 def voices(answers: Sequence[tuple[str, str]]) -> str:
-    """The facets' answers as one text for the weaving."""
+    """Return the facets' answers as one text for the weaving."""
     return "\n\n".join(f"{called(facet)}: {text}" for facet, text in answers)
 
 
 def called(facet: str) -> str:
-    """A facet's name as people read it."""
+    """Return a facet's name as people read it."""
     return facet.removesuffix("_facet_").replace("_", " ")
 
 
 def without_labels(text: str, answers: Sequence[tuple[str, str]]) -> str:
-    """A woven answer without the names that the notes had before them, where a model wrote one at the beginning of a paragraph."""
+    """Return a woven answer without the names that the notes had before them, where a model wrote one at the beginning of a paragraph."""
     names = {re.escape(called(name)) for name, _ in answers}
     if not names:
         return text
@@ -116,10 +116,10 @@ def without_labels(text: str, answers: Sequence[tuple[str, str]]) -> str:
 
 
 def woven_from(text: str, answers: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
-    """Which voice each sentence of a woven answer comes from: the sentence, and the voice that shares most of its words.
+    """Return each sentence of a woven answer, with the voice that shares most of its words.
 
-    None where no voice shares `SHARED` of them: the weaver's own words. By content words cut to their first four letters,
-    so that `walks` and `walking` are one: what is measured is use, not meaning.
+    None if no voice shares `SHARED` of them: the weaver's own words. Content words are cut to their first four letters, so that `walks` and
+    `walking` are one: this measures use, not meaning.
     """
     said = [(name, content(words)) for name, words in answers]
     found: list[tuple[str, str | None]] = []
@@ -132,10 +132,10 @@ def woven_from(text: str, answers: Sequence[tuple[str, str]]) -> list[tuple[str,
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of an answer, roughly: what ends with a mark or a line."""
+    """Return the sentences of an answer, roughly: what ends with a mark or a line."""
     return _BETWEEN.split(text.strip())
 
 
 def content(text: str) -> set[str]:
-    """The content words of a text, cut to their first four letters, and its numbers."""
+    """Return the content words of a text, cut to their first four letters, and its numbers."""
     return {word if word.isdigit() else word[:4] for word in re.findall(r"\w+", text.lower()) if len(word) > 3 or word.isdigit()}

@@ -1,15 +1,12 @@
-"""What a state of the PSM asks a model, put together: what all prompts of a mission share first, then the state's own words.
+"""Prompts of the PSM's states: the part that all prompts of a mission share, then the state's own words. Pure functions.
 
-Pure: who thinks a mission through builds its prompts here, and who learns from it later builds them again.
+The mission builds its prompts here, and the learner builds them again later. A mission may follow another one, and then sees the
+conversation so far.
 
-Conversations: a mission may follow another one, and then sees what was asked and answered before.
-
-Fit what a mission tells a model to the model's context.
-
-Only the model knows how many tokens a text is, and Ollama does not tell before it is asked: it refuses a prompt that is too long
-(`truncate: false`), which costs nothing. So a mission begins with all that the settings let it tell; each refusal takes three tenths away,
-until it fits. The oldest of the conversation goes first, then passages from memory, the last first, then the middle of the brief. That is
-recorded, so that a mission that is taken up again asks what it has paid for.
+Prompts are fitted to the model's context. Only the model knows how many tokens a text is, and Ollama does not tell before it is asked: it
+refuses a prompt that is too long (`truncate: false`), which costs nothing. So a mission begins with all that the settings allow; each
+refusal takes three tenths away, until the prompt fits. The oldest part of the conversation goes first, then passages from memory, the
+last first, then the middle of the brief. The limit is recorded, so that a resumed mission asks what it has paid for.
 """
 
 from __future__ import annotations
@@ -30,10 +27,10 @@ _NONE = "(none)"
 
 
 def conversation_text(root: Any, mission: Any, *, missions: int, chars: int) -> str:
-    """What was said before a mission, oldest first, as a text for its prompts; "" if it follows none.
+    """Return the conversation before a mission, oldest first, as a text for its prompts; "" if it follows none.
 
-    :param missions: how far back at most.
-    :param chars: how many characters at most; the newest go first, and the last that fits in part is cut.
+    :param missions: maximum number of earlier missions.
+    :param chars: maximum characters; the newest go first, and the last that fits in part is cut.
     """
     said: list[str] = []
     left = chars
@@ -47,16 +44,16 @@ def conversation_text(root: Any, mission: Any, *, missions: int, chars: int) -> 
 
 
 def conversation_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[tuple[str, str], ...]:
-    """What was said before a mission, as a model is told of a conversation: briefs with their answers, the oldest first.
+    """Return the conversation before a mission as turns of a chat: briefs with their answers, oldest first.
 
-    The same bounds as for `told`, but each turn is whole, the newest in any case: so a follow-up's prompt begins with that of the turn
-    before it, which the model has read already.
+    The bounds are those of `conversation_text`, but each turn is whole, and the newest is always included. So a follow-up's prompt
+    begins with that of the turn before it, which the model has read already.
     """
     return tuple((earlier.brief, answer) for earlier, answer in _turns(root, mission, missions, chars))
 
 
 def missions_of_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[str, ...]:
-    """The ids of the missions that `turns` tells of, in its order."""
+    """Return the ids of the missions that `turns` tells of, in its order."""
     return tuple(str(earlier.id) for earlier, _ in _turns(root, mission, missions, chars))
 
 
@@ -74,7 +71,7 @@ def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any
 
 
 def is_deep_before(root: Any, mission: Any) -> bool:
-    """Whether the mission that this one follows was thought about in several ways; of one without a result, whether its brief asks so."""
+    """Return True if the mission that this one follows was thought about in several ways; without a result, if its brief asks for that."""
     earlier = next(_before(root, mission, 1), None)
     if earlier is None:
         return False
@@ -83,7 +80,7 @@ def is_deep_before(root: Any, mission: Any) -> bool:
 
 
 def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
-    """The missions that one follows, the last first."""
+    """Yield the missions that one follows, the last first."""
     seen, before = {mission.id}, mission.context
     while before is not None and before not in seen and len(seen) <= limit:
         seen.add(before)
@@ -96,7 +93,7 @@ def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
 
 
 def with_brief(conversation: str, brief: str) -> str:
-    """A brief as the prompts of a follow-up show it."""
+    """Return a brief as the prompts of a follow-up show it."""
     return f"{conversation}\n\nNow the user says: {brief}" if conversation else brief
 
 
@@ -119,10 +116,10 @@ keeps it."""
 
 
 def brief_text(before: str, brief: str, asked: Sequence[str] = ()) -> str:
-    """A brief as a prompt tells it.
+    """Return a brief as in a prompt.
 
-    :param before: what was said before, as a text; "" where it is told as turns, or there is nothing.
-    :param asked: what the user was asked, and what he said; empty where he was not.
+    :param before: conversation so far, as a text; "" if it is given as turns, or there is none.
+    :param asked: questions to the user with his answers; empty if there are none.
     """
     text = with_brief(before, brief)
     return f"{text}\n\nThe user was asked: {asked[0]}\nThe user said: {asked[1]}" if asked else text
@@ -131,12 +128,12 @@ def brief_text(before: str, brief: str, asked: Sequence[str] = ()) -> str:
 def filled(
     own: str, brief: str, evidence_prompt: str, found: Sequence[evidence.RecalledPassage], *, earlier: bool = False, **values: str
 ) -> str:
-    """A prompt: passages and brief, which are the same in each of a mission's, so that a model reads them once; then the state's words.
+    """Return a prompt: passages and brief, which are the same in all prompts of a mission, then the state's words.
 
-    Ollama keeps what it has read of a prompt, up to the first difference.
+    Ollama keeps what it has read of a prompt up to the first difference, so that a model reads the shared part once.
 
-    :param own: the state's words, with `$brief` where the brief is told.
-    :param earlier: in the order of version 0.1.0, which had the passages at the end.
+    :param own: the state's words, with `$brief` in the place of the brief.
+    :param earlier: use the order of version 0.1.0, which had the passages at the end.
     """
     if earlier:
         shown = f"\n\n{evidence.shown(evidence_prompt, found)}" if found else ""
@@ -154,17 +151,17 @@ _HEAD_WINDOW = 0.5  # of what is left of a brief is its beginning: what is asked
 
 
 def narrower(told: int, room: int | None) -> int | None:
-    """How many characters a mission may tell from now on; None where less would be too little.
+    """Return the new limit of characters for a mission; None if it would be too small.
 
-    :param told: how many it told, too many.
-    :param room: how many it was allowed to tell; None: any number.
+    :param told: characters used, too many.
+    :param room: previous limit; None: no limit.
     """
     less = int(_LESS * (told if room is None else min(told, room)))
     return less if less >= LEAST else None
 
 
 class Told(NamedTuple):
-    """What prompts of a cycle tell a model beside the state's own words."""
+    """Parts of a cycle's prompts beside the state's own words."""
 
     brief: str
     before: str
@@ -179,9 +176,9 @@ class Told(NamedTuple):
 def fitted_to_window(
     brief: str, before: str, turns: Sequence[tuple[str, str]], passages: Sequence[RecalledPassage], room: int | None
 ) -> Told:
-    """What there is room for.
+    """Return the parts that fit.
 
-    :param room: characters; None: any number.
+    :param room: limit in characters; None: no limit.
     """
     if room is None:
         return Told(brief, before, tuple(turns), tuple(passages), ())
@@ -200,7 +197,7 @@ def fitted_to_window(
 
 
 def voices_within(voices: Sequence[tuple[str, str]], room: int | None) -> tuple[tuple[str, str], ...]:
-    """What several said, each cut to its share of the room."""
+    """Return the texts of several personas, each cut to its share of the room."""
     if room is None or not voices:
         return tuple(voices)
     share = max(LEAST // 2, room // len(voices))
@@ -216,19 +213,19 @@ def _without_middle(brief: str, room: int) -> str:
 
 
 def _first(passages: Sequence[RecalledPassage], room: int) -> int:
-    """How many of the passages have room, from the first on."""
+    """Return how many passages fit, from the first on."""
     lengths = itertools.accumulate(len(one.text) for one in passages)
     return sum(1 for _ in itertools.takewhile(lambda length: length <= room, lengths))
 
 
 def _last(turns: Sequence[tuple[str, str]], room: int) -> int:
-    """How many turns have room, from the last back."""
+    """Return how many turns fit, from the last back."""
     lengths = itertools.accumulate(len(said) + len(answered) for said, answered in reversed(turns))
     return sum(1 for _ in itertools.takewhile(lambda length: length <= room, lengths))
 
 
 def _last_lines(text: str, room: int) -> str:
-    """A text without so many of its first lines, but for its heading, that the rest has room; "" where none has."""
+    """Return a text without its first lines, except its heading, so that the rest fits; "" if nothing fits."""
     if len(text) <= room:
         return text
     heading, *lines = text.split("\n")

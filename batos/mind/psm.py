@@ -1,31 +1,28 @@
 """The Prototypal State Machine: a cycle is an object whose `state*` parent is the current state.
 
-The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both
-can be changed there; a transition is a change of the pointer.
-
-What each state of the PSM does: host primitives, reached through the state objects' `behaviour` slots.
-
-A behaviour takes the cycle and answers the name of the next state, or None where the cycle ends.
+The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both can be changed
+there; a transition changes the parent pointer. The behaviours are host primitives: each takes the cycle and returns the name of the next
+state, or None at the end of the cycle.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from batos import scope
 from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
 from batos.image.living_image import add_missing
 from batos.mind import answer_checks, direct_answers, evidence, plans, prompts
-from batos.mind.attempt_context import Thinking, current
+from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour
 from batos.mind.incarnation import facets, system_message
-from batos.mind.inference import By, as_error
+from batos.mind.inference import By, ThinkingLimits, as_error
 from batos.mind.messages import send
 from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
@@ -50,18 +47,18 @@ async def idle(cycle: UvmObject) -> str:
     cycle.parts, cycle.facets = (), ()
     if approach.depth == "direct":
         return "DECOMPOSING"
-    if depth_of(cycle) < attempt.settings.cycle_depth and (approach.depth == "council" or attempt.earlier):
+    if depth_of(cycle) < ThinkingLimits.of(attempt.settings).depth and (approach.depth == "council" or attempt.earlier):
         lobby, parts = lobby_of(cycle.persona), attempt.share_out(cycle.brief)
         if not parts and approach.depth == "council":
             parts = attempt.council()
         cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject) and attempt.sees(name))
     if not cycle.parts:
-        cycle.facets = tuple(list(_facets(cycle))[: attempt.settings.facets_limit])
+        cycle.facets = tuple(list(_facets(cycle))[: ThinkingLimits.of(attempt.settings).facets])
     return "DECOMPOSING"
 
 
 def _facets(cycle: UvmObject) -> Iterator[tuple[str, str]]:
-    """The ways in which a cycle thinks: without flavour only those that all personas share."""
+    """Return the ways in which a cycle thinks: without flavour only those that all personas share."""
     shared = getattr(cycle.persona, "parent*")
     return facets(shared if cycle.flavour == "off" and isinstance(shared, UvmObject) else cycle.persona)
 
@@ -78,7 +75,7 @@ async def decompose(cycle: UvmObject) -> str:
         return "DELEGATING"
     names = [name for name, _ in cycle.facets]
     own_cycle = depth_of(cycle) == 1
-    may_ask, may_need = current().mission["may_ask"] and own_cycle, names_needs_itself(current().mission) and own_cycle
+    may_ask, may_need = current().mission.may_ask and own_cycle, names_needs_itself(current().mission) and own_cycle
     if not names and not may_ask and not may_need:
         cycle.plan, cycle.plan_source = (), cycle.depth
         return "DELEGATING"
@@ -170,7 +167,7 @@ async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
 
 
 async def _other(persona: UvmObject, part: str) -> str:
-    """What another persona answers to its part of the brief: a cycle inside this one."""
+    """Return another persona's answer to its part of the brief: a cycle inside this one."""
     answer = str(await send(persona, "synthesize_response_for_", part))
     return evidence.unmarked(answer) if await current().evidence.about(part, gated=current().gated) else answer
 
@@ -184,7 +181,7 @@ async def synthesize(cycle: UvmObject) -> str:
     if "said" in cycle._slots:
         return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
     found = told.passages
-    schema = current().mission["schema"] if depth_of(cycle) == 1 else None
+    schema = current().mission.schema if depth_of(cycle) == 1 else None
     keeps = _keeper(cycle, found) if not schema and not current().shown else None  # what a picture shows is in no passage
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=plans.voices(prompts.voices_within(voices, current().room)))
@@ -234,7 +231,7 @@ async def synthesize(cycle: UvmObject) -> str:
 
 
 def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
-    """What tells whether an answer keeps to memory; None where it need not: nothing there fits the brief, or it asks for no fact.
+    """Return the test that an answer keeps to memory; None if it need not: no passage fits the brief, or the brief asks for no fact.
 
     A persona that is `grounded` keeps to it closely, any other is free in its words.
     """
@@ -264,15 +261,16 @@ def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
 
 
 def _warmth(earlier: float, now: float | None = None) -> float | None:
-    """The temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and where that
-    is None the model's own, by its Modelfile."""
+    """Return the temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and
+    where that is None the model's own, by its Modelfile.
+    """
     return earlier if current().earlier else now
 
 
 def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.Told, *, whole: bool) -> str:
-    """Keep an answer with where it comes from; the next state.
+    """Store an answer with its sources. Return the next state.
 
-    :param whole: whether it is one value of a schema, of which no sentence is anybody's.
+    :param whole: True if it is one value of a schema, whose sentences have no source.
     """
     cycle.voices, cycle._tmp_synthesis_ = voices, text
     if told.left_out:
@@ -295,29 +293,29 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
 
 
 async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
-    """Why a text that is an answer may not be one to this brief; None where nothing speaks against it."""
+    """Why a text that is an answer may not be one to this brief; None if nothing speaks against it."""
     attempt = current()
     if (
         (doubt := answer_checks.differs_in_language(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown
     ):  # what a picture shows, no brief has in it
         return doubt
-    asked = [said for said in (attempt.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
+    asked = [said for said in (attempt.services.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
     return answer_checks.FOREIGN if await answer_checks.is_foreign(text, asked, attempt.nearness) else None
 
 
 def _own_words(cycle: UvmObject) -> str:
-    """What this state tells a model beside the brief, passages and notes."""
+    """Return the words of this state's prompt, without the brief, passages and notes."""
     words = " ".join((cycle.meta_prompt, cycle.evidence_prompt))
     return re.sub(r"\$\w+", " ", words)
 
 
 def _has_critic(cycle: UvmObject) -> bool:
-    """Whether every answer of this cycle has to pass a critic."""
-    return current().settings.critic == "on" and depth_of(cycle) == 1
+    """Return True if every answer of this cycle must pass a critic."""
+    return current().settings.missions.critic == "on" and depth_of(cycle) == 1
 
 
 async def _objection(cycle: UvmObject, text: str) -> str | None:
-    """What the critic has against an answer, where there is one; who says nothing that can be read has nothing against it."""
+    """Return the critic's objection to an answer; None without a critic, without an objection, or if the verdict is unreadable."""
     if not _has_critic(cycle):
         return None
     critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
@@ -342,29 +340,29 @@ async def failed(cycle: UvmObject) -> None:
 
 
 def depth_of(cycle: UvmObject) -> int:
-    """How deep a cycle is inside others: 1 for the mission's own."""
+    """Return the nesting depth of a cycle: 1 for the mission's own."""
     return str(cycle.number).count(".") + 1
 
 
 def by(cycle: UvmObject) -> By:
-    """The cycle as the events and the journal name it."""
+    """Return the cycle as the events and the journal name it."""
     return By(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
 
 
 def lobby_of(obj: UvmObject) -> UvmObject:
-    """The lobby of the image that holds an object."""
+    """Return the lobby of the image that holds an object."""
     return obj._p_jar.root()["lobby"]  # type: ignore[no-any-return]
 
 
 async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
-    """A prompt of this cycle."""
+    """Return a prompt of this cycle."""
     told = await _within(cycle)
     brief = prompts.brief_text(told.before, told.brief, cycle.asked)
     return prompts.filled(own, brief, cycle.evidence_prompt, told.passages, earlier=current().earlier, **values)
 
 
 async def _within(cycle: UvmObject) -> prompts.Told:
-    """What there is room for of the brief, of what was said before and of what memory has to say."""
+    """Return the parts of the brief, the conversation and the passages from memory that fit."""
     attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
     found = await attempt.evidence.about(brief, gated=attempt.gated)
     before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
@@ -372,7 +370,7 @@ async def _within(cycle: UvmObject) -> prompts.Told:
 
 
 async def _evidence(cycle: UvmObject) -> tuple[evidence.RecalledPassage, ...]:
-    """What memory has to say to the brief."""
+    """Return the passages from memory for the brief."""
     return (await _within(cycle)).passages
 
 
@@ -381,9 +379,9 @@ def _recalled(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> 
 
 
 def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str]:
-    """Who speaks: the role of the model, and the system message.
+    """Return the speaker: the role of the model, and the system message.
 
-    :param plainer: without the persona's inspirations, whatever the flavour.
+    :param plainer: leave out the persona's inspirations, whatever the flavour.
     """
     speaker, attempt = persona or cycle.persona, current()
     flavour: Flavour = "light" if plainer and cycle.flavour == "full" and not attempt.earlier else cycle.flavour
@@ -391,8 +389,8 @@ def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool 
 
 
 def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """What all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
-    return {"by": by(cycle), "turns": turns, "narrows": True, "pictured": True}
+    """Return what all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
+    return {"by": by(cycle), "context": PromptContext(turns, narrows=True, pictured=True)}
 
 
 async def _ask(
@@ -454,16 +452,14 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 INITIAL, FAILED = "IDLE", "FAILED"
-_inside: contextvars.ContextVar[UvmObject | None] = contextvars.ContextVar("batos_cycle", default=None)
 
 
 @Primitive.register("persona.synthesize_response_for_")
 async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
-    """A persona's way of answering a brief when it is sent the message: a cycle inside the current transaction, and inside
-    the cycle that sent it, if one did."""
+    """Answer a brief that is sent to the persona as a message: in a cycle inside the current transaction, and inside the sending cycle."""
     if not (isinstance(brief, str) and brief.strip()):
         raise InvalidInput("synthesize_response_for_ takes a brief: a text that is not blank")
-    attempt, outer = current(), _inside.get()
+    attempt, outer = current(), scope.current().cycle
     cycle = new_cycle(persona, brief, Route(str(persona.name).lower(), "was sent the message", {}))
     cycle.number = attempt.number("" if outer is None else str(outer.number))
     if outer is not None:
@@ -474,7 +470,7 @@ async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
 
 @Primitive.register("persona.ask_user_")
 async def ask_user_(persona: UvmObject, question: str) -> str:
-    """A persona's way of asking the user of the current mission: answers what the user says, whenever that is."""
+    """Ask the user of the current mission, for a persona. Return the answer, whenever it comes."""
     if not isinstance(question, str):
         raise InvalidInput("ask_user_ takes a question: a text")
     return current().ask(question)
@@ -482,10 +478,10 @@ async def ask_user_(persona: UvmObject, question: str) -> str:
 
 @Primitive.register("persona.think_")
 async def think_(persona: UvmObject, guidance: str, question: str) -> str:
-    """A persona's plain way of thinking: one inference on its own model, by a guidance; what a facet comes down to."""
+    """Think plainly, for a persona: one inference on its own model, with guidance. Every facet ends in this."""
     if not (isinstance(guidance, str) and isinstance(question, str)):
         raise InvalidInput("think_ takes a guidance and a question: two texts")
-    attempt, cycle = current(), _inside.get()
+    attempt, cycle = current(), scope.current().cycle
     asker = by(cycle) if cycle is not None else None
     reply = await attempt.chat(
         attempt.voice_of(persona),
@@ -493,20 +489,20 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
         f"{guidance}\n\n{question}",
         part="think_",
         by=asker,
-        pictured=cycle is not None,
+        context=PromptContext(pictured=cycle is not None),
         temperature=0.7,
     )
     return reply.text.strip()
 
 
-def inner_number(attempt: Thinking) -> str:
-    """The number of the next cycle inside the one that runs now."""
-    outer = _inside.get()
+def inner_number(attempt: Attempt) -> str:
+    """Return the number of the next cycle inside the one that runs now."""
+    outer = scope.current().cycle
     return attempt.number("" if outer is None else str(outer.number))
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the states, the prototype of cycles, and the personas' way in."""
+    """Create the states, the prototype of cycles, and the messages by which personas think. A step of genesis."""
     add_missing(lobby.traits, state=lambda: lobby.genesis.derive(name="state", comment="I am what the states of the PSM have in common."))
     add_missing(
         lobby.traits,
@@ -527,30 +523,27 @@ def install(lobby: UvmObject) -> None:
 
 
 def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
-    """A cycle of `persona` about `brief`, in its first state; the first of its mission."""
+    """Return a cycle of `persona` about `brief`, in its first state; the first of its mission."""
     lobby = lobby_of(persona)
     # The state is the first parent: what it says goes before what all cycles have in common.
     parents = {"state*": getattr(lobby.psm, INITIAL), "parent*": lobby.traits.cycle}
     return UvmObject(**parents, persona=persona, brief=brief, why=route.why)
 
 
-async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
+async def run_cycle(cycle: UvmObject, attempt: Attempt) -> None:
     """Run a cycle to its end; its answer is in its slot `answer` then.
 
-    :raises BudgetSpent: for one that is deeper inside others than `cycle_depth`.
+    :raises BudgetSpent: for one that is deeper inside others than `ThinkingLimits.depth`.
     :raises BatosError: (or whatever a behaviour raised) after the transition to FAILED; the caller dooms the transaction.
     """
-    name = "synthesis_depth" if "machine" in cycle._slots else "cycle_depth"
-    if depth_of(cycle) > (limit := getattr(attempt.settings, name)):
-        raise BudgetSpent(f"cycle {cycle.number} is deeper than {limit} (setting {name})")
-    token = _inside.set(cycle)
-    try:
+    limits = ThinkingLimits.of(attempt.settings)
+    if depth_of(cycle) > (limit := limits.method_depth if "machine" in cycle._slots else limits.depth):
+        raise BudgetSpent(f"cycle {cycle.number} is inside more than {limit} others; ask for less at once")
+    with scope.enter(cycle=cycle):
         await _run(cycle, attempt)
-    finally:
-        _inside.reset(token)
 
 
-async def _run(cycle: UvmObject, attempt: Thinking) -> None:
+async def _run(cycle: UvmObject, attempt: Attempt) -> None:
     if depth_of(cycle) == 1:
         attempt.persona, attempt.why = cycle.persona.name, cycle.why
     _announce(cycle, attempt, why=cycle.why)
@@ -576,7 +569,7 @@ def _move(cycle: UvmObject, state: str) -> None:
     setattr(cycle, "state*", machine._slots[state])
 
 
-def _announce(cycle: UvmObject, attempt: Thinking, **facts: object) -> None:
+def _announce(cycle: UvmObject, attempt: Attempt, **facts: object) -> None:
     asker = by(cycle)
     if depth_of(cycle) == 1:
         attempt.state = asker.state

@@ -1,18 +1,12 @@
-"""Which persona thinks a mission through, and why. On the CPU: signs in the brief, and likeness to exemplars.
+"""Router: choose the persona that thinks a mission through, and say why, by trigger words in the brief and similarity to exemplars.
 
-The fractal: a brief that needs several personas is shared out, and becomes a cycle of cycles.
-
-By rule, and cautiously: only a brief of several sentences, of which two or more speak plainly for different personas, is
-shared out. A brief of one sentence is one thought.
-
-Which persona is likely to be asked next by a user: a table of who came after whom, in which the past fades.
-
-It is not stored: the ledger names the personas of the last missions, and the table is made from those at each start.
-
-How alike a brief and the personas' exemplars are: cosines of embeddings, if there is an embedder, in time.
-
-The vectors of the exemplars are computed once per text and embedder, and kept in memory and in the image. An embedder
-that is away or slow costs a mission `limit_s`, and the missions of the next `pause_s` nothing.
+* Similarity is the cosine of embeddings, if an embedder answers in time. The vectors of the exemplars are computed once for each text and
+  embedder, and kept in memory and in the image. An embedder that is unavailable or slow costs a mission `limit_s`, and the missions of
+  the next `pause_s` nothing.
+* The fractal: a brief that needs several personas is shared out, and becomes a cycle of cycles. By rule, and cautiously: only a brief of
+  several sentences, of which two or more clearly match different personas. A brief of one sentence is one thought.
+* Prediction: a table of which persona followed which in a user's missions, in which the past fades. It is not stored: each start computes
+  it from the personas of the last missions in the ledger.
 """
 
 from __future__ import annotations
@@ -33,9 +27,11 @@ import structlog
 
 from batos.bridge.inference import Inference
 from batos.concurrency import SingleFlight
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, InferenceFailed, UnknownPersona
 from batos.image import ledger, model_registry
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.memory.embedders import normalised
 from batos.mind.codex import Codex
 from batos.mind.incarnation import Exemplars, learned_by
@@ -53,12 +49,12 @@ Shares = tuple[tuple[str, str], ...]
 
 
 def shares(brief: str, scores: Scores, limit: int) -> Shares:
-    """The personas that a brief needs, each with its part of it, in the order of the brief; empty if one is enough.
+    """Return the personas that a brief needs, each with its part of it, in the order of the brief; empty if one is enough.
 
-    A sentence that speaks for nobody goes with the one before it (at the beginning: with the one after it).
+    A sentence that matches no persona goes with the one before it (at the beginning: with the one after it).
 
     :param scores: each persona's score for a sentence.
-    :param limit: personas at most; a brief that needs more is not shared out.
+    :param limit: maximum number of personas; a brief that needs more is not shared out.
     """
     parts: dict[str, list[str]] = {}
     waiting: list[str] = []
@@ -89,6 +85,20 @@ LIKELY = 0.2  # least share of the cases
 REMEMBERED = 200  # missions; of a first observation 0.95 ** 200 is left
 
 
+@dataclass(frozen=True, slots=True)
+class RoutingLimits(Limits):
+    """Limits of the choice of a persona."""
+
+    look_s: float = limit(2.0, gt=0, le=600)
+    """Seconds for the embedder to look at a brief; after them the triggers decide."""
+    pause_s: float = limit(30.0, ge=0, le=86_400)
+    """Seconds for which an embedder that did not answer is not asked again."""
+    chars: int = limit(2000, ge=100, le=64_000)
+    """Characters of a brief that the router looks at, from both its ends."""
+    learned: int = limit(64, ge=0, le=1000)
+    """Briefs that a persona learns from users who chose it; 0: none."""
+
+
 class Foresight:
     """Counts transitions between personas."""
 
@@ -97,7 +107,7 @@ class Foresight:
         self._last: str | None = None
 
     def note(self, persona: str) -> None:
-        """A mission of this persona begins."""
+        """Record that a mission of this persona begins."""
         if self._last is not None:
             row = self._after[self._last]
             for name in row:
@@ -106,14 +116,14 @@ class Foresight:
         self._last = persona
 
     def likely(self) -> list[str]:
-        """The personas that are likely to come next, the likeliest first."""
+        """Return the personas that are likely to come next, the likeliest first."""
         row = self._after.get(self._last or "", {})
         total = sum(row.values())
         return sorted((name for name in row if row[name] >= LIKELY * total), key=lambda name: (-row[name], name))
 
 
 def recent_personas(root: Any) -> list[str]:
-    """The personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
+    """Return the personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
     missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
     named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]
     return [str(name).lower() for name in reversed(named) if name]
@@ -127,7 +137,7 @@ Texts = Mapping[str, tuple[str, ...]]
 
 
 class Alike(NamedTuple):
-    """How alike a brief is to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
+    """Similarity of a brief to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
 
     mean: float
     nearest: str
@@ -172,9 +182,9 @@ class Likeness:
         self._one_build = asyncio.Lock()
 
     async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
-        """How alike `text` is to each persona's exemplars; None if that cannot be told now.
+        """Return the similarity of `text` to each persona's exemplars; None if it cannot be computed now.
 
-        :param nearest: how many of a persona's exemplars count, the most alike first.
+        :param nearest: number of a persona's exemplars that count, the most similar first.
         """
 
         async def compared() -> dict[str, Alike]:
@@ -185,7 +195,7 @@ class Likeness:
         return await self._in_time(compared())
 
     async def nearest(self, text: str, others: Sequence[str]) -> float | None:
-        """The cosine of a text to the one of others that is most alike; None if that cannot be told now."""
+        """Return the cosine of a text to the one of others that is most alike; None if that cannot be told now."""
 
         async def compared() -> float:
             import numpy as np
@@ -196,7 +206,7 @@ class Likeness:
         return await self._in_time(compared())
 
     async def _in_time(self, comparing: Coroutine[Any, Any, _T]) -> _T | None:
-        """What a comparison finds; None where the embedder is away, or does not answer in time."""
+        """Return the result of a comparison; None if the embedder is unavailable, or does not answer in time."""
         if self._now() < self._away_until:
             comparing.close()
             return None
@@ -253,7 +263,7 @@ class Likeness:
 
 
 def _packed(vector: Sequence[float], model: str) -> bytes:
-    """A vector of length 1 in half precision: as it is kept, so that a restart decides alike."""
+    """Return a vector of length 1 in half precision, as it is stored, so that the decision after a restart is the same."""
     import numpy as np
 
     row = np.asarray(vector, dtype=np.float32)
@@ -323,23 +333,23 @@ class Route:
 
     @property
     def speaks(self) -> bool:
-        """Whether the brief speaks for the persona: somebody chose it, a sign names it, or it is like what the persona is for."""
+        """Return True if the choice is well founded: explicit, by a trigger word, or by similarity to what the persona is for."""
         if self.by != LIKENESS:
             return self.by != FALLBACK
         score = self.scores.get(self.persona, {})
         return score.get("triggers", 0.0) > 0 or score.get("alike", 0.0) >= _LIKE
 
     def to_record(self) -> str:
-        """As the journal keeps it."""
+        """Return the decision as the journal stores it."""
         return _COMPACT.encode(self.to_wire())
 
     @classmethod
     def from_record(cls, record: str) -> Route:
-        """The decision in a record."""
+        """Return the decision in a record."""
         return cls(**json.loads(record))
 
     def to_wire(self) -> dict[str, Any]:
-        """As a JSON object; `preferred` only where there is one."""
+        """Return a JSON object; `preferred` only if there is one."""
         told = {"persona": self.persona, "why": self.why, "by": self.by, "scores": self.scores}
         return told if self.preferred is None else {**told, "preferred": self.preferred}
 
@@ -348,7 +358,7 @@ class Compares(Protocol):
     """`likeness.Likeness`, as the router needs it."""
 
     async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
-        """How alike the text is to each persona's exemplars; None if that cannot be told."""
+        """Return the similarity of the text to each persona's exemplars; None if it cannot be computed."""
         ...
 
 
@@ -380,11 +390,11 @@ class Router:
 
     @property
     def personas(self) -> tuple[str, ...]:
-        """Who may be chosen."""
+        """Return the names of the personas that may be chosen."""
         return tuple(self._examples())
 
     def known(self, name: str) -> str:
-        """The persona's name as the image has it.
+        """Return the persona's name as the image has it.
 
         :raises UnknownPersona: listing those there are.
         """
@@ -394,38 +404,38 @@ class Router:
         return persona
 
     def window(self, brief: str) -> str:
-        """What of a brief is looked at."""
+        """Return the part of a brief that is analysed."""
         half = self._chars // 2
         return brief if len(brief) <= self._chars else f"{brief[:half]}\n{brief[-half:]}"
 
     def weights(self, text: str) -> dict[str, float]:
-        """What the triggers of each persona of the codex weigh in a text: nothing else is asked."""
+        """Return the weights of the triggers of each persona of the codex in a text; nothing else is considered."""
         return {name: sum(weight for weight, _ in found) for name, found in self._signs(text).items()}
 
-    def guess(self, record: Mapping[str, Any]) -> str:
+    def guess(self, record: MissionRecord) -> str:
         """Whom a mission will probably go to, by the rules alone: for those who plan ahead and must not wait."""
         routing = self._codex.routing
-        if record["persona"] is not None or (record["origin"] == "system" and routing.internal):
-            return str(record["persona"] or routing.internal)
-        weights = self.weights(self.window(record["brief"]))
+        if record.persona is not None or (record.origin == "system" and routing.internal):
+            return str(record.persona or routing.internal)
+        weights = self.weights(self.window(record.brief))
         best = max(weights, key=lambda name: weights[name])
         return best if weights[best] > 0 else routing.fallback or next(iter(self._codex.personas))
 
     def _find_signs(self, text: str) -> dict[str, list[tuple[float, str]]]:
-        """By persona of the codex: the weights and names of its triggers in a text, the heaviest first."""
+        """Return, by persona of the codex, the weights and names of its triggers in a text, the heaviest first."""
         return {name: sorted(((w, says) for p, w, says in rules if p.search(text)), reverse=True) for name, rules in self._rules.items()}
 
-    async def decide(self, record: Mapping[str, Any], *, compare: bool = True, among: Collection[str] | None = None) -> Route:
+    async def decide(self, record: MissionRecord, *, compare: bool = True, among: Collection[str] | None = None) -> Route:
         """The decision for a mission.
 
-        :param record: of it, `brief`, `persona` and `origin` are read.
-        :param compare: whether to ask the embedder, if there is one.
-        :param among: the personas whose models see, where that makes a difference and the brief has pictures; None: any will do.
-        :raises UnknownPersona: if nobody is there to be chosen.
+        :param record: its `brief`, `persona` and `origin` are read.
+        :param compare: ask the embedder, if there is one.
+        :param among: personas whose models see, if the brief has pictures and that makes a difference; None: any.
+        :raises UnknownPersona: if there is no persona to choose.
         """
-        chosen, internal = record["persona"], self._codex.routing.internal
-        examples, text = self._examples(), self.window(record["brief"])
-        if record["origin"] == "system" and internal in examples and chosen is None:
+        chosen, internal = record.persona, self._codex.routing.internal
+        examples, text = self._examples(), self.window(record.brief)
+        if record.origin == "system" and internal in examples and chosen is None:
             return Route(internal, "is the system's own mission", by=OWN)
         alike = None
         if compare and self._likeness is not None:
@@ -437,7 +447,7 @@ class Router:
             return route if route.persona == seeing.persona else replace(seeing, why=f"{seeing.why}, and its model sees")
         if chosen is None:
             return route
-        return Route(chosen, "chosen by the mission", route.scores, CHOSEN, route.persona if record["origin"] != "system" else None)
+        return Route(chosen, "chosen by the mission", route.scores, CHOSEN, route.persona if record.origin != "system" else None)
 
     def _texts_of(self, examples: Mapping[str, Exemplars]) -> Texts:
         if self._texts[0] is not examples:
@@ -450,7 +460,7 @@ class Router:
         :param alike: how alike it is to each persona's exemplars; None if that is not known.
         """
         if not examples:
-            raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting codex)")
+            raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting missions.codex)")
         routing = self._codex.routing
         signs = {name: found for name, found in self._signs(text).items() if name in examples}
         weights = {name: sum(weight for weight, _ in found) for name, found in signs.items()}

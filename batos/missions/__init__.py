@@ -1,1 +1,1 @@
-"""The way of a mission: accepted, queued, attempted, ended, replayed and remembered."""
+"""Life of a mission: accepted, queued, attempted, ended, replayed, reported and remembered."""

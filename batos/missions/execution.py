@@ -1,14 +1,17 @@
-"""One attempt at a mission: a unit of work, replayed from the journal when its commit meets a conflict.
+"""Execution of one attempt at a mission, and the recording of its end.
 
-The first try is free. After a conflict the cycle is replayed under a gate that only one replay holds at a time, so that
-it makes progress; under the gate it never waits for a model (see `signals.NeedInference`).
+`Attempts` runs an attempt as a unit of work and commits it. When the commit meets a conflict, the cycle is replayed
+from the journal. The first try is free; a replay holds a gate that only one replay holds at a time, so that it makes
+progress. Under the gate it never waits for a model: a missing inference leaves the gate first
+(`batos.mind.inference.NeedInference`).
 
-How missions end: COMPLETE, FAILED with what is kept of it, or out of time.
+`Endings` records COMPLETE and FAILED, also while the disk is full. `Deadlines` and `in_time` end a mission whose time
+is up.
 
-Methods that nobody vouches for: no example, no intent, no agreement of several candidates, no rating, no word of their user's.
-
-Such a method answers the message that it was written for, once. It is not kept in its place but with the mission's thought, and the result
-says that it is unsure. A rating of +1 confirms it (`keep`); else the next such message has another one written.
+An unvouched method is one that only the model that wrote it speaks for: it has no example, no intent, no agreement of
+several candidates and no rating. It answers the message that it was written for, once. Then it is kept with the
+mission's thought instead of in its slot, and the result says that it is unsure. A rating of +1 puts it into its slot;
+otherwise the next such message has another one written.
 """
 
 from __future__ import annotations
@@ -24,35 +27,39 @@ from typing import Any
 import structlog
 from transaction.interfaces import TransientError
 
+from batos import scope
 from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
 from batos.image import history, ledger, storage
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.image.unit_of_work import Unit
 from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
-from batos.mind.attempt_context import Thinking, thinking
+from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
-from batos.mind.evidence import Citation, NeedEvidence
+from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
-from batos.mind.inference import NeedInference, PromptTooLong
+from batos.mind.inference import NeedInference, PromptTooLong, ThinkingLimits
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
+from batos.mind.router import RoutingLimits
+from batos.missions.mission_queue import AttemptLimits
 from batos.objects import Method, UvmObject, find
 
 log = structlog.get_logger("batos.mind")
-Record = dict[str, Any]
 
 
 class Endings:
-    """Records and tells ends. `outcomes` counts them."""
+    """Recorder of mission ends. It publishes each end and counts it in `outcomes`."""
 
     def __init__(
         self, image: LivingImage, settings: Settings, release: Callable[[str], None], on_signal: Callable[[BaseException], None]
     ) -> None:
         """
-        :param release: frees the mission's place: before its end is published, so that whoever hears of it finds the place free.
-        :param on_signal: hears of a storage in which nothing can be recorded.
+        :param release: frees the mission's place. It is called before the end is published, so that a listener finds
+            the place free.
+        :param on_signal: receives the error of a storage in which nothing can be recorded any more.
         """
         self._image, self.settings, self._release, self._on_signal = image, settings, release, on_signal
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
@@ -62,11 +69,14 @@ class Endings:
 
     @property
     def trouble(self) -> str:
-        """Why something could not be recorded, as far as that is known still."""
-        return self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
+        """Return the reason why something could not be recorded, as far as it is known."""
+        return (
+            self._image.committer.trouble
+            or f"its disk was full; it is tried again within {AttemptLimits.of(self.settings).disk_retry_s:g} s"
+        )
 
     async def until(self, id: str, *, waits: bool) -> None:
-        """Return once a mission waits for room on the disk, or once it does not."""
+        """Wait until a mission waits for room on the disk; with `waits` False, until it does not."""
         while (id in self.waiting) is not waits:
             await self._changed.wait()
 
@@ -76,49 +86,55 @@ class Endings:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    def complete(self, record: Record, attempt: Thinking, result: Record) -> None:
-        """A mission ended well, and that is on disk."""
+    def complete(self, attempt: Attempt, result: dict[str, Any]) -> None:
+        """Publish that a mission is COMPLETE, which is on disk already."""
         self.outcomes["COMPLETE"] += 1
         attempt.state = ledger.COMPLETE
-        log.info("complete", mission=record["id"], persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.tally.replayed)
-        self._release(record["id"])
+        log.info("complete", mission=attempt.id, persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.tally.replayed)
+        self._release(attempt.id)
         attempt.publish("state")
         attempt.publish("result", result=result)
 
-    async def fail(self, record: Record, attempt: Thinking, error: BatosError, *, final: bool) -> bool:
-        """Record the failure of an attempt; whether the mission is over."""
-        id, wire = record["id"], error.to_wire()
-        context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record["attempts"], "paid": attempt.paid}
+    async def fail(self, attempt: Attempt, error: BatosError, *, final: bool) -> bool:
+        """Record the failure of an attempt; return True if the mission is over.
+
+        :param final: True if the mission ends with this failure, False if it is tried again.
+        """
+        record, id, wire = attempt.mission, attempt.id, error.to_wire()
+        context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record.attempts, "paid": attempt.paid}
         context["class"] = type((type(error) is BatosError and error.__cause__) or error).__name__
-        if record["message"]:
-            message = json.loads(record["message"])
+        if record.message:
+            message = json.loads(record.message)
             context |= {"target": message["target"], "selector": message["selector"]}
         if isinstance(error, MethodRefused):
-            kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
+            kept = error.source.encode("utf-8", "replace")[: AttemptLimits.of(self.settings).source_bytes].decode("utf-8", "ignore")
             context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
         try:
-            over = await self.recorded(id, ledger.fail, id, wire, context, final)
+            over: MissionRecord | None = await self.recorded(id, ledger.fail, id, wire, context, final)
         except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
             log.error("failure_not_recorded", mission=id, error=e.message)
             over, wire, final = None, e.to_wire(), True
-        if over is not None and over["state"] == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
-            self.complete(record, attempt, over["result"] or {})
+        if over is not None and over.state == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
+            self.complete(attempt, over.result or {})
             return True
         if over is not None:  # it was cancelled while another failure was being recorded
-            wire, final = over["error"], True
+            wire, final = over.error or {}, True
         told = {name: value for name, value in context.items() if name != "method"}
         if "cause" in (wire.get("context") or {}):
             told["cause"] = wire["context"]["cause"]
         log.warning("failed" if final else "attempt_failed", mission=id, **told, code=wire["code"], error=wire["message"])
         if final:
-            self.failed(record, attempt, wire)
+            self.failed(attempt, wire)
         return final
 
     async def recorded(self, id: str, function: Callable[..., Any], *args: Any) -> Any:
-        """A system transaction of a mission, tried again until it is recorded where the disk is full: else nobody would look after
-        the mission before the next start, and whoever watches it would wait as long.
+        """Run a system transaction for a mission, and repeat it while the disk is full.
 
-        :raises ImageFailed: where the disk does not write for another reason: that does not pass while the daemon waits for it.
+        Without the repetition no task would look after the mission before the next start, and its watchers would wait
+        as long.
+
+        :raises ImageFailed: if the disk does not write for another reason, which does not pass while the daemon
+            waits.
         """
         try:
             while True:
@@ -132,19 +148,19 @@ class Endings:
                         self._on_signal(failed)
                         raise failed from e
                     if id not in self.waiting:
-                        log.error("waits_for_room", mission=id, error=repr(e), retry_s=self.settings.disk_retry_s)
+                        log.error("waits_for_room", mission=id, error=repr(e), retry_s=AttemptLimits.of(self.settings).disk_retry_s)
                     self._waits(id, True)
-                await asyncio.sleep(self.settings.disk_retry_s)
+                await asyncio.sleep(AttemptLimits.of(self.settings).disk_retry_s)
         finally:
             self._waits(id, False)
 
-    def failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
-        """A mission ended FAILED, and that is on disk.
+    def failed(self, attempt: Attempt, wire: dict[str, Any]) -> None:
+        """Publish that a mission is FAILED, which is on disk already.
 
         :param wire: the error as the wire shows it.
         """
         self.outcomes["FAILED"] += 1
-        self._release(record["id"])
+        self._release(attempt.id)
         if attempt.state != ledger.FAILED:  # else its cycle has said so
             attempt.state = ledger.FAILED
             attempt.publish("state", error=wire)
@@ -152,37 +168,38 @@ class Endings:
 
 
 class Deadlines:
-    """Own deadlines of missions that wait: they count from the acceptance, also over restarts. A timer and its record stay no longer
-    than the mission waits."""
+    """Timers of waiting missions that have a deadline of their own. It counts from the acceptance, also over
+    restarts. A timer and its record live no longer than the mission waits."""
 
-    def __init__(self, expire: Callable[[Record], None]) -> None:
+    def __init__(self, expire: Callable[[MissionRecord], None]) -> None:
         self._expire = expire
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def begin(self, record: Record) -> None:
-        """This mission waits from now on, or again."""
-        self.end(record["id"])
-        if record["deadline_s"] is not None:
-            left = record["accepted"] + record["deadline_s"] - time.time()
-            self._timers[record["id"]] = asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
+    def begin(self, record: MissionRecord) -> None:
+        """Start the timer of a mission that begins to wait, or waits again."""
+        self.end(record.id)
+        if record.deadline_s is not None:
+            left = record.accepted + record.deadline_s - time.time()
+            self._timers[record.id] = asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
 
     def end(self, id: str) -> None:
-        """It does not wait any more."""
+        """Stop the timer of a mission that waits no longer."""
         if (timer := self._timers.pop(id, None)) is not None:
             timer.cancel()
 
 
 @contextlib.asynccontextmanager
-async def in_time(record: Record, attempt: Thinking, limit_s: float) -> AsyncIterator[None]:
-    """See that the block is done in time: an own deadline counts from the acceptance, also over restarts, the default from here.
+async def in_time(attempt: Attempt, limit_s: float) -> AsyncIterator[None]:
+    """Limit the time of the block. A deadline of the mission's own counts from its acceptance, also over restarts;
+    the default counts from here.
 
-    :param limit_s: the default.
-    :raises DeadlineExceeded: when it was not; with cause `unreachable` where no Ollama answers.
+    :param limit_s: the default, in seconds.
+    :raises DeadlineExceeded: when the time is up; with the cause `unreachable` if no Ollama answers.
     """
-    left = limit_s
-    if record["deadline_s"] is not None:
-        left = float(record["accepted"] + record["deadline_s"] - time.time())
-    late = f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})"
+    record, left = attempt.mission, limit_s
+    if record.deadline_s is not None:
+        left = float(record.accepted + record.deadline_s - time.time())
+    late = f"mission {record.id!r} was not finished in time (attempt {record.attempts})"
     if left <= 0:
         raise DeadlineExceeded(late)
     try:
@@ -191,13 +208,13 @@ async def in_time(record: Record, attempt: Thinking, limit_s: float) -> AsyncIte
     except TimeoutError:
         if not timer.expired():  # a time-out inside the thought: a fault of its own
             raise
-        if outage := attempt.outage():
+        if outage := attempt.services.outage():
             raise DeadlineExceeded(f"{late}: {outage}", cause="unreachable") from None
         raise DeadlineExceeded(late) from None
 
 
 DRAFTS = "drafts"
-"""Slot of a thought: for each method that is not in its place its holder, selector and itself."""
+"""Slot of a thought: holder, selector and method of each unvouched method that was moved out of its slot."""
 _NO_MODEL = ("rule", "handbook")  # who wrote it, where that is no model
 UNSURE = (
     "nobody said what {selector} is for: it was written for this one answer, and is not kept; `batos rate {id} +1` keeps it, and "
@@ -205,12 +222,13 @@ UNSURE = (
 )
 
 
-def settle_unvouched(attempt: Thinking, message: Mapping[str, Any], receiver: UvmObject) -> dict[str, Any]:
-    """At the end of a mission that sent a message: take what nobody vouches for out of its place, and keep it with the thought; facts for
-    the result.
+def settle_unvouched(attempt: Attempt, message: Mapping[str, Any], receiver: UvmObject) -> dict[str, Any]:
+    """Move unvouched methods out of their slots at the end of a mission that sent a message; return facts for its
+    result.
 
-    What a method sends is vouched for by the method, so that nothing is written anew at each of its runs: only where the message's own one
-    is tentative, what was written on its way is, too.
+    The methods are kept with the thought. A method vouches for what it sends, so that nothing is written anew at each
+    of its runs: only if the message's own method is unvouched, the methods that were written on its way are moved,
+    too.
     """
     forged = attempt.tally.forged
     own = next((one for one in forged if one.selector == message["selector"] and one.target is receiver), None)
@@ -229,8 +247,8 @@ def settle_unvouched(attempt: Thinking, message: Mapping[str, Any], receiver: Uv
 
 
 def is_vouched_for(method: Method) -> bool:
-    """Whether anything but the model that wrote it speaks for a method: what was taught, what it is for, an earlier version in its place, a
-    rule or a handbook in a model's place, or most of several candidates that do the same."""
+    """Return True if more than the model that wrote a method speaks for it: a lesson, an intent, an earlier version
+    in its slot, a rule or handbook in a model's place, or agreement of most of several candidates."""
     came = dict(method.provenance)
     if method.previous is not None or came["trials"] > 1 or came["intent"] or came["model"] in _NO_MODEL:
         return True
@@ -238,8 +256,10 @@ def is_vouched_for(method: Method) -> bool:
 
 
 def keep_rated(mission: UvmObject, rating: int) -> None:
-    """System transaction's part: a user rated a mission; +1 puts the methods that were written for it into their places, where nothing is
-    by now, and -1 takes them out again."""
+    """Apply a user's rating to the methods that were written for a mission. Part of a system transaction.
+
+    A rating of +1 puts them into their slots where those are empty by now; -1 takes them out again.
+    """
     if mission.message is None or mission.thought is None:
         return
     for holder, selector, method in mission.thought._slots.get(DRAFTS) or ():
@@ -250,27 +270,28 @@ def keep_rated(mission: UvmObject, rating: int) -> None:
 
 
 def settle_unvouched_again(mission: UvmObject, *, redo: bool) -> None:
-    """Part of the transaction that undoes a mission, or does it again: what a rating confirmed goes with it, and comes back."""
+    """Take a rating's methods out with the undo of their mission, or put them back with its redo. Part of that
+    transaction."""
     rated = json.loads(mission.rating)["rating"] if mission.rating else 0
     keep_rated(mission, rated if redo else -1)
 
 
 class Attempts:
-    """Runs attempts against one image; holds the gate."""
+    """Runner of attempts against one image. It holds the gate of the replays."""
 
     def __init__(self, image: LivingImage, *, conflict_retries: int) -> None:
         self._image, self._retries = image, conflict_retries
         self._gate = asyncio.Lock()
 
-    async def run(self, attempt: Thinking) -> dict[str, Any]:
-        """Think the mission through and commit; the result.
+    async def run(self, attempt: Attempt) -> dict[str, Any]:
+        """Think a mission through, commit it, and return its result.
 
-        :raises Conflicted: after too many conflicts.
-        :raises BatosError: as the cycle failed; nothing was committed then.
+        :raises Conflicted: after more than `AttemptLimits.conflict_retries` conflicts.
+        :raises BatosError: if the cycle fails; nothing was committed then.
         """
-        if attempt.mission.get("resumed"):
+        if attempt.mission.resumed:
             attempt.recall()
-        if not attempt.mission["message"] and attempt.errand is None:
+        if not attempt.mission.message and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
             await attempt.look()
@@ -279,7 +300,7 @@ class Attempts:
         finally:
             attempt.making.release()
 
-    async def _until_committed(self, attempt: Thinking) -> dict[str, Any]:
+    async def _until_committed(self, attempt: Attempt) -> dict[str, Any]:
         conflicts = 0
         while True:
             try:
@@ -289,9 +310,7 @@ class Attempts:
                 conflicts += 1
                 log.info("conflict", mission=attempt.id, conflicts=conflicts, error=str(e)[:200])
                 if conflicts > self._retries:
-                    raise Conflicted(
-                        f"mission {attempt.id!r} met {conflicts} conflicts; the limit conflict_retries is {self._retries}"
-                    ) from e
+                    raise Conflicted(f"mission {attempt.id!r} met {conflicts} conflicts; the limit is {self._retries}") from e
                 attempt.restart(gated=True)
             except BeingWritten as written:
                 await attempt.making.methods.claims.ended(written.other, attempt.id)
@@ -309,13 +328,13 @@ class Attempts:
                 await attempt.evidence.about(need.question)
                 attempt.restart(gated=True)
 
-    async def _once(self, attempt: Thinking) -> dict[str, Any]:
+    async def _once(self, attempt: Attempt) -> dict[str, Any]:
         async with self._image.unit() as unit:
             mission = ledger.mission_of(unit.root, attempt.id)
             if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
                 return json.loads(mission.result) if mission.result else {}
             try:
-                with thinking(attempt):
+                with scope.begin(attempt):
                     result, cycle = await self._think(unit, mission, attempt)
             except BaseException:
                 unit.doom()
@@ -328,19 +347,20 @@ class Attempts:
         self._image.committer.defer(ledger.settle, attempt.id, attempt.evidence.recalled)
         return result
 
-    def _learn(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> None:
-        """Where its user chose another persona than the router would have, and it came to an end, the brief tells the router more."""
-        route, limit = attempt.routed, attempt.settings.learned_exemplars
+    def _learn(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> None:
+        """Teach the router the brief of a mission that completed with another persona than the router would have
+        chosen."""
+        route, limit = attempt.routed, RoutingLimits.of(attempt.settings).learned
         if route is not None and limit and route.preferred not in (None, route.persona):
             lobby = unit.root["lobby"]
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
-            learn(personas, route.persona, attempt.router.window(mission.brief), attempt.id, limit)
+            learn(personas, route.persona, attempt.services.router.window(mission.brief), attempt.id, limit)
 
-    async def rehearse(self, attempt: Thinking, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> dict[str, Any]:
-        """Think a mission through in a unit that is doomed from the beginning: whatever comes of it, nothing is kept.
+    async def rehearse(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> dict[str, Any]:
+        """Think a mission through in a unit of work that is doomed from the beginning: nothing of it is kept.
 
-        :param see: is shown the result and the cycle while they are there.
-        :raises BatosError: as the cycle failed.
+        :param see: receives the result and the cycle while they exist.
+        :raises BatosError: if the cycle fails.
         """
         try:
             while True:
@@ -352,16 +372,16 @@ class Attempts:
         finally:
             attempt.making.release()
 
-    async def _rehearsed(self, attempt: Thinking, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
+    async def _rehearsed(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
         async with self._image.unit() as unit:
             unit.doom()
-            with thinking(attempt):
+            with scope.begin(attempt):
                 result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
             if see is not None:
                 see(result, cycle)
             return result
 
-    async def _think(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> tuple[dict[str, Any], UvmObject | None]:
+    async def _think(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:
             message = json.loads(mission.message)
             target = history.resolve(unit.root, message["target"])
@@ -386,17 +406,19 @@ class Attempts:
         if attempt.errand is not None:
             return _told(attempt.errand, attempt.mission), None
         route = await attempt.decide()
-        limits = attempt.settings
+        limits = EvidenceLimits.of(attempt.settings)
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
         attempt.conversation = prompts.conversation_text(unit.root, mission, **before)
         attempt.turns = prompts.conversation_turns(unit.root, mission, **before)
-        if images := attempt.mission["images"]:
+        if images := attempt.mission.images:
             told_of = prompts.missions_of_turns(unit.root, mission, **before)
-            attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, limits.brief_images)
+            attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, ThinkingLimits.of(attempt.settings).images)
         attempt.follows_deep = prompts.is_deep_before(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
-            raise UnknownPersona(f"the persona {route.persona!r} of this mission is not in the image any more; give it again to another")
+            raise UnknownPersona(
+                f"the persona {route.persona!r} of this mission is not in the image any more; submit its brief again for another persona"
+            )
         if (ruled := await attempt.ruled(unit.root, mission, persona)) is not None:
             return {"value": None, **ruled, "persona": persona.name, "why": route.why, "by_rule": True}, None
         cycle = new_cycle(persona, mission.brief, route)
@@ -422,19 +444,20 @@ class Attempts:
             facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
-        if attempt.proposes and mission.origin == "system":
-            facts |= await attempt.propose(unit.root, mission, cycle)
+        if mission.origin == "system":
+            facts |= await attempt.services.propose(unit.root, mission, cycle)
         # The answer is the mission's: its result has it, the record of the thought need not have it again.
         return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle
 
 
-def _told(errand: Errand, mission: dict[str, Any]) -> dict[str, Any]:
-    """The result of a mission that is an errand: what the clock shows, or that it cannot be done. No model is asked."""
-    at = mission["finished"] or time.time()  # a replay is told what the clock showed then
+def _told(errand: Errand, mission: MissionRecord) -> dict[str, Any]:
+    """Return the result of an errand: the reading of the clock, or the reason why it cannot be done. No model is
+    asked."""
+    at = mission.finished or time.time()  # a replay is told what the clock showed then
     facts: dict[str, Any] = {
         "text": said_of(errand, datetime.datetime.fromtimestamp(at).astimezone()),
         "value": None,
-        "persona": str(mission["persona"]).upper() if mission["persona"] else None,
+        "persona": str(mission.persona).upper() if mission.persona else None,
     }
     if errand.kind in KNOWN:
         return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}

@@ -1,16 +1,19 @@
-"""What was lived through becomes memory: each mission that came to an end, with what came of it, as a document; and as one of its own
-what the user told in its brief, word for word (`batos.missions.memory_writer`), which is his and not what the system made of it.
+"""Writer of memory documents about missions that ended.
 
-The mission's own record is the truth: it was committed with the answer, or not at all. The documents are made from these records,
-some at a time, in the order of their numbers, in the transaction that moves the mark up to which that is done: after a `kill -9`
-none is missing and none is there twice, and no mission waits for it. The system's own missions are left out.
+Each mission of a user becomes a document: its brief, and its answer or failure. Statements that the user made in the
+brief become a document of their own, word for word; it counts as the user's text, not as BAT OS's. Missions of the
+system's own are left out.
 
-Statements: what the user tells of himself in a brief, word for word, by rule; no model is asked and nothing is concluded.
+The record of a mission is the truth: it was committed with the answer, or not at all. Documents are made from these
+records in the order of their numbers, a batch at a time. The transaction that stores a batch moves the mark up to
+which missions are remembered. So after `kill -9` no document is missing and none is there twice, and no mission waits
+for its document.
 
-A statement is a whole sentence that says something of who speaks ("My name is Kim"), or that he asks to have remembered ("Remember that
-…"); a brief of nothing but statements may be of anything ("The bins are collected on Tuesdays."). What is wished, felt, asked, supposed or
-quoted is none. A statement too many is shown where it does not belong, one too few has to be told again: so in doubt there is none. How
-sentences begin, by language, is data: `statements.toml`.
+A statement is a whole sentence that says something about its speaker ("My name is Kim"), or that the user asks to
+have remembered ("Remember that …"). A brief of nothing but statements may be about anything ("The bins are collected
+on Tuesdays."). Statements are found by rule; no model is asked and nothing is concluded. Wishes, feelings, requests,
+suppositions and quotations are no statements. A false statement would be shown where it does not belong, and a missed
+one is only told again: in doubt a sentence is left out. `statements.toml` lists, by language, how sentences begin.
 """
 
 from __future__ import annotations
@@ -21,13 +24,16 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
 import structlog
 
+from batos.bus import EventBus, MissionEnded
 from batos.concurrency import in_helper
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
@@ -39,21 +45,20 @@ from batos.memory.records import FAILURE, MISSION, STATEMENT
 from batos.memory.section_builder import PreparedDocument, Shelver, prepare_document, store_document
 from batos.memory.segments import Segment, build
 from batos.mind.brief_analysis import kind_of
-from batos.mind.events import Events
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 LONGEST = 2000
-"""Characters of a brief that are looked at: what is longer is a paste."""
+"""Characters of a brief that are examined: a longer one is a paste."""
 _MOST = 12  # statements of one brief
 _SENTENCE = 400  # characters of one
 _WORDS, _LEAST = 3, 2
-"""Words of a statement at least; of one about oneself."""
+"""Least number of words of a statement; of one about oneself."""
 _QUESTION = re.compile(r"[?？]\W{0,5}$")
 _ANNOUNCES = re.compile(r"[:：]\s{0,5}$")
 
 
 def statements_of(brief: str) -> list[str]:
-    """What a brief tells, sentence by sentence, as it stands there; empty where it tells nothing."""
+    """Return the statements of a brief, each as it stands there; empty if there are none."""
     text, found, alone = brief.partition("```")[0][:LONGEST], list[tuple[str, bool]](), True
     for part in (text[start:end] for start, end in sentences(text)):
         if kept := _asked_to_keep(part):
@@ -70,15 +75,15 @@ def statements_of(brief: str) -> list[str]:
 
 
 def _asked_to_keep(part: str) -> str:
-    """What a sentence asks to remember; empty where it asks nothing of the kind."""
+    """Return the text that a sentence asks to remember; empty if it asks for nothing of the kind."""
     found = _patterns().keep.match(part)
     return part[found.end() :].strip() if found else ""
 
 
 def _tells(part: str, *, after: bool) -> bool | None:
-    """Whether a sentence surely tells something; False: where all others do, too; None: it tells nothing.
+    """Return True if a sentence surely is a statement, False if it is one only among statements, None if it is none.
 
-    :param after: whether one before it told something.
+    :param after: True if a sentence before it was a statement.
     """
     patterns, length = _patterns(), len(part.split())
     if _QUESTION.search(part) or _ANNOUNCES.search(part) or patterns.supposed.match(part):
@@ -97,6 +102,14 @@ def _is_remark(part: str) -> bool:
     return _patterns().remark.match(part) is not None or len(part.split()) < _WORDS
 
 
+@dataclass(frozen=True, slots=True)
+class RememberLimits(Limits):
+    """Limits of the writing of finished missions into the memory."""
+
+    pause_s: float = limit(1.0, ge=0, le=3600)
+    """Time over which missions that end are gathered."""
+
+
 class _Patterns(NamedTuple):
     keep: re.Pattern[str]
     first: re.Pattern[str]
@@ -111,7 +124,7 @@ class _Patterns(NamedTuple):
 
 @cache
 def _patterns() -> _Patterns:
-    """The patterns, compiled when a brief is first looked at."""
+    """Return the patterns, which are compiled at the first call."""
     table = tomllib.loads(resources.files(__package__).joinpath("statements.toml").read_text("utf-8"))
     greeting, begin = table["greeting"], r"\W{0,5}"
     third = [pattern.replace("{named}", table["named"]) for pattern in table["third"]]
@@ -145,7 +158,7 @@ _TITLE = 80
 
 
 class Lived(NamedTuple):
-    """A mission that has ended, or what was told in its brief, as a document to be."""
+    """Document about a mission that ended, or about the statements of its brief, before it is prepared."""
 
     id: str
     draft: Draft
@@ -153,7 +166,7 @@ class Lived(NamedTuple):
 
 
 class Remembering:
-    """Makes memory of missions, until cancelled."""
+    """Task that makes memory of missions until it is cancelled."""
 
     def __init__(
         self,
@@ -165,18 +178,18 @@ class Remembering:
         pause_s: float,
     ) -> None:
         """
-        :param stored: hears of what a transaction has stored, once it is durable.
-        :param section_chars: the most characters in one section.
-        :param pause_s: how long missions that end are gathered.
+        :param stored: receives the segment that a transaction stored, once it is durable.
+        :param section_chars: maximum characters in one section.
+        :param pause_s: seconds for which ended missions are gathered.
         """
         self._image, self._shelver, self._stored = image, shelver, stored
         self._chars, self._pause_s = section_chars, pause_s
         self._more = asyncio.Event()
         self._heard = False
 
-    async def run(self, events: Events) -> None:
-        """Remember what has ended so far, and what will, soon after it has."""
-        events.listen("result", lambda event: self._more.set())
+    async def run(self, bus: EventBus) -> None:
+        """Remember the missions that have ended, then each that ends, soon after its end."""
+        bus.subscribe(MissionEnded, lambda ended: self._more.set())
         while True:
             self._more.clear()
             try:
@@ -191,18 +204,18 @@ class Remembering:
             await asyncio.sleep(self._pause_s)
 
     async def _vouch_earlier(self) -> None:
-        """Once in an image's life: what was rated before ratings were heard here."""
+        """Take over ratings that were given before the memory used them. Needed once in an image's life."""
         if not self._heard and not self._image.read(_ratings_are_heard):
             up = await in_helper(self._image.read, _rated_up)
             await self._image.system(_vouch_all, up, mission="remember")
         self._heard = True
 
     def wake(self) -> None:
-        """There may be something to remember."""
+        """Look for missions to remember."""
         self._more.set()
 
     async def some(self) -> bool:
-        """Remember some of what has ended; whether there may be more."""
+        """Remember one batch; return True if there may be more."""
         until, still_open, found = await in_helper(self._image.read, missions_to_remember)
         mark = self._image.read(_mark)
         if not found and (until, still_open) == mark:
@@ -223,8 +236,8 @@ class Remembering:
         ]
 
 
-def missions_to_remember(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
-    """What is to be remembered next: the mark after that, the numbers before it of missions that go on, and the missions."""
+def missions_to_remember(root: Root) -> tuple[int, tuple[int, ...], list[Lived]]:
+    """Return the next batch: the new mark, the numbers before it of missions that go on, and the documents to make."""
     until, waiting = _mark(root)
     missions = [*of_numbers(root, sorted(waiting)), *next_numbered(root, until, _STRETCH)]
     found: list[Lived] = []
@@ -246,9 +259,12 @@ def missions_to_remember(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
 
 
 def store_remembered(
-    root: Any, prepared: list[PreparedDocument], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
+    root: Root, prepared: list[PreparedDocument], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
 ) -> bool:
-    """System transaction: store the documents and move the mark; nothing, if it is not where it was, or one of the missions was undone."""
+    """Store documents and move the mark. A system transaction.
+
+    :returns: False, with nothing stored, if the mark has moved meanwhile or one of the missions was undone.
+    """
     if _mark(root) != mark or any(ledger.mission_of(root, one.mission).undone for one in prepared):
         return False
     for i, one in enumerate(prepared):
@@ -261,8 +277,8 @@ def store_remembered(
     return True
 
 
-def remember_again(root: Any, mission: UvmObject) -> None:
-    """Let a mission that is done again become memory again, with the next ones; if its time has not come yet, it will anyway."""
+def remember_again(root: Root, mission: UvmObject) -> None:
+    """Queue a mission that is redone for the next batch; one that lies beyond the mark comes to its turn anyway."""
     lived = root["lobby"].memory.lived
     if mission.number <= lived.until and mission.number not in lived.open:
         lived.open = (*lived.open, mission.number)
@@ -271,12 +287,12 @@ def remember_again(root: Any, mission: UvmObject) -> None:
 _HEARD = -1  # among those vouched for: that ratings of old are, too
 
 
-def _ratings_are_heard(root: Any) -> bool:
+def _ratings_are_heard(root: Root) -> bool:
     return _HEARD in root["lobby"].memory.vouched
 
 
-def _rated_up(root: Any) -> list[str]:
-    """The ids of the missions that are rated +1."""
+def _rated_up(root: Root) -> list[str]:
+    """Return the ids of the missions that are rated +1."""
     found, until = [], 0
     while missions := next_numbered(root, until, _STRETCH):
         found += [mission.id for mission in missions if mission.rating and json.loads(mission.rating)["rating"] > 0]
@@ -285,44 +301,43 @@ def _rated_up(root: Any) -> list[str]:
     return found
 
 
-def _vouch_all(root: Any, missions: list[str]) -> None:
+def _vouch_all(root: Root, missions: list[str]) -> None:
     for id in missions:
         vouch(root, id, 1)
     root["lobby"].memory.vouched.add(_HEARD)
 
 
-def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
+def _mark(root: Root) -> tuple[int, tuple[int, ...]]:
     lived = root["lobby"].memory.lived
     return lived.until, tuple(lived.open)
 
 
 def _lived(mission: UvmObject) -> list[Lived]:
-    """What there is to remember of a mission that has ended; nothing of the system's own, of those that were taken back or undone, and of
-    one that is damaged."""
+    """Return the documents of an ended mission; none for the system's own, for cancelled, undone and damaged ones."""
     try:
         facts = ledger.describe(mission)
     except BatosError as e:
         log.warning("mission_not_remembered", mission=mission.id, error=e.message)
         return []
-    error = facts["error"] or {}
-    if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
+    error = facts.error or {}
+    if facts.origin == "system" or error.get("code") == "cancelled" or facts.undone:
         return []
-    brief = str(facts["brief"]).strip()
-    day = datetime.date.fromtimestamp(facts["finished"] or facts["accepted"]).toordinal()  # as `today` of a question is
+    brief = facts.brief.strip()
+    day = datetime.date.fromtimestamp(facts.finished or facts.accepted).toordinal()  # as `today` of a question is
     title = brief.split("\n", 1)[0][:_TITLE]
-    told = _told(mission.id, brief, facts["accepted"]) if facts["origin"] == "client" and not facts["message"] else []
+    told = _told(mission.id, brief, facts.accepted) if facts.origin == "client" and not facts.message else []
     source = f"mission:{mission.id}"
     if error:
         failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"
         return [Lived(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day), source), *told]
-    result = facts["result"] or {}
+    result = facts.result or {}
     tags = (str(result["persona"]).lower(),) if result.get("persona") else ()
     parts = [DraftPart(f"{brief}\n\n{result.get('text', '')}", title)]
     return [Lived(mission.id, Draft(MISSION, title, parts, day, tags), source), *told]
 
 
 def _told(id: str, brief: str, accepted: float) -> list[Lived]:
-    """What the user told in a brief, as a document; none where he told nothing."""
+    """Return the statements of a brief as a document; none if there are no statements."""
     said = "\n".join(statements_of(brief))
     day = datetime.date.fromtimestamp(accepted).toordinal()
     return [Lived(id, Draft(STATEMENT, said[:_TITLE], [DraftPart(said)], day, origin=USER), f"said:{id}")] if said else []

@@ -1,7 +1,7 @@
-"""Replay: a finished mission thought through again from its journal, without any model call, to see whether it comes out the same.
+"""Replay: a finished mission thought through again from its journal, without any model call, and compared with its result.
 
-Where it does not, something that decides it has changed since: the code, a prompt, an option, a persona's slots, the
-model. The image of now is used; the unit is doomed, so nothing of it is kept.
+Where the two differ, something that decides the result has changed since: the code, a prompt, an option, a persona's slots, the model. A
+replay works on the image as it is now, in a unit of work that is doomed, so nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from batos.bridge.inference import ChatReply, ChatRequest, Inference
+from batos.bridge.inference import ChatRequest, Inference
 from batos.errors import BatosError, DeadlineExceeded, InferenceFailed, InvalidInput
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
-from batos.mind.attempt_context import Thinking
-from batos.mind.events import TextBatch
-from batos.mind.inference import JournalPlace, NeedAnswer
+from batos.image.mission_record import MissionRecord
+from batos.mind.attempt import Attempt
+from batos.mind.attempt_services import REPLAYED, AttemptServices
+from batos.mind.events import Events, TextBatch, nothing_proposed
+from batos.mind.inference import JournalPlace, NeedAnswer, Paid
 from batos.missions.execution import Attempts
 from batos.objects import UvmObject
 
@@ -28,65 +30,43 @@ _COMPARED = ("persona", "facets", "plan", "text", "value")  # of a result, in th
 _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema": "format", "options": "options"}
 
 
-class Replaying(Thinking):
-    """Takes every inference from the journal. What is not there fails, as it may have failed the first time."""
+class JournalOnlySource:
+    """Source that has the journal and nothing else: what is not there fails, as it may have failed the first time."""
 
-    compare = proposes = keeps = False
-    missed: dict[str, Any] | None = None  # the first that was not there
-    prompts: list[dict[str, Any]] | None = None  # what each inference was asked, where that is wanted
+    def __init__(self, mission: str, image: LivingImage, offline: _Offline | None = None, *, transcribes: bool = False) -> None:
+        """
+        :param mission: its id.
+        :param offline: names the digests of models. Where one is not known, the model is taken for the one that answered then.
+        :param transcribes: whether to keep `prompts`.
+        """
+        self._mission, self._image, self._offline = mission, image, offline
+        self.recorded = Paid()
+        self.unused: dict[journal.Key, journal.InferenceRecord] = {}
+        """Inferences of the journal that nothing has asked for."""
+        self.missed: dict[str, Any] | None = None
+        """The first inference that was not in the journal."""
+        self.prompts: list[dict[str, Any]] | None = [] if transcribes else None
+        """What each inference was asked, and said: the journal itself has the answers, and only checksums of what was asked."""
 
     def recall(self) -> None:
-        super().recall()
-        self.unused = dict(self._recorded)
+        """See `InferenceSource`."""
+        self.recorded = Paid(self._image.read(journal.load, self._mission))
+        self.unused = dict(self.recorded)
 
-    def known(self, place: JournalPlace, label: str) -> journal.InferenceRecord | None:
-        found = super().known(place, label)
-        if found is None and getattr(self._inference, "failed", False):  # it is not known which model this is now: taken for the same
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord | None:
+        """See `InferenceSource`."""
+        found = self.recorded.get(place[:2])
+        if found is None and self._offline is not None and self._offline.failed:
             fitting = [e for e in self.unused.values() if e.parts and not set(journal.changed_parts(e.parts, place.parts)) - {"digest"}]
             found = next((e for e in fitting if e.label == label), next(iter(fitting), None))
         if found is not None:
             self.unused.pop((found.key, found.occurrence), None)
+        if self.prompts is not None:
+            self.prompts.append(_asked(request, label, found))
         return found
 
-    async def chat(self, role: str, system: str, user: str, **more: Any) -> ChatReply:
-        """See `Thinking.chat`; what is asked is kept, where that is wanted: the journal has answers, and sums of what was asked."""
-        if self.prompts is None:
-            return await super().chat(role, system, user, **more)
-        by, turns = more.get("by"), more.get("turns", ())
-        state = {"cycle": by.cycle, "state": by.state, "persona": by.persona} if by is not None else {"state": self.state}
-        asked: dict[str, Any] = {**state, "part": more.get("part"), "model": self.model_of(role), "system": system, "user": user}
-        if turns:
-            asked["turns"] = [list(turn) for turn in turns]
-        if more.get("schema") is not None:
-            asked["schema"] = more["schema"]
-        self.prompts.append(asked)
-        reply = await super().chat(role, system, user, **more)
-        asked["said"] = reply.text
-        return reply
-
-    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-        """What was told by rule is told again: it went by what was measured then."""
-        told = self.mission["result"] or {}
-        return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None
-
-    def ask(self, question: str) -> str:
-        """Nobody is asked here.
-
-        :raises InvalidInput: where the user had not answered.
-        """
-        try:
-            return super().ask(question)
-        except NeedAnswer:
-            raise InvalidInput(f"the question {question[:60]!r} was not answered") from None
-
-    async def look(self) -> None:
-        """Nothing is looked at: what the journal has was seen, or was not."""
-
-    def _keep(self, record: Callable[..., None], *what: Any) -> None:
-        """A replay leaves no trace."""
-
-    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None = None) -> journal.InferenceRecord:
-        """Nothing is paid here.
+    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
+        """Pay for nothing.
 
         :raises InferenceFailed: always.
         """
@@ -101,9 +81,46 @@ class Replaying(Thinking):
             }
         raise InferenceFailed(f"the journal has no such inference of {request.model}", cause="not_in_journal", retryable=False)
 
+    def unanswered(self, need: NeedAnswer) -> BaseException:
+        """Return an error: a replay asks no user."""
+        return InvalidInput(f"the question {need.question[:60]!r} was not answered")
+
+
+def _asked(request: ChatRequest, label: str, found: journal.InferenceRecord | None) -> dict[str, Any]:
+    """Return an inference as `Replays.replay` tells it."""
+    cycle, state, persona, part = label.split(" ", 3)
+    whose = {"state": state} if cycle == "-" else {"cycle": cycle, "state": state, "persona": persona}
+    asked: dict[str, Any] = {
+        **whose, "part": None if part == "-" else part, "model": request.model, "system": request.system, "user": request.user,
+    }  # fmt: skip
+    if request.turns:
+        asked["turns"] = [list(turn) for turn in request.turns]
+    if request.schema is not None:
+        asked["schema"] = request.schema
+    return asked if found is None else {**asked, "said": found.text}
+
+
+async def ruled_as_recorded(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+    """Return the recorded result of a mission of the system's own that was told by rule, since that followed from measurements of then;
+    None where a model thought."""
+    told = json.loads(mission.result) if mission.result else {}
+    return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None
+
+
+def replay_services(services: AttemptServices, inference: Inference, **parts: Any) -> AttemptServices:
+    """Return the services of attempts of which nothing is kept: nothing hears their events, they propose nothing and provide no model.
+
+    :param services: those of live attempts.
+    :param inference: names the digests of models.
+    :param parts: other services that differ: image, methods and router of a mirror.
+    """
+    return replace(
+        services, inference=inference, events=Events(), provider=None, propose=nothing_proposed, ruled=ruled_as_recorded, **parts
+    )
+
 
 class _Offline:
-    """An inference that only names digests; where it cannot within its time, it says so."""
+    """Inference that only names digests. `failed` is True once it could not name one in time."""
 
     def __init__(self, inference: Inference, patience_s: float) -> None:
         self._inference, self._patience = inference, patience_s
@@ -129,59 +146,52 @@ class _Offline:
 
 
 class Replays:
-    """Replays missions of one image."""
+    """Replays of the missions of one image."""
 
-    def __init__(
-        self,
-        image: LivingImage,
-        inference: Inference,
-        replaying: Callable[[dict[str, Any], Inference], Replaying],
-        *,
-        digest_s: float,
-        limit_s: float,
-    ) -> None:
+    def __init__(self, services: AttemptServices, *, digest_s: float, limit_s: float) -> None:
         """
-        :param inference: asked for digests only, and for no longer than `digest_s`.
-        :param replaying: makes the host's side of a replay from a mission's record.
+        :param services: those of live attempts. Their inference is asked for digests only, and for no longer than `digest_s`.
         :param limit_s: time for one replay.
         """
-        self._image, self._inference, self._replaying = image, inference, replaying
+        self._image = services.image
+        self.services = services
+        """What replays work with that begin from now on."""
         self._digest_s, self._limit_s = digest_s, limit_s
-        self._attempts = Attempts(image, conflict_retries=1)
+        self._attempts = Attempts(services.image, conflict_retries=1)
 
     async def replay(self, id: str, *, prompts: bool = False) -> dict[str, Any]:
         """Replay a mission.
 
-        :param prompts: whether what each inference was asked is told, too, as far as the replay comes; at most `PROMPTS_BYTES` of it.
+        :param prompts: whether to tell what each inference was asked, as far as the replay comes, in at most `PROMPTS_BYTES`.
         :returns: `id`, `state`, `outcome` (same, different, journal_ended), `inferences` (taken from the journal),
             `journaled`, `unused`, and the first `difference`.
         :raises UnknownMission: if there is none of that id.
         :raises InvalidInput: if it has not ended, or its journal was dropped.
         """
         record, dropped = self._image.read(_read, id)
-        if record["state"] not in ledger.FINAL:
-            raise InvalidInput(f"mission {id!r} is {record['state']}; only what has ended can be replayed")
+        if not record.is_final:
+            raise InvalidInput(f"mission {id!r} is {record.state}; only what has ended can be replayed")
         if dropped:
-            raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting journal_days); its cost is still known")
-        offline = _Offline(self._inference, self._digest_s)
-        attempt = self._replaying(record, offline)
-        attempt.prompts = [] if prompts else None
+            raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting image.journal_days); its cost is still known")
+        offline = _Offline(self.services.inference, self._digest_s)
+        source = JournalOnlySource(id, self._image, offline, transcribes=prompts)
+        attempt = Attempt(record, replay_services(self.services, offline), source, REPLAYED)
         attempt.recall()
-        journaled = len(attempt.unused)
+        journaled = len(source.unused)
         result, error = await self._rehearse(attempt)
-        difference = _difference(record, attempt, result, error)
-        facts = {"inferences": journaled - len(attempt.unused), "journaled": journaled, "unused": len(attempt.unused)}
+        difference = _difference(record, attempt, source, result, error)
+        facts = {"inferences": journaled - len(source.unused), "journaled": journaled, "unused": len(source.unused)}
         if offline.failed:
             facts["models_unknown"] = True
-        if attempt.prompts is not None:
-            facts |= _told(attempt.prompts)
+        if source.prompts is not None:
+            facts |= _told(source.prompts)
         if difference is None:
-            return {"id": id, "state": record["state"], "outcome": "same", **facts}
-        ended = record["state"] == ledger.FAILED and difference["what"] == "inference" and not attempt.unused
-        return {"id": id, "state": record["state"], "outcome": "journal_ended" if ended else "different", **facts, "difference": difference}
+            return {"id": id, "state": record.state, "outcome": "same", **facts}
+        ended = record.state == ledger.FAILED and difference["what"] == "inference" and not source.unused
+        return {"id": id, "state": record.state, "outcome": "journal_ended" if ended else "different", **facts, "difference": difference}
 
-    async def _rehearse(self, attempt: Replaying) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The result, or the error as the wire shows it."""
+    async def _rehearse(self, attempt: Attempt) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return the result, or the error as the wire shows it."""
         try:
             async with asyncio.timeout(self._limit_s):
                 return await self._attempts.rehearse(attempt), None
@@ -194,32 +204,34 @@ class Replays:
 
 
 def _told(prompts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first prompts that have room in a reply, and whether there are more."""
+    """Return the first prompts that fit into a reply, and `more` if there are others."""
     sizes = itertools.accumulate(len(json.dumps(one)) for one in prompts)
     told = prompts[: max(1, sum(size <= PROMPTS_BYTES for size in sizes))]
     return {"prompts": told, **({"more": True} if len(told) < len(prompts) else {})}
 
 
-def _read(root: Any, id: str) -> tuple[dict[str, Any], bool]:
+def _read(root: Any, id: str) -> tuple[MissionRecord, bool]:
     mission = ledger.mission_of(root, id)
     return ledger.describe(mission), bool(journal.of(mission).spent)
 
 
-def _difference(record: dict[str, Any], attempt: Replaying, result: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Where this replay first came out otherwise than the mission; None if it did not."""
-    was = record["error"]
-    if record["state"] == ledger.COMPLETE and error is None:
-        found = _compared(record["result"] or {}, result, attempt.state)
+def _difference(
+    record: MissionRecord, attempt: Attempt, source: JournalOnlySource, result: dict[str, Any], error: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return the first difference between a replay and its mission; None if there is none."""
+    was = record.error
+    if record.state == ledger.COMPLETE and error is None:
+        found = _compared(record.result or {}, result, attempt.state)
     elif was is not None and error is not None and was["code"] == error["code"]:
         # It failed alike; but not for want of an inference while the journal holds others, which nobody asked for.
-        found = None if attempt.missed is None or not attempt.unused else {}
+        found = None if source.missed is None or not source.unused else {}
     else:
         before, now = (f"FAILED: {e['code']}: {e['message']}" if e else "COMPLETE" for e in (was, error))
         found = {"what": "end", "state": attempt.reached, "expected": before[:_SHOWN], "found": now[:_SHOWN]}
-    if found is None or attempt.missed is None:
+    if found is None or source.missed is None:
         return found
-    place: JournalPlace = attempt.missed.pop("place")
-    return {**attempt.missed, "changed": _changed(place, attempt)}
+    place: JournalPlace = source.missed.pop("place")
+    return {**source.missed, "changed": _changed(place, source)}
 
 
 def _compared(was: dict[str, Any], now: dict[str, Any], state: str) -> dict[str, Any] | None:
@@ -230,9 +242,9 @@ def _compared(was: dict[str, Any], now: dict[str, Any], state: str) -> dict[str,
     return None
 
 
-def _changed(place: JournalPlace, attempt: Replaying) -> list[str]:
-    """What differs from the inference of the journal that is most like the one that was missed; empty if that cannot be told."""
-    unused = [entry.parts for entry in attempt.unused.values() if entry.parts]
+def _changed(place: JournalPlace, source: JournalOnlySource) -> list[str]:
+    """Return the parts in which the missed inference differs from the most similar one of the journal; empty if that is not known."""
+    unused = [entry.parts for entry in source.unused.values() if entry.parts]
     if not unused:
         return []
     nearest = min((journal.changed_parts(parts, place.parts) for parts in unused), key=len)

@@ -1,4 +1,4 @@
-"""The record of one mission, for people: what was thought, by whom, from what, at what cost."""
+"""Report of one mission, for people: its thoughts, who thought them, from which sources, at what cost."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 from batos.image import journal, ledger
-from batos.image.history import plain
+from batos.image.mission_record import MissionRecord, described
 from batos.mind.evidence import Citation, RecalledPassage, passages
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
+from batos.objects.json_form import plain
 
 TEXT_CHARS = 2000  # of each inference's text
 RECALLED_CHARS = 20_000  # of the passages that one question was answered with
@@ -21,24 +22,21 @@ _OF_MISSION = (
 
 
 def is_mission(obj: UvmObject) -> bool:
-    """Whether an object is a mission of the ledger."""
+    """Return True if an object is a mission of the ledger."""
     return "brief" in obj._slots and "journal" in obj._slots
 
 
-def report_of(root: Any, id: str) -> dict[str, Any]:
-    """The record of a mission.
+def report_of(root: Root, id: str) -> dict[str, Any]:
+    """Return the report of a mission.
 
-    `routing` is who it was given to, and why, `recalled` what memory was asked and the passages that it gave,
-    `thought` the cycle that completed (`thought.cycles`: those inside it),
-    `inferences` what the journal holds, by the cycle, state, persona and part that asked, `cost` their sum by model, `failures`
-    the attempts that failed, newest first.
+    `routing` names the persona and why it was chosen. `recalled` holds the questions to the memory with the passages
+    found. `thought` is the cycle that completed (`thought.cycles`: those inside it). `inferences` is the journal, by
+    cycle, state, persona and part; `cost` its sum by model. `failures` are the failed attempts, newest first.
 
-    :raises UnknownMission: if there is none of that id.
+    :raises UnknownMission: if there is no mission of that id.
     """
     mission = ledger.mission_of(root, id)
-    described = ledger.describe(mission)
-    record = {name: described[name] for name in _OF_MISSION}
-    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
+    record = _facts(ledger.describe(mission))
     if (route := journal.route_of(root, id)) is not None:
         record["routing"] = json.loads(route)
     record["recalled"] = [
@@ -54,18 +52,22 @@ def report_of(root: Any, id: str) -> dict[str, Any]:
     return record
 
 
-def folded_report(root: Any, target: str) -> dict[str, Any] | None:
-    """The record of a mission of which one line is left (`batos.image.retention`), with `folded`: the beginnings of its brief and of
-    what came of it, and what it cost. None for anything else, an object of that name included.
+def folded_report(root: Root, target: str) -> dict[str, Any] | None:
+    """Return the report of a folded mission (`batos.image.retention`), or None if `target` names anything else.
+
+    It has `folded`, the beginnings of brief and result, and the cost. An object of the same name hides the mission.
     """
     line = ledger.line_of(root, target)
     if line is None or target in root["lobby"]._slots:
         return None
-    described = ledger.described(line)
-    record = {name: described[name] for name in _OF_MISSION}
-    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
     cost = [line.spent()._asdict()] if line.cost[0] else []
-    return {**record, "folded": True, "recalled": [], "inferences": [], "cost": cost, "texts_dropped": True, "failures": []}
+    record = {**_facts(described(line)), "folded": True, "recalled": [], "inferences": [], "cost": cost}
+    return {**record, "texts_dropped": True, "failures": []}
+
+
+def _facts(mission: MissionRecord) -> dict[str, Any]:
+    ends = mission.to_wire(("result", "error", "undone"))
+    return {**mission.to_wire(_OF_MISSION), **{name: value for name, value in ends.items() if value is not None}}
 
 
 def _cycle(cycle: UvmObject) -> dict[str, Any]:

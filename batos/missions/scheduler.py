@@ -1,15 +1,12 @@
-"""The way of a mission: accepted, queued, attempted, ended. User missions go before the system's own.
+"""Scheduler: accepts missions, queues them, and attempts them until they end.
 
-What a crash may interrupt: before `accept` is durable nothing was promised; after it, `recover` finds the mission at the
-next start, with its attempts counted and its inferences in the journal.
+Missions of users go before the system's own. A crash loses nothing: before `accept` is durable nothing was promised;
+after it, `recover` finds the mission at the next start, with its attempts counted and its inferences in the journal.
 
-Missions that wait for their next attempt, or for a model: others have their places meanwhile, and they have one before the queue.
-
-Missions that are held back: paused by their user, waiting for an answer of theirs, or following one that has not ended.
-
-Why a mission waits is in its record, so it waits on after a restart; here is only who does, for the running daemon.
-
-Missions that are taken back, also while the disk is too full to record it: who asked is told, and it is done once there is room.
+`Resting` keeps missions in retry back-off, or waiting for a model: they release their places and get one again before
+the queue. `HeldMissions` keeps those that are paused, wait for an answer, or follow a mission that has not ended; the
+reason is in their records, so they wait on after a restart. `Cancelling` ends missions, also when the disk is too
+full to record it: the caller gets an error, and the mission is ended once there is room.
 """
 
 from __future__ import annotations
@@ -20,32 +17,36 @@ import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from ZODB.POSException import POSKeyError
 
-from batos.bridge.admission import session
+from batos.bridge.admission import Ticket, session
 from batos.concurrency import SingleFlight
 from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from batos.mind.attempt_context import Thinking
+from batos.image.mission_record import MissionRecord
+from batos.mind.attempt import Attempt
+from batos.mind.attempt_services import AttemptServices
 from batos.mind.events import Events
-from batos.mind.inference import NeedAnswer, as_error
+from batos.mind.inference import NeedAnswer, ThinkingLimits, as_error
 from batos.mind.model_needs import NeedModel
 from batos.missions.execution import Attempts, Deadlines, Endings, in_time
-from batos.missions.mission_queue import Grouping, MissionQueue, QueuedMission
+from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
+from batos.objects import Root
 
 
 class Resting:
-    """Who rests, and who has rested long enough and wants a place."""
+    """Missions in retry back-off, and those whose back-off is over and that want a place."""
 
     def __init__(self, places: Callable[[], int], dispatch: Callable[[], None]) -> None:
         """
-        :param places: how many places are free; who rests holds none.
-        :param dispatch: hands out free places, those who `come_back` first.
+        :param places: counts the free places; a resting mission holds none.
+        :param dispatch: hands out free places; missions that `come_back` get one first.
         """
         self._places, self._dispatch = places, dispatch
         self._ids: set[str] = set()
@@ -56,15 +57,18 @@ class Resting:
 
     @property
     def wanting(self) -> int:
-        """How many of them wait for a place by now."""
+        """Return the number of missions whose rest is over and that wait for a place."""
         return len(self._back)
 
     async def rest(self, id: str, seconds: float) -> None:
-        """Wait without a place; return with one."""
+        """Wait some seconds without a place; return with one."""
         await self.during(id, asyncio.sleep(seconds))
 
     async def during(self, id: str, work: Awaitable[None]) -> None:
-        """Wait for some work without a place; return with one. Raises what the work raises."""
+        """Wait for some work without a place; return with one.
+
+        :raises Exception: as the work does; the mission has no place then.
+        """
         self._ids.add(id)
         self._dispatch()
         try:
@@ -77,7 +81,7 @@ class Resting:
             self._ids.discard(id)
 
     def come_back(self) -> None:
-        """Give free places to those who want one, in order."""
+        """Give free places to the missions that want one, in order."""
         while self._back and self._places() > 0:
             id, place = self._back.popleft()
             if not place.done():  # it may have been cancelled meanwhile
@@ -85,68 +89,68 @@ class Resting:
                 place.set_result(None)
 
 
-Record = dict[str, Any]
 PAUSED, NEEDS_INPUT = "PAUSED", "NEEDS_INPUT"
 
 
-def held_state(record: Record) -> str | None:
-    """PAUSED or NEEDS_INPUT for a mission that its user holds back; None for one that nobody does."""
-    if record["paused"]:
+def held_state(record: MissionRecord) -> str | None:
+    """Return PAUSED or NEEDS_INPUT for a mission that its user holds back, else None."""
+    if record.paused:
         return PAUSED
-    return NEEDS_INPUT if ledger.open_question(record) else None
+    return NEEDS_INPUT if record.open_question else None
 
 
 class HeldMissions:
-    """The missions that are held back."""
+    """Missions that are held back."""
 
     def __init__(self, image: LivingImage) -> None:
         self._image = image
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, MissionRecord] = {}
 
-    def holds(self, record: Record) -> bool:
-        """Whether a mission is to be held back; then it is from now on."""
-        if held_state(record) is None and not self.waits_for(record["context"]):
+    def holds(self, record: MissionRecord) -> bool:
+        """Return True if a mission has to be held back, and keep it from now on."""
+        if held_state(record) is None and not self.waits_for(record.context):
             return False
-        self._records[record["id"]] = record
+        self._records[record.id] = record
         return True
 
     def waits_for(self, context: str | None) -> bool:
-        """Whether a mission with this context has to wait for it."""
+        """Return True if a mission with this context has to wait until that one has ended."""
         try:
             return context is not None and not self._image.read(_is_final, context)
         except ImageDamaged:
             return False  # the attempt will say so
 
-    def take(self, id: str) -> Record | None:
-        """A mission's record, which is held back no longer; None if it was not."""
+    def take(self, id: str) -> MissionRecord | None:
+        """Remove a mission and return its record; None if it was not held back."""
         return self._records.pop(id, None)
 
-    def followers(self, id: str) -> list[Record]:
-        """Take those that waited for a mission which has ended."""
-        found = [record for record in self._records.values() if record["context"] == id]
-        return [] if not found or self.waits_for(id) else [self._records.pop(record["id"]) for record in found]
+    def followers(self, id: str) -> list[MissionRecord]:
+        """Remove and return the missions that waited for one which has ended."""
+        found = [record for record in self._records.values() if record.context == id]
+        return [] if not found or self.waits_for(id) else [self._records.pop(record.id) for record in found]
 
     def state(self, id: str) -> str | None:
-        """Why a mission is held back; None if it is not, or follows another."""
+        """Return the reason why its user holds a mission back, else None; None, too, for one that follows another."""
         record = self._records.get(id)
         return None if record is None else held_state(record)
 
-    def live(self, id: str) -> Record | None:
-        """What `status` says of one that is held back: its open `question`, or what it `waits_for`."""
+    def live(self, id: str) -> dict[str, Any] | None:
+        """Return the facts that `status` adds for a held mission: its open `question`, or the mission that it
+        `waits_for`."""
         record = self._records.get(id)
         if record is None:
             return None
-        question = ledger.open_question(record)
-        facts: Record = {"question": question} if question else {}
-        return facts if held_state(record) else {**facts, "waits_for": record["context"]}
+        question = record.open_question
+        facts: dict[str, Any] = {"question": question} if question else {}
+        return facts if held_state(record) else {**facts, "waits_for": record.context}
 
-    def facts(self) -> Record:
-        """How many, by reason."""
+    def facts(self) -> dict[str, Any]:
+        """Count the held missions by reason."""
         counts = Counter(held_state(record) for record in self._records.values())
         return {"paused": counts[PAUSED], "needs_input": counts[NEEDS_INPUT], "following": counts[None]}
 
 
-def _is_final(root: Any, id: str) -> bool:
+def _is_final(root: Root, id: str) -> bool:
     return ledger.is_final(root, id)
 
 
@@ -154,19 +158,19 @@ log = structlog.get_logger("batos.mind")
 
 
 class Cancelling:
-    """Each in a task of its own, so that it comes to its end when who asked is gone."""
+    """Cancellations under way, each in a task of its own, so that it ends its mission when the caller is gone."""
 
     def __init__(self, cancel: Callable[[str], Coroutine[Any, Any, bool]], endings: Endings) -> None:
         """
-        :param cancel: ends a mission of which nothing waits to be recorded; whether there was anything to end.
+        :param cancel: ends a mission for which no record is pending; returns True if there was anything to end.
         """
         self._cancel, self._endings = cancel, endings
         self._works: SingleFlight[bool] = SingleFlight("cancellation")
 
     async def of(self, id: str) -> bool:
-        """Take a mission back; whether there was anything to end.
+        """Cancel a mission; return True if there was anything to end.
 
-        :raises ImageError: where the disk has no room to record it; it is done once there is.
+        :raises ImageError: if the disk has no room to record it; the mission is ended once there is.
         """
         work = self._works.begin(id, lambda: self._once_recorded(id))
         held_up = asyncio.create_task(self._endings.until(id, waits=True))
@@ -188,36 +192,50 @@ class Cancelling:
             raise
 
     async def stop(self) -> None:
-        """Give up those that are under way: their missions go on at the next start, unless it was recorded."""
+        """Give up the cancellations under way: their missions go on at the next start, unless the end was recorded."""
         await self._works.stop()
+
+
+@dataclass(slots=True)
+class _Run:
+    """Mission that holds a place, while its attempts are made one after the other."""
+
+    attempt: Attempt
+    """Its `mission` is the record with the attempts counted so far."""
+    ticket: Ticket
+    """Its turn at the models."""
+    ended: int
+    """Attempts that ended and count; one that is interrupted takes back no more than itself."""
 
 
 UNDER_WAY_TOLD = 100  # ids of missions under way that `info` names
 
 
 class Scheduler:
-    """Accepts missions and runs them, `concurrent_missions` at a time."""
+    """Scheduler of missions. It runs `missions.concurrent` at a time."""
 
     def __init__(
         self,
         image: LivingImage,
         events: Events,
         settings: Settings,
-        thinking: Callable[[Record], Thinking],
+        services: AttemptServices,
         on_signal: Callable[[BaseException], None],
         grouping: Grouping | None = None,
     ) -> None:
         """
-        :param thinking: makes the host's side of an attempt from a mission's record.
-        :param on_signal: hears of signals (a failed storage) that came up in a mission's task.
+        :param services: services that all attempts share.
+        :param on_signal: receives signals (a failed storage) that were raised in a mission's task.
         :param grouping: how missions are grouped by model; None: they are not.
         """
         self._image, self._events, self.settings = image, events, settings
-        self._thinking, self._on_signal = thinking, on_signal
-        self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
-        self.queue = MissionQueue(grouping, patience_s=settings.background_wait_s)
+        self._on_signal = on_signal
+        self.services = services
+        """What attempts work with that begin from now on."""
+        self._attempts = Attempts(image, conflict_retries=AttemptLimits.of(settings).conflict_retries)
+        self.queue = MissionQueue(grouping, patience_s=AttemptLimits.of(settings).background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._live: dict[str, Thinking] = {}
+        self._live: dict[str, Attempt] = {}
         self._held, self._deadlines = HeldMissions(image), Deadlines(self._expire)
         self._cancelled: set[str] = set()
         self._pausing: set[str] = set()
@@ -232,26 +250,35 @@ class Scheduler:
         self._cancelling = Cancelling(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
 
+    def attempt(self, record: MissionRecord) -> Attempt:
+        """Make an attempt at a mission, which nothing runs yet."""
+        return Attempt(record, self.services)
+
     # --- coming in
 
     async def recover(self) -> int:
-        """Queue what a former daemon accepted and did not finish; how many missions.
+        """Queue the missions that a former daemon accepted and did not finish; return their number.
 
-        To be called before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
+        Call it before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
         """
-        records = await self._image.system(ledger.recover, self.settings.mission_inferences)
+        records = await self._image.system(ledger.recover, self.settings.missions.inferences)
         for record in records:
-            self._push({**record, "resumed": True})
+            self._push(replace(record, resumed=True))
         return len(records)
 
     def begin(self) -> None:
-        """Begin with what `recover` queued."""
+        """Start the missions that `recover` queued."""
         self._dispatch()
 
-    async def submit(self, id: str, brief: str, options: Record, first: Callable[[Any], object] | None = None) -> tuple[bool, Record]:
-        """Accept a mission; whether it is new, and its record. When this returns, it survives `kill -9`.
+    async def submit(
+        self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None = None
+    ) -> tuple[bool, MissionRecord]:
+        """Accept a mission. When this returns, the mission survives `kill -9`.
 
-        :param first: what is written with the acceptance of a new one; what it raises refuses the mission.
+        :param options: slots that a client chooses; lists and objects as JSON text.
+        :param first: function of the root that is run in the transaction of a new acceptance; an error of it refuses
+            the mission.
+        :returns: True if the mission is new, and its record.
         :raises Busy: if the queue is full; nothing was accepted.
         :raises MissionIdTaken: if the id names another mission.
         """
@@ -260,14 +287,14 @@ class Scheduler:
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         waiting = queued + self._accepting - self._reserved
-        if not begin and waiting >= self.settings.queue_limit and not self._image.read(_holds, id):
-            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.queue_limit}; try again later")
+        if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
+            raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
         try:
             new, record = await self._image.system(ledger.accept, id, brief, options, begin, first, mission=id)
             if new:
-                log.bind().info("accepted", mission=id, origin=record["origin"])
+                log.bind().info("accepted", mission=id, origin=record.origin)
                 if begin:
                     await self._start_at_once(record)
                 else:
@@ -279,25 +306,26 @@ class Scheduler:
             self._dispatch()  # also after a refusal: others may wait for the place that it had reserved
             self._notice_quiet()
 
-    async def _start_at_once(self, record: Record) -> None:
+    async def _start_at_once(self, record: MissionRecord) -> None:
         if self._stopping:  # the daemon began to meanwhile
             self._push(record)
-            await self._image.system(ledger.uncount_attempt, record["id"], 0, mission=record["id"])
+            await self._image.system(ledger.uncount_attempt, record.id, 0, mission=record.id)
             return
         entry = self.queue.entry(record)
         self.queue.began(entry)
         self._start(entry, counted=True)
 
-    def _expire(self, record: Record) -> None:
-        if self._stopping or self._take(record["id"]) is None:  # at the next start its time is looked at again
+    def _expire(self, record: MissionRecord) -> None:
+        if self._stopping or self._take(record.id) is None:  # at the next start its time is looked at again
             return
-        late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time while it waited; it asked for {record['deadline_s']} s")
-        task = asyncio.create_task(self._endings.fail(record, self._thinking(record), late, final=True))
+        late = DeadlineExceeded(f"mission {record.id!r} was not finished in time while it waited; it asked for {record.deadline_s} s")
+        task = asyncio.create_task(self._endings.fail(self.attempt(record), late, final=True))
         self._expiring.add(task)
         task.add_done_callback(self._expired)
 
-    def _take(self, id: str) -> Record | None:
-        """Take a mission out of the queue, or from those that are held back."""
+    def _take(self, id: str) -> MissionRecord | None:
+        """Remove a mission from the queue, or from those that are held back, and return its record; None if it does
+        not wait."""
         self._deadlines.end(id)
         return self.queue.remove(id) or self._held.take(id)
 
@@ -308,18 +336,18 @@ class Scheduler:
         if not self._running:
             self._quiet.set()
 
-    def _push(self, record: Record) -> None:
+    def _push(self, record: MissionRecord) -> None:
         self._deadlines.begin(record)
         if not self._held.holds(record):
             self.queue.push(record)
 
-    def _again(self, record: Record) -> None:
-        """Queue a mission again whose attempt was interrupted, or hold it back, as the ledger says now."""
-        self._push({**record, **self._image.read(_described, record["id"]), "resumed": True})
+    def _again(self, id: str) -> None:
+        """Queue a mission whose attempt was interrupted, or hold it back, as the ledger says now."""
+        self._push(replace(self._image.read(_described, id), resumed=True))
         self._dispatch()
 
     def _places(self) -> int:
-        return self.settings.concurrent_missions - self._reserved - len(self._running) + len(self._resting)
+        return self.settings.missions.concurrent - self._reserved - len(self._running) + len(self._resting)
 
     def _dispatch(self) -> None:
         self._resting.come_back()
@@ -329,15 +357,15 @@ class Scheduler:
     # --- being thought
 
     def _start(self, entry: QueuedMission, *, counted: bool) -> None:
-        id = entry.record["id"]
+        id = entry.record.id
         self._deadlines.end(id)  # of its attempts `in_time` sees to that
-        self._live[id] = self._thinking(entry.record)
+        self._live[id] = self.attempt(entry.record)
         task = asyncio.create_task(self._run(entry, self._live[id], counted), name=f"mission {id}")
         self._running[id] = task
         task.add_done_callback(lambda task: self._ended(id, task))
 
     def _release(self, id: str) -> None:
-        """Free the mission's place: before its end is published, so that whoever hears of it finds the place free."""
+        """Free the mission's place. This comes before its end is published, so that a listener finds the place free."""
         self._running.pop(id, None)
         self._live.pop(id, None)
         followers = self._held.followers(id)
@@ -361,60 +389,64 @@ class Scheduler:
         if not (self._running or self.queue or self._accepting):
             self._quiet.set()
 
-    async def _run(self, entry: QueuedMission, attempt: Thinking, counted: bool) -> None:
-        record, id = entry.record, entry.record["id"]
-        record["ended"] = record["attempts"] - counted  # attempts before it: one that is interrupted takes back no more than itself
+    async def _run(self, entry: QueuedMission, attempt: Attempt, counted: bool) -> None:
+        run, id = _Run(attempt, entry.ticket, ended=attempt.mission.attempts - counted), attempt.id
         try:
             try:
-                await self._try(entry, attempt, counted)
+                await self._try(run, counted)
             except NeedAnswer as need:
-                await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, record["ended"], need.grant)
+                await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, run.ended, need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
-                self._interrupted(record, attempt)
+                self._interrupted(run)
         except asyncio.CancelledError:
             if id in self._cancelled and id not in self._pausing:
-                await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+                await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
             if id in self._pausing:  # it would not be looked after before the next start
-                await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
+                await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
             else:
-                await self._image.system(ledger.uncount_attempt, id, record["ended"], mission=id)
+                await self._image.system(ledger.uncount_attempt, id, run.ended, mission=id)
             if id not in self._pausing:  # the daemon stops: the mission waits for the next start
                 raise
-            self._interrupted(record, attempt)
+            self._interrupted(run)
 
-    def _interrupted(self, record: Record, attempt: Thinking) -> None:
-        """An attempt ended that is to go on later; unless its commit, or its failure, reached the disk first."""
-        id = record["id"]
-        now = self._image.read(_described, id)
-        self._release(id)
-        if now["state"] == ledger.COMPLETE:
-            self._endings.complete(record, attempt, now["result"] or {})
-        elif now["state"] == ledger.FAILED:
-            self._endings.failed(record, attempt, now["error"])
+    def _interrupted(self, run: _Run) -> None:
+        """Queue a mission whose attempt was interrupted; or end it, if its commit or its failure reached the disk
+        first."""
+        attempt = run.attempt
+        now: MissionRecord = self._image.read(_described, attempt.id)
+        self._release(attempt.id)
+        if now.state == ledger.COMPLETE:
+            self._endings.complete(attempt, now.result or {})
+        elif now.state == ledger.FAILED:
+            self._endings.failed(attempt, now.error or {})
         else:
             attempt.state = held_state(now) or ledger.ACCEPTED
             attempt.publish("state")
-            if question := ledger.open_question(now):
+            if question := now.open_question:
                 attempt.publish("needs_input", **question)
-            self._again(record)
+            self._again(attempt.id)
 
-    async def _try(self, entry: QueuedMission, attempt: Thinking, counted: bool) -> None:
-        record, id, settings, pause = entry.record, entry.record["id"], self.settings, 0.0
+    async def _try(self, run: _Run, counted: bool) -> None:
+        """Attempt a mission until it is over.
+
+        :param counted: True if its first attempt was counted when it was accepted.
+        """
+        id, attempt, settings, pause = run.attempt.id, run.attempt, self.settings, 0.0
         need: NeedModel | None = None
         while True:
             try:
                 if need is not None:
                     wanted, need = need, None
-                    await self._provide(record, attempt, wanted)
+                    await self._provide(run, wanted)
                 if pause:
-                    async with in_time(record, attempt, self.settings.mission_deadline_s):
+                    async with in_time(attempt, self.settings.missions.deadline_s):
                         await self._resting.rest(id, pause)
                 if not counted:
-                    record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, settings.mission_attempts)
+                    await self._count(attempt)
                 counted = False
-                async with in_time(record, attempt, self.settings.mission_deadline_s):
-                    with session(entry.ticket):  # its turn at the models ends with the attempt
+                async with in_time(attempt, self.settings.missions.deadline_s):
+                    with session(run.ticket):  # its turn at the models ends with the attempt
                         result = await self._attempts.run(attempt)
             except BatosError as e:
                 error = e
@@ -430,27 +462,39 @@ class Scheduler:
                 log.exception("attempt_raised", mission=id)
                 error = as_error(e)
             else:
-                self._endings.complete(record, attempt, result)
+                self._endings.complete(attempt, result)
                 return
-            again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
-            if await self._endings.fail(record, attempt, error, final=not again):
+            attempts = attempt.mission.attempts
+            again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.missions.attempts
+            if await self._endings.fail(attempt, error, final=not again):
                 return
-            record["ended"] = record["attempts"]
+            run.ended = attempts
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
-            pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
+            pause = AttemptLimits.of(settings).backoff_s * 2 ** (attempts - 1)
 
-    async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> None:
-        """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count,
-        unless it fails here."""
-        id = record["id"]
-        await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
+    async def _count(self, attempt: Attempt) -> None:
+        """Count an attempt before it is made.
+
+        :raises AttemptsExhausted: past the setting `missions.attempts`.
+        """
+        id = attempt.id
+        attempts = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.missions.attempts)
+        attempt.mission = replace(attempt.mission, attempts=attempts)
+
+    async def _provide(self, run: _Run, need: NeedModel) -> None:
+        """Provide a mission with a model, which may take hours.
+
+        The mission holds no place meanwhile, and the attempt counts only if it fails here.
+        """
+        id, attempt = run.attempt.id, run.attempt
+        await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
         attempt.restart(gated=False)
         self._provided.add(id)
         try:
-            async with in_time(record, attempt, math.inf):
+            async with in_time(attempt, math.inf):
                 await self._resting.during(id, attempt.provide(need))
         except Exception:
-            record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
+            await self._count(attempt)
             raise
         finally:
             self._provided.discard(id)
@@ -458,8 +502,9 @@ class Scheduler:
 
     # --- being asked about, and going away
 
-    def live(self, id: str) -> Record:
-        """What only the running daemon knows of a mission: its state of thought, persona, place in the queue."""
+    def live(self, id: str) -> dict[str, Any]:
+        """Return the facts about a mission that only the running daemon knows: state of thought, persona, place in
+        the queue."""
         attempt = self._live.get(id)
         if attempt is not None:
             return {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
@@ -469,25 +514,27 @@ class Scheduler:
         return {"running": False} if place is None else {"running": False, "place": place}
 
     def state(self, id: str) -> str | None:
-        """The state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back."""
+        """Return the state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back; else
+        None."""
         attempt = self._live.get(id)
         if attempt is not None:
             return attempt.live_state
         return self._held.state(id)
 
-    def facts(self) -> Record:
-        """What `info` says of missions."""
+    def facts(self) -> dict[str, Any]:
+        """Return the facts about missions that `info` shows."""
         told = list(itertools.islice(self._running, UNDER_WAY_TOLD))
         return {"running": len(self._running), "under_way": told, "queued": len(self.queue), **self._held.facts(), **self.outcomes}
 
     async def quiet(self) -> None:
-        """Return when no mission is under way or waits."""
+        """Wait until no mission is under way or queued."""
         while self._running or self.queue or self._accepting:
             self._quiet.clear()
             await self._quiet.wait()
 
     async def cancel(self, id: str) -> bool:
-        """End a mission that is not final; whether there was anything to end. Who asked may go: it is ended all the same.
+        """End a mission that is not final; return True if there was anything to end. It is ended even if the caller
+        goes.
 
         :raises ImageError: while the disk is too full to record it; it is ended once there is room.
         """
@@ -499,13 +546,13 @@ class Scheduler:
             return True
         if (record := self._take(id)) is None:
             return False
-        await self._endings.fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+        await self._endings.fail(self.attempt(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
         return True
 
     async def pause(self, id: str) -> None:
-        """Let a mission that is not final rest until `resume`, also over restarts; its deadline goes on.
+        """Hold a mission that is not final back until `resume`, also over restarts; its deadline goes on.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if there is no mission of that id.
         """
         await self._image.system(ledger.set_paused, id, True, mission=id)
         task = self._running.get(id)
@@ -517,31 +564,32 @@ class Scheduler:
                 await asyncio.wait([task])
             finally:
                 self._pausing.discard(id)
-        elif (record := self._take(id)) is not None:
-            self._again(record)
+        elif self._take(id) is not None:
+            self._again(id)
 
     async def resume(self, id: str) -> None:
         """Let a paused mission go on.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if there is no mission of that id.
         """
         await self._image.system(ledger.set_paused, id, False, mission=id)
-        if (record := self._held.take(id)) is not None:
-            self._again(record)
+        if self._held.take(id) is not None:
+            self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
-        """Give a mission the answer to its question: the open one, or the one of that number.
+        """Answer a question of a mission, and let the mission go on.
 
-        :raises UnknownMission: if there is none of that id.
-        :param may_grant: whether who answers may let a method do what changes more than its receiver.
+        :param number: number of the question; None: the one that is open.
+        :param may_grant: True if the client may let a method change more than its receiver.
+        :raises UnknownMission: if there is no mission of that id.
         :raises InvalidInput: if it has no such question, or another answer to it.
-        :raises RoleRefused: for a question that he may not answer.
+        :raises RoleRefused: for a question that this client may not answer.
         """
-        if len(text) > self.settings.question_chars:
-            raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
+        if len(text) > (limit := ThinkingLimits.of(self.settings).question_chars):
+            raise InvalidInput(f"the answer has {len(text)} characters; at most {limit} are allowed")
         await self._image.system(ledger.answer_question, id, text, number, may_grant, mission=id)
-        if (record := self._held.take(id)) is not None:
-            self._again(record)
+        if self._held.take(id) is not None:
+            self._again(id)
 
     async def _cancel_running(self, id: str, task: asyncio.Task[None]) -> None:
         attempt = self._live[id]
@@ -552,14 +600,14 @@ class Scheduler:
         finally:
             self._cancelled.discard(id)
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
-            await self._endings.fail(attempt.mission, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+            await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
 
     def hurry(self) -> None:
         """Cut short the grace that `stop` gives to missions under way."""
         self._hurry.set()
 
     async def stop(self, grace_s: float) -> None:
-        """Let what is under way end within `grace_s`; the rest waits for the next start."""
+        """Let missions under way end within `grace_s` seconds; the rest waits for the next start."""
         self._stopping = True
         for id in self._provided:  # a pull may take hours, and goes on at the next start
             self._running[id].cancel()
@@ -578,9 +626,9 @@ class Scheduler:
                 await task
 
 
-def _described(root: Any, id: str) -> Record:
+def _described(root: Root, id: str) -> MissionRecord:
     return ledger.describe(ledger.mission_of(root, id))
 
 
-def _holds(root: Any, id: str) -> bool:
+def _holds(root: Root, id: str) -> bool:
     return ledger.is_known(root, id)

@@ -4,13 +4,16 @@ Persistent classes are written into every record under the name `batos.objects.<
 whatever file the class lives in.
 """
 
+from batos.objects.json_form import Example
 from batos.objects.slot_values import Intent, Method, Primitive, SlotDict, SlotList, SlotSet
-from batos.objects.uvm import SlotsView, UvmObject, check_slot, find, is_new, lookup_order, parents_of, understands
+from batos.objects.uvm import Root, SlotsView, UvmObject, check_slot, find, is_new, lookup_order, parents_of, understands
 
 __all__ = [
+    "Example",
     "Intent",
     "Method",
     "Primitive",
+    "Root",
     "SlotDict",
     "SlotList",
     "SlotSet",

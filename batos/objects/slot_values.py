@@ -1,14 +1,11 @@
-"""What a slot may hold besides data: Method, Intent, Primitive.
+"""Values of slots: Method, Intent, Primitive, tracked containers, and the check of values that may be stored.
 
-What images of earlier versions call the Primitives: by the functions and modules that they were then.
+A Primitive has a stable name, which images hold, and keeps it wherever its function moves. Images of earlier versions name Primitives
+by the functions and modules of their time; the table of those aliases is complete and needs no further rows.
 
-The table is complete: since they have stable names, a Primitive keeps its name wherever its function goes, and needs no row here.
-
-Containers whose changes in place are seen, and the check of what may be stored at all.
-
-A plain list or dict in a slot is not tracked: a change in place is lost at the next load. So plain containers become
-persistent ones when they are stored. And since unpickling runs `__reduce__`, nothing is stored but plain values,
-these containers, BTrees, blobs and the classes of the object model.
+A plain list or dict in a slot is not tracked: a change in place is lost at the next load. So plain containers become persistent ones when
+they are stored. Since unpickling runs `__reduce__`, nothing is stored but plain values, these containers, BTrees, blobs and the classes
+of the object model.
 """
 
 from __future__ import annotations
@@ -100,7 +97,7 @@ class _Named:
 
 
 class Intent(_Named):
-    """What a method should do, in natural language, in the method's place; compiled when the message is first sent."""
+    """Purpose of a method in natural language, in the method's place; compiled when the message is first sent."""
 
     __slots__ = ()
     __module__ = "batos.objects"
@@ -108,7 +105,7 @@ class Intent(_Named):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a Primitive changes beyond its receiver."""
+    """Scope of a Primitive that changes more than its receiver."""
 
     what: str
     """In words that go on after `changes`: `documents of the memory`."""
@@ -167,17 +164,17 @@ class Primitive(_Named):
 
     @classmethod
     def reaching(cls) -> dict[str, Reach]:
-        """The primitives that change more than their receiver, by `name`."""
+        """Return the primitives that change more than their receiver, by `name`."""
         return dict(sorted((cls(text).name, reach) for text, reach in cls._reaches.items()))
 
     @property
     def name(self) -> str:
-        """The last part of the dotted name: `forget_`. Of those that change more than their receiver no two have the same."""
+        """Return the last part of the dotted name: `forget_`. Of those that change more than their receiver no two have the same."""
         return self.text.rpartition(".")[2]
 
     @property
     def reach(self) -> Reach | None:
-        """What it changes beyond its receiver; None if that is nothing."""
+        """Return what the Primitive changes beyond its receiver; None if nothing."""
         return self._reaches.get(self.text)
 
     @classmethod
@@ -191,7 +188,7 @@ class Primitive(_Named):
         return cls(cls._names[function])
 
     def resolve(self) -> Callable[..., Any]:
-        """The host code.
+        """Return the host code.
 
         :raises LookupError: if no host code is registered under this name.
         """
@@ -239,15 +236,15 @@ class Method(Persistent):
         self.digest = source_digest(source)
 
     def intact(self) -> bool:
-        """Whether the source still is what was audited."""
+        """Return True if the source is still the audited one."""
         return source_digest(self.source) == self.digest
 
     def may_send(self, primitive: str) -> bool:
-        """Whether its user lets it send the primitive of this name, which changes more than its receiver."""
+        """Return True if the user granted the method to send this Primitive, which changes more than its receiver."""
         return any(name == primitive for name, _ in self.grants)
 
     def versions(self) -> list[Method]:
-        """This version and the earlier ones, newest first."""
+        """Return this version and the earlier ones, newest first."""
         found: list[Method] = []
         method: Method | None = self
         while method is not None:
@@ -315,7 +312,7 @@ def storable(value: Any, where: str, memo: dict[int, Any], depth: int = 0) -> An
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy of plain values and of slot containers; other persistent objects are shared.
+    """Return a deep copy of plain values and of slot containers; other persistent objects are shared.
 
     :param memo: as of `copy.deepcopy`: a container held twice stays one, and may hold itself.
     """

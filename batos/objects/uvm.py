@@ -1,24 +1,23 @@
 """UvmObject: the one class of object. State and behaviour are slots; inheritance is delegation to parents.
 
 The slots *are* the instance's `__dict__`: reads and writes run at the speed of C with `persistent`'s own tracking of
-changes, and only a name that the object lacks reaches Python code (measured: docs/decisions.md). There is no
+changes, and only a name that the object lacks reaches Python code (measured: docs/rationale.md, decision 6). There is no
 `__setattr__`; what may be stored is checked when the object is stored.
 
-Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside a `__getattr__` the interpreter has a
-quick way for that one only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of
-a slot misses and `__getattr__` loads the object; the class's own methods look for a slot first (`_Replaceable`).
+Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside a `__getattr__` the interpreter has a fast path for that one
+only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of a slot misses and `__getattr__` loads the
+object; the class's own methods look for a slot first (`_Replaceable`).
 
-Delegation: where a message that an object does not answer itself is looked for.
-
-Own slots first, then the parents, depth first, left to right, each object once (Self: Ungar and Smith, OOPSLA 1987).
-Cycles and diamonds are harmless. A ghost's `__dict__` is empty, so an empty one is activated before it is believed.
+Delegation looks up a message that an object does not answer itself: own slots first, then the parents, depth first, left to right, each
+object once (Self: Ungar and Smith, OOPSLA 1987). Cycles and diamonds are harmless. A ghost's `__dict__` is empty, so an object with an
+empty one is activated before the lookup.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from persistent import Persistent
 
@@ -30,7 +29,7 @@ _STEPS = 32  # parents looked at without a set of those seen; a longer way, or a
 
 
 def parents_of(obj: UvmObject) -> tuple[UvmObject, ...]:
-    """The parents of `obj`: the objects in its slots named `…*`, in the order of the slots."""
+    """Return the parents of `obj`: the objects in its slots named `…*`, in the order of the slots."""
     slots = obj.__dict__
     if not slots:
         obj._p_activate()
@@ -63,7 +62,7 @@ def lookup_order(obj: UvmObject) -> list[UvmObject]:
 
 
 def find(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:
-    """The object that holds slot `name` for `obj`, and the slot's value; None if nothing does."""
+    """Return the object that holds slot `name` for `obj`, and the slot's value; None if nothing does."""
     slots = obj.__dict__
     if not slots:
         obj._p_activate()
@@ -73,12 +72,12 @@ def find(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:
 
 
 def understands(obj: UvmObject, name: str) -> bool:
-    """Whether `obj` or a parent has slot `name`. Runs no code of any object."""
+    """Return True if `obj` or a parent has slot `name`. Runs no code of any object."""
     return find(obj, name) is not None
 
 
 def inherited(obj: UvmObject, name: str) -> Any:
-    """The value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
+    """Return the value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
     current: Any = obj
     slots = obj.__dict__
     waiting: tuple[Any, ...] = ()  # a diamond's end may be looked at twice: that costs less than to remember what was seen
@@ -136,8 +135,9 @@ _NEVER = b"\0" * 8  # the serial of an object that was never stored
 
 
 class _Replaceable(Generic[P, R]):
-    """A method of the class whose place a slot of its name takes, own or inherited. An own slot of a loaded object is
-    found before this is asked, since this is no data descriptor."""
+    """Method of the class that a slot of its name replaces, own or inherited. Because this is not a data descriptor, an own slot of a
+    loaded object is found first.
+    """
 
     def __init__(self, function: Callable[Concatenate[Any, P], R]) -> None:
         self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
@@ -163,7 +163,7 @@ class UvmObject(Persistent):
 
     @property
     def _slots(self) -> SlotsView:
-        """A live mapping view of the object's own slots."""
+        """Return a live mapping view of the object's own slots."""
         return SlotsView(self)
 
     # --- delegation: reached only when the instance, as far as it is loaded, and its class lack the name
@@ -197,30 +197,30 @@ class UvmObject(Persistent):
 
     @_Replaceable
     def clone(self, /, **slots: Any) -> UvmObject:
-        """A new object with copies of the own slots; persistent values and parents are shared."""
+        """Return a new object with copies of the own slots; persistent values and parents are shared."""
         return _cloned(self, {}, slots)
 
     @_Replaceable
     def derive(self, /, **slots: Any) -> UvmObject:
-        """A new object that has nothing but this one as its parent, and `slots`."""
+        """Return a new object that has nothing but this one as its parent, and `slots`."""
         return type(self)(**{"parent*": self, **slots})
 
     @_Replaceable
     def _clone_persistent_(self, /, **slots: Any) -> UvmObject:
-        """The message by which an object is cloned from inside the image."""
+        """Return the message by which an object is cloned from inside the image."""
         return _cloned(self, {}, slots)
 
     def __copy__(self) -> UvmObject:
         return _cloned(self, {}, {})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UvmObject:
-        """As `clone`: a copy that followed persistent values would be one of half the image."""
+        """Return a clone: a copy that followed persistent values would be one of half the image."""
         return _cloned(self, memo, {})
 
     # --- storing
 
     def __getstate__(self) -> dict[bytes, Any]:
-        """The slots as they are stored: their names as bytes, of which a pickle of protocol 3 needs three fewer a name."""
+        """Return the slots as they are stored: their names as bytes, of which a pickle of protocol 3 needs three fewer a name."""
         self._p_activate()
         slots = self.__dict__
         state: dict[bytes, Any] = {}
@@ -249,6 +249,28 @@ class UvmObject(Persistent):
         # Must neither load a ghost nor look up a slot.
         oid = self._p_oid
         return f"<UvmObject {oid.hex().lstrip('0') or '0'}>" if oid else "<UvmObject new>"
+
+
+class Root(Protocol):
+    """Root of an image: its few entries by name.
+
+    `lobby` is the object from which all others are found by name, and `ledger` holds the missions; `genesis` and `format` are the versions
+    of what the image began with and of its file.
+    """
+
+    _p_jar: Any
+    """Connection that loaded it."""
+
+    @overload
+    def __getitem__(self, name: Literal["lobby"], /) -> UvmObject: ...
+    @overload
+    def __getitem__(self, name: Literal["genesis", "format"], /) -> int: ...
+    @overload
+    def __getitem__(self, name: str, /) -> Any: ...
+    def __setitem__(self, name: str, value: Any, /) -> None: ...
+    def __contains__(self, name: object, /) -> bool: ...
+    def get(self, name: str, default: Any = None, /) -> Any: ...
+    def setdefault(self, name: str, default: Any, /) -> Any: ...
 
 
 class SlotsView(MutableMapping[str, Any]):
@@ -296,7 +318,7 @@ _names: dict[str, tuple[bytes | None, bool]] = {}
 
 
 def _stored_name(name: str) -> tuple[bytes | None, bool]:
-    """A slot's name as it is stored, None where it is not; and whether it is a usual one, that need not be checked with its value."""
+    """Return a slot's stored name, or None; and whether it is a usual one, which need not be checked with its value."""
     if len(_names) >= _NAMES_KEPT:
         _names.clear()
     if name[:3] == "_v_":
@@ -308,7 +330,7 @@ def _stored_name(name: str) -> tuple[bytes | None, bool]:
 
 
 def is_new(obj: UvmObject) -> bool:
-    """Whether no transaction has stored an object yet. One that is not loaded has been stored: it learns its serial with its state."""
+    """Return True if no transaction has stored an object yet. A ghost has been stored: it learns its serial with its state."""
     return obj._p_jar is None or (obj._p_changed is not None and obj._p_serial == _NEVER)
 
 

@@ -1,4 +1,4 @@
-"""Generated methods run here: a pool of jailed workers, and the membrane between them and the image (SECURITY.md)."""
+"""The sandbox: a pool of jailed workers that run generated methods, and the membrane between them and the image (SECURITY.md)."""
 
 from batos.sandbox.invocation import Invocation, senders
 from batos.sandbox.rewriter import unsupported

@@ -1,7 +1,4 @@
-"""Expressions rewritten: loads, calls and sends, comprehensions.
-
-What the rewriter knows about the names of a method: modules, members of modules, its own helpers.
-"""
+"""Rewriting of expressions: loads, calls and sends, comprehensions; and the names known in a method: modules, their members, helpers."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def assign_node(target: str, value: ast.expr) -> ast.Assign:
 
 
 class NameRewriter(ast.NodeTransformer):
-    """The base of the rewriter: what is bound where, and the walk itself."""
+    """Base of the rewriter: the names bound in each scope, and the walk itself."""
 
     def __init__(self, tree: ast.Module, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         parameters = method.args.posonlyargs + method.args.args
@@ -51,7 +48,7 @@ class NameRewriter(ast.NodeTransformer):
         return f"{PREFIX}t{self.count}"
 
     def helper(self, key: str, text: str) -> ast.Name:
-        """The name of a helper made once for `key`; `@` in the text stands for its name."""
+        """Return the name of a helper made once for `key`; `@` in the text stands for its name."""
         name = f"{PREFIX}h{list(self.helpers).index(key) if key in self.helpers else len(self.helpers)}"
         self.helpers.setdefault(key, text.replace("@", name))
         return name_node(name)
@@ -79,7 +76,7 @@ class NameRewriter(ast.NodeTransformer):
         refuse(node, f"no module {module!r} in a method; there are: {', '.join(sorted(stdlib.NATIVE | stdlib.MODULES))}")
 
     def _module(self, node: ast.expr) -> str | None:
-        """The module that a name stands for, unless the method binds the name otherwise too."""
+        """Return the module that a name stands for, unless the method binds the name otherwise too."""
         return self.modules.get(node.id) if isinstance(node, ast.Name) and node.id not in self.bound else None
 
     def _member(self, node: ast.expr, module: str, name: str) -> ast.expr | None:
@@ -143,7 +140,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_native(name: str, args: list[Any], keywords: list[ast.keyword]) -> bool:
-    """Whether the interpreter has this method of a builtin type, called so."""
+    """Return True if the interpreter has this method of a builtin type, called with these arguments."""
     if name in _OF_ONE:
         return len(args) == 1 and not isinstance(args[0], ast.Starred)
     unicode = not args or (isinstance(args[0], ast.Constant) and args[0].value in ("utf-8", "ascii"))
@@ -151,7 +148,10 @@ def _is_native(name: str, args: list[Any], keywords: list[ast.keyword]) -> bool:
 
 
 def _calling(name: str, parameters: str, inner: str, sent: str, other: str) -> str:
-    """The text of a helper: it sends to an object, and calls anything else; `other` is what is called for that, if not the method."""
+    """Return the text of a helper that sends to an object, and calls anything else.
+
+    :param other: the call for anything else, if it is not the method's.
+    """
     send = f"_b_send(o, {name!r}, {sent})"
     if name.startswith("_") and name not in _OF_NAMED_TUPLES:
         local = send  # only objects have such names
@@ -273,7 +273,7 @@ class ExpressionRewriter(NameRewriter):
         return node
 
     def _inside(self, node: ast.expr) -> Any:
-        """A comprehension, lambda and the like: no statement can go before it from inside."""
+        """Return a comprehension, lambda and the like: no statement can go before it from inside."""
         outer, self.hoisted = self.hoisted, None
         new = self.generic_visit(node)
         self.hoisted = outer

@@ -1,20 +1,18 @@
-"""One run of one method: the worker is driven by hand, on the loop's thread, in the mission's own transaction.
+"""Invocation: one run of one method. The loop's thread drives the worker by hand, in the mission's own transaction.
 
-The worker computes until it needs something: a slot, a send, the clock. It stands still while the host finds the answer, which
-may take an inference; then it goes on. Signals, cancellation, conflicts of the database and limits never go back into the
-worker: they end the run, and everything it wrote is undone.
+The worker computes until it needs something: a slot, a send, the clock. It stops while the host finds the answer, which may take an
+inference; then it resumes. Signals, cancellation, conflicts of the database and limits never go back into the worker: they end the run,
+and everything it wrote is undone.
 
-The turns of one run: each on the loop's own thread while they are short, else on a helper thread, which the loop awaits.
-
-A turn that was taken to be short and is not is cut off: its worker is killed, and another does the run again up to there, off the
-loop, with the answers that the first one got. A run follows from its program, its arguments and these answers alone, so nothing is
-asked or done twice.
+A turn of a run is one such computation. It runs on the loop's own thread if it is expected to be short, else on a helper thread, which the
+loop awaits. A turn that exceeds the expectation is cut off: its worker is killed, and another one repeats the run up to there, off the
+loop, with the answers that the first one got. A run depends only on its program, its arguments and these answers, so nothing is asked or
+done twice.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import inspect
 import operator
@@ -25,7 +23,7 @@ from typing import Any
 from transaction.interfaces import TransientError
 from ZODB.POSException import POSError
 
-from batos import resources
+from batos import resources, scope
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.objects.slot_values import PLAIN
@@ -62,12 +60,12 @@ class Drive:
         self._answers: list[tuple[Any, Answer]] | None = []
 
     async def begin(self, feed: Callable[[WorkerSession], Any]) -> Any:
-        """The first turn: `feed` gives a worker's session its code."""
+        """Return the first turn: `feed` gives a worker's session its code."""
         self._begin = functools.partial(feed, self._session)
         return await self._turn(self._begin)
 
     async def answer(self, snapshot: Any, answer: Answer) -> Any:
-        """The next turn."""
+        """Return the next turn."""
         if self._answers is not None and len(self._answers) < _REPEATED:
             self._answers.append((_question(snapshot), answer))
         else:
@@ -115,13 +113,16 @@ _ANSWERING = (Method, Intent, Primitive)  # what a slot holds that answers messa
 _HEAVY = 5000  # nodes held; comparing them takes milliseconds
 _SENT_ALONG = 2000  # nodes of a slot that are sent along before the method asks; more wait to be asked for
 
-current: contextvars.ContextVar[Invocation | None] = contextvars.ContextVar("batos_method", default=None)
-"""The run on whose behalf host code is working: a send in it is one level deeper."""
+
+def running() -> Invocation | None:
+    """Return the run on whose behalf host code works now; None where no method sent anything."""
+    run: Invocation | None = scope.current().run
+    return run
 
 
 def senders() -> list[Invocation]:
-    """The runs on whose behalf host code works now, the innermost first; none where no method sent anything."""
-    found, run = [], current.get()
+    """Return the runs on whose behalf host code works now, the innermost first; none where no method sent anything."""
+    found, run = [], running()
     while run is not None:
         found.append(run)
         run = run.sender
@@ -151,7 +152,7 @@ class Invocation:
         outer: Invocation | None,
     ) -> None:
         self._workers, self.loaded, self.obj, self.method, self._holder = workers, loaded, obj, method, holder
-        self.activity, self.outer, self.sender = activity, outer, current.get()
+        self.activity, self.outer, self.sender = activity, outer, running()
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
         counts = activity.started if outer is None else outer.started
@@ -194,8 +195,10 @@ class Invocation:
         return value
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What the worker is given by name, in the order in which `_b_run` takes it. Each container that crosses costs microseconds, so
-        what is empty at the end stays away."""
+        """Return the worker's inputs by name, in the order in which `_b_run` takes them.
+
+        Each container that crosses costs microseconds, so empty ones at the end are left out.
+        """
         try:
             given: dict[str, Any] = {"_b_o": self.handles.give(self.obj), "_b_a": self.membrane.inward(tuple(args)) if args else ()}
             named = self.membrane.inward(dict(kwargs)) if kwargs else None
@@ -211,8 +214,7 @@ class Invocation:
     async def _answered(self, drive: Drive, snapshot: Any) -> Any:
         """Answer what the worker asks until it has ended."""
         monty, limits = client(), self.limits
-        token = current.set(self)
-        try:
+        with scope.enter(run=self):
             while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
                 if self._calls > limits.host_calls:
@@ -220,8 +222,6 @@ class Invocation:
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
                 if self.activity.computed > limits.total_s:
                     raise self._out_of_time()
-        finally:
-            current.reset(token)
         return snapshot
 
     def _ended(self, output: Any) -> Any:
@@ -268,7 +268,7 @@ class Invocation:
         return plain
 
     def _refreshed(self) -> list[list[Any]]:
-        """What this run was given and is not so any more: `[object, slot, value]`, or `[object, slot]` for one that is gone."""
+        """Return the slots given to this run that have changed since: `[object, slot, value]`, or `[object, slot]` for a removed one."""
         changed: list[list[Any]] = []
         for key, (obj, name, plain, _) in list(self._given.items()):
             held = find(obj, name)
@@ -305,7 +305,7 @@ class Invocation:
     # --- what the worker asks for
 
     async def _step(self, snapshot: Any) -> Answer:
-        """What resumes the worker, once its question has an answer."""
+        """Answer the worker's question. Return the value that resumes it."""
         monty = client()
         if isinstance(snapshot, monty.NameLookupSnapshot):
             return await self._lookup(snapshot)
@@ -357,8 +357,10 @@ class Invocation:
         raise NameError(f"name {str(name)[:100]!r} is not defined")
 
     async def _settled(self, work: Any, *args: Any) -> Any:
-        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too. Without any, the
-        value alone, if it is no list."""
+        """Return `[True, value, refreshed]`, or `[False, [type, text], refreshed]`: refreshed slots go along with an exception, too.
+
+        If nothing was refreshed, return the value alone, unless it is a list.
+        """
         try:
             value = [True, self.membrane.inward(await work(*args))]
         except (*FATAL, Stale):
@@ -432,14 +434,16 @@ class Invocation:
     # --- errors
 
     def holder(self) -> UvmObject:
-        """The object whose slot holds the method that runs; where it is not in a slot, the receiver."""
+        """Return the object whose slot holds the method that runs; where it is not in a slot, the receiver."""
         if self._holder is None:
             held = find(self.obj, self.method.selector)
             self._holder = held[0] if held is not None and held[1] is self.method else self.obj
         return self._holder
 
     def _told(self, error: Exception) -> tuple[str, str]:
-        """An error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it pass."""
+        """Return an error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it
+        pass.
+        """
         kind, text = host_error(error)
         if isinstance(error, BatosError) and not isinstance(error, MessageNotUnderstood):
             # Without the frames it came through, which hold this invocation: a garbage collection of ten thousand such circles took 100 ms.
@@ -453,7 +457,7 @@ class Invocation:
         workers, host, most = self.activity.seconds, self.activity.host.seconds, self.limits.total_s
         return self._limit(
             "time",
-            f"the methods of this mission have computed for {workers + host:.1f} s of {most:g} (sandbox_total_s): {workers:.1f} s in their "
+            f"the methods of this mission have computed for {workers + host:.1f} s of {most:g}: {workers:.1f} s in their "
             f"workers, and {host:.1f} s the daemon for what they read, wrote and sent",
         )
 

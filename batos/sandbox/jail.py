@@ -1,10 +1,10 @@
-"""The second wall: what a worker of the sandbox may ask of the kernel. Stands alone: only the standard library.
+"""The second wall: limits on the system calls and resources of a sandbox worker. Needs only the standard library.
 
     python -IS jail.py [--without WALL]… [--read PATH]… BINARY [ARGUMENT]…
     python -IS jail.py --probe
 
-The first form locks the process up and becomes BINARY. Walls that this kernel lacks are left out; the second form says which
-stand, as JSON. Sources: prctl(2), setrlimit(2), landlock(7), seccomp(2) and the kernel's tables of system calls.
+The first form locks the process up and becomes BINARY. Walls that this kernel lacks are left out; the second form prints which are
+available, as JSON. Sources: prctl(2), setrlimit(2), landlock(7), seccomp(2) and the kernel's tables of system calls.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def seccomp(libc: ctypes.CDLL) -> None:
 
 
 def program() -> bytes:
-    """The filter, for this machine (classic BPF over struct seccomp_data: number at 0, architecture at 4, arguments from 16)."""
+    """Return the filter, for this machine (classic BPF over struct seccomp_data: number at 0, architecture at 4, arguments from 16)."""
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         raise Missing

@@ -1,10 +1,11 @@
-"""Values on their way between image and sandbox. An object goes in as a handle; only a handle that went in comes back as an object.
+"""The membrane: conversion of values between image and sandbox.
 
-Everything that comes out is checked: bounded in nodes and bytes (forty nested pairs of one list are 2**40 nodes), of plain types,
-without cycles. Nothing is ever taken from the attributes of what comes back: the sandbox can forge those.
+An object goes in as a handle; only a handle that went in comes back as an object. Every value that comes out is checked: bounded in nodes
+and bytes (forty nested pairs of one list are 2**40 nodes), of plain types, without cycles. Nothing is ever taken from the attributes of a
+returned value: the sandbox can forge those.
 
-Slots written by methods: containers changed in place, so that their records stay who they are, and everything undone when
-a method raises.
+Slots written by methods change containers in place, so that their records keep their identity; if a method raises, all its writes are
+undone.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class TooLarge(ValueError):
 
 
 class Handle:
-    """What a handle in the sandbox stands for. With a receiver it is a parent that a method named as its own receiver's:
-    messages to it are resends, the receiver stays."""
+    """Object behind a handle in the sandbox. With a receiver it is a parent that a method named as its own receiver's: messages to it are
+    resends, and the receiver stays.
+    """
 
     __slots__ = ("obj", "receiver")
 
@@ -59,8 +61,9 @@ Handle.__name__ = "UvmObject"  # as messages of the interpreter call it
 
 
 class HandleName(uuid.UUID):
-    """How a handle is called in the sandbox. What the client asks of one at each crossing is worked out once: those of a mission serve
-    all its runs."""
+    """Name of a handle in the sandbox. The attributes that the client asks for at each crossing are computed once: the names of a mission
+    serve all its runs.
+    """
 
     __slots__ = ("attributes", "bytes", "hex")
     attributes: dict[str, str]
@@ -82,7 +85,7 @@ class Handles:
         self._refs: dict[tuple[int, int], ClassInstance] = {}
 
     def give(self, obj: UvmObject, receiver: UvmObject | None = None) -> ClassInstance:
-        """The handle of an object, granted from now on."""
+        """Return the handle of an object, granted from now on."""
         key = id(obj), id(receiver)
         ref = self._refs.get(key)
         if ref is None:
@@ -94,7 +97,7 @@ class Handles:
         return ref
 
     def get(self, value: object) -> Handle:
-        """What a handle stands for: `value` is what the client made of it, or its id.
+        """Return the handle for `value`, which is the client's form of it, or its id.
 
         :raises PermissionError: for anything that was not granted.
         """
@@ -108,7 +111,7 @@ class Handles:
 
 @functools.cache
 def client() -> Any:
-    """The client library; late, since a daemon that runs no method does not pay for it."""
+    """Return the client library; late, since a daemon that runs no method does not pay for it."""
     import pydantic_monty
 
     return pydantic_monty
@@ -116,7 +119,7 @@ def client() -> Any:
 
 @functools.cache
 def _wrapper() -> tuple[Any, dict[str, Any]]:
-    """The client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has.
+    """Return the client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has.
 
     What the client calls at each crossing is built-in: `bool()` is False, `dict()` is empty, and the copy of a dict is one. After a rest
     each function in Python would take two microseconds.
@@ -148,7 +151,7 @@ class Membrane:
         self.weight = 0  # of the value converted last, in nodes
 
     def inward(self, value: Any, *, nodes: int | None = None, text: int | None = None) -> Any:
-        """An image value as the sandbox gets it.
+        """Return an image value as the sandbox gets it.
 
         :param nodes: the limit for this value, as `text` is, where it is another.
         :raises TypeError: for what may not go in.
@@ -197,7 +200,7 @@ class Membrane:
         raise TypeError(f"a {kind.__name__} may not enter a method")
 
     def outward(self, value: Any) -> Any:
-        """A value of the sandbox as the image gets it: new, plain, without sharing.
+        """Return a value of the sandbox as the image gets it: new, plain, without sharing.
 
         :raises TypeError: for what may not leave.
         :raises PermissionError: for an object that was not granted.
@@ -258,13 +261,13 @@ CONTAINER = 8
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of the sandbox needs no check: a small number, a truth value or None."""
+    """Return True if a value of the sandbox needs no check: a small number, a truth value or None."""
     kind = type(value)
     return kind in _FREE or (kind is int and -_SMALL < value < _SMALL)
 
 
 def is_number_in_slot(change: Any) -> bool:
-    """Whether a change is a short name and a number, which need no budget."""
+    """Return True if a change is a short name and a number, which need no budget."""
     return type(change) is list and len(change) == 2 and type(change[0]) is str and len(change[0]) <= _SHORT and is_number(change[1])
 
 
@@ -284,7 +287,7 @@ class _Budget:
             raise TooLarge("more data than may pass between a method and the image at a time")
 
     def count(self, values: Any) -> Any:
-        """The items of a list, those of `_FREE` types counted here in one go."""
+        """Return the items of a list, those of `_FREE` types counted here in one go."""
         self.nodes -= sum(map(_FREE.__contains__, map(type, values)))
         if self.nodes < 0:
             raise TooLarge("more data than may pass between a method and the image at a time")
@@ -292,7 +295,7 @@ class _Budget:
 
 
 def unchanged(stored: Any, given: Any) -> bool:
-    """Whether a value of the image still is what `inward` made of it, to the types and the order of keys."""
+    """Return True if a value of the image is still what `inward` made of it, to the types and the order of keys."""
     kind = type(given)
     if kind in _SCALARS:
         if type(stored) is kind:
@@ -321,7 +324,7 @@ _ALIGNED = 200  # items; longer stretches that changed are compared place by pla
 
 
 def check_slot_name(name: object) -> str:
-    """A selector or slot that a method may name.
+    """Return a selector or slot that a method may name.
 
     :raises AttributeError: for a reserved name, or none.
     """
@@ -331,7 +334,7 @@ def check_slot_name(name: object) -> str:
 
 
 class SlotJournal:
-    """What was written by one run of a method and by the methods it sent to, so that it can be taken back."""
+    """Undo log of the writes by one run of a method and by the methods it sent to."""
 
     __slots__ = ("_done",)
 
@@ -395,7 +398,7 @@ class SlotJournal:
             held._p_changed = True
 
     def _value(self, held: Any, new: Any) -> Any:
-        """What stands for `new` where `held` stood."""
+        """Return the value to store for `new` in the place of `held`."""
         if isinstance(held, _CONTAINERS) and type(new) is _PLAIN[type(held)]:
             self._merge(held, new)
             return held
@@ -454,7 +457,7 @@ def _matches(old: list[Any], new: list[Any]) -> list[tuple[str, int, int, int, i
 
 
 def _text(value: Any) -> str:
-    """The same text for a stored value and for the plain one of the same content."""
+    """Return the same text for a stored value and for the plain one of the same content."""
     if isinstance(value, UvmObject):
         return f"object {id(value)}"
     if isinstance(value, SlotList | list):

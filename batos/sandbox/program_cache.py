@@ -1,4 +1,4 @@
-"""A method made ready to run: rewritten, compiled by the sandbox's interpreter, checked by its type checker, kept as an image."""
+"""Program cache: methods rewritten, compiled by the sandbox's interpreter, checked by its type checker, and kept as worker images."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Loaded:
     pace: Pace = field(compare=False)
 
     def lines(self, error: Any) -> list[int]:
-        """The lines of the method's source that an error of the interpreter passed through, innermost last."""
+        """Return the lines of the method's source that an error of the interpreter passed through, innermost last."""
         return _lines(self.program, error)
 
 
@@ -74,7 +74,7 @@ class Programs:
         self._known: collections.OrderedDict[str, Loaded] = collections.OrderedDict()
 
     async def get(self, source: str) -> Loaded:
-        """The program of a source.
+        """Return the program of a source.
 
         :raises MethodUnsupported: if the sandbox cannot run it.
         :raises SandboxFailed: if there is no worker to compile it.
@@ -87,7 +87,7 @@ class Programs:
         return found
 
     def known(self, source: str) -> Loaded | None:
-        """The program of a source, if it has been made."""
+        """Return the program of a source, if it has been made."""
         found = self._known.get(source)
         if found is not None:
             self._known.move_to_end(source)
@@ -113,7 +113,7 @@ class Programs:
             await session.leave()
 
     async def type_check(self, source: str) -> list[tuple[int, int, str]]:
-        """What the type checker is certain about: line, column and text, of the source as it was written."""
+        """Return the certain findings of the type checker: line, column and text, in the source as it was written."""
         from pydantic_monty import MontyCrashedError, MontyError, MontyTypingError
 
         session = await self._workers.session(type_check=True, type_check_stubs=STUB, type_check_format="concise")
@@ -136,7 +136,7 @@ _Place = tuple[int, int]
 
 
 def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
-    """The source with its receiver declared a UvmObject, and where annotations stand in it."""
+    """Return the source with its receiver declared a UvmObject, and where annotations stand in it."""
     method = ast.parse(source).body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
     lines, at = _lines_of(source), method.lineno - 1  # a comment before it may hold the same words
@@ -153,7 +153,7 @@ def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
 
 
 def _lines_of(source: str) -> list[str]:
-    """The lines as Python counts them, with their ends; `splitlines` parts at form feeds, too."""
+    """Return the lines as Python counts them, with their ends; `splitlines` parts at form feeds, too."""
     return io.StringIO(source, newline="").readlines()
 
 

@@ -1,18 +1,13 @@
-"""Statements rewritten: stores, deletions, functions and what they yield.
+"""Rewriter: from a method's source to the text that runs in the sandbox.
 
-Ways of writing that are put more plainly before anything else looks at a method.
+The interpreter routes reads and calls on host objects, but not stores, and lacks some of Python. So loads, stores, deletions and calls on a
+possible object go through small helpers made for each name (`_b_h1(o)` for `o.title`, `_b_h2(o, a)` for `o.append(a)`): one call, each part
+evaluated once and in order, no text in quotes inside f-strings. `await e` is `e`, since the host awaits. A construct that cannot be
+rewritten is refused with a hint that a model can use.
 
-Order and truth of fractions: the interpreter asks no class for either.
-
-Where a method imports fractions, its comparisons, conditions and sorts go through functions that know them. Without that, a
-comparison would raise, and a fraction of 0 would count as true.
-
-From a method's source to the text that runs in the sandbox.
-
-The interpreter routes reads and calls on host objects, but not stores, and lacks some of Python. So loads, stores, deletions
-and calls on what may be an object go through small helpers made for each name (`_b_h1(o)` for `o.title`, `_b_h2(o, a)` for
-`o.append(a)`): one call, each part evaluated once and in order, no text in quotes inside f-strings. `await e` is `e`, since
-the host awaits. What has no way is refused with a hint that a model can use.
+Before anything else, some constructs are put in a plainer form. Where a method imports fractions, its comparisons, conditions and sorts go
+through functions that know them, because the interpreter asks no class for order or truth: without that, a comparison would raise, and a
+fraction of 0 would count as true.
 """
 
 from __future__ import annotations
@@ -64,7 +59,7 @@ def _is_parse(node: ast.Attribute) -> bool:
 
 
 def _of_re(tree: ast.Module, members: set[str]) -> set[int]:
-    """The nodes that name a member of `re`."""
+    """Return the nodes that name a member of `re`."""
     modules, names = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -100,7 +95,7 @@ _ORDER = {"<", "<=", ">", ">="}
 
 
 def imports_fractions(tree: ast.Module) -> bool:
-    """Whether a method can make fractions."""
+    """Return True if a method can make fractions."""
     return any(
         (isinstance(node, ast.Import) and any(alias.name == "fractions" for alias in node.names))
         or (isinstance(node, ast.ImportFrom) and node.module == "fractions")
@@ -109,7 +104,7 @@ def imports_fractions(tree: ast.Module) -> bool:
 
 
 def known_fractions(tree: ast.Module) -> ast.Module:
-    """The method with its comparisons, conditions and sorts as calls of what is `SUPPLIED`."""
+    """Return the method with its comparisons, conditions and sorts as calls of supplied functions."""
     made: ast.Module = _Known(syntax.bound_names(tree)).visit(tree)
     return ast.fix_missing_locations(made)
 
@@ -164,7 +159,7 @@ def _keyed(node: ast.Call) -> None:
 
 
 def _chosen(node: ast.BoolOp) -> ast.expr:
-    """`a or b` as a value; as a condition it is one of conditions (`_truth`)."""
+    """Rewrite `a or b` as a value; as a condition it consists of conditions (`_truth`)."""
     if all(isinstance(value, ast.Compare | ast.Constant | ast.UnaryOp) for value in node.values):
         return node
     nothing = ast.arguments([], [], None, [], [], None, [])
@@ -173,7 +168,7 @@ def _chosen(node: ast.BoolOp) -> ast.expr:
 
 
 def _truth(node: ast.expr) -> ast.expr:
-    """A condition: what is a truth value already stays."""
+    """Rewrite a condition; a truth value stays as it is."""
     if isinstance(node, ast.BoolOp):
         node.values = [_truth(value) for value in node.values]
     elif not isinstance(node, ast.Compare | ast.Constant) and not (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
@@ -189,7 +184,7 @@ _ITERABLES = {"range", "map", "filter", "zip", "reversed", "enumerate", "tuple",
 
 
 def _is_iterable(node: ast.expr) -> bool:
-    """Whether an expression is certainly no list, and may well be added to one in place."""
+    """Return True if an expression is certainly not a list, but may be added to one in place."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in _ITERABLES
     return isinstance(node, ast.Tuple | ast.GeneratorExp | ast.Set)
@@ -352,8 +347,9 @@ BUILTINS = frozenset(dir(builtins))
 
 @dataclass(frozen=True)
 class Program:
-    """What runs: `text` (helpers and method), its `selector` and what the `function` is called there, the slots worth sending along,
-    and original lines by line of `text`."""
+    """Text to run (`text`: helpers and method), its `selector`, the name of its `function`, the slots to send along, and the original line
+    of each line of `text`.
+    """
 
     selector: str
     function: str
@@ -363,7 +359,7 @@ class Program:
 
 
 def rewrite(source: str, *, limit: int) -> Program:
-    """The program of one method.
+    """Return the program of one method.
 
     :param limit: bytes of source that are looked at at all.
     :raises MethodUnsupported: with line, column and hint, for what the sandbox cannot run.
@@ -433,8 +429,9 @@ def _rewrite(source: str, limit: int) -> Program:
 
 
 def _renamed(tree: ast.Module) -> str:
-    """The selector. A method that is named as a builtin is called otherwise where it runs: else it would be what the prelude and the
-    helpers get for `list` or `len`, and what it gets itself."""
+    """Return the selector. A method that is named as a builtin is called otherwise where it runs: else it would be what the prelude and the
+    helpers get for `list` or `len`, and what it gets itself.
+    """
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
     selector = method.name

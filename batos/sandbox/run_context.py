@@ -1,8 +1,7 @@
-"""What the methods of one attempt at a mission share: how a message is sent, what may be written, clock, seed and budgets.
+"""Run context: everything that the methods of one attempt at a mission share: sender, limits, clock, seed and budgets.
 
-The limits that a run looks at, read once from the settings: each look at those costs a microsecond after a rest.
-
-Clock and randomness of methods: those of the mission, so that a replay is exact.
+The limits are read from the settings once: each look at those costs a microsecond after a rest. Clock and randomness of methods are those
+of the mission, so that a replay is exact.
 """
 
 from __future__ import annotations
@@ -13,15 +12,42 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.objects import UvmObject, is_new
 from batos.resources import ProcessorAccount
 from batos.sandbox.membrane import HandleName
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxLimits(Limits):
+    """Limits of the sandbox and of what the methods of one attempt use."""
+
+    parallel: int = limit(8, ge=1, le=256)
+    """Chains of sends between methods under way at the same time."""
+    depth: int = limit(16, ge=1, le=64)
+    """Sends from method to method inside one another; each holds a worker."""
+    ready: int = limit(6, ge=0, le=64)
+    """Workers kept loaded with methods that were used last."""
+    total_s: float = limit(60.0, gt=0, le=86_400)
+    """Processor seconds of all methods of one attempt, the daemon's for them included."""
+    recursion: int = limit(800, ge=50, le=10_000)
+    """Calls inside one another within one method."""
+    host_calls: int = limit(10_000, ge=10, le=10_000_000)
+    """Reads, sends and the like of one method."""
+    sends: int = limit(2000, ge=1, le=10_000_000)
+    """Sends by the methods of one attempt at a mission."""
+    nodes: int = limit(25_000, ge=100, le=10_000_000)
+    """Values that pass between method and image at a time; a container counts as 8."""
+    text_bytes: int = limit(8 * MIB, ge=1024, le=256 * MIB)
+    """Text that passes between method and image at a time."""
+    start_s: float = limit(5.0, gt=0, le=60)
+    """Time for a worker to come free or start."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunLimits:
-    """As the settings `sandbox_…` of these names."""
+    """Limits of one run: those of the sandbox, and the seconds that the user allows a method."""
 
     nodes: int
     text_bytes: int
@@ -33,12 +59,12 @@ class RunLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> RunLimits:
-        """Those of some settings."""
+        """Return the limits in the settings."""
         return cls(**{name: getattr(settings, f"sandbox_{name}") for name in cls.__slots__})
 
 
 class Sender(Protocol):
-    """How a method's messages reach their receivers: `batos.mind.messages` in the daemon."""
+    """Function that sends a method's messages to their receivers: `batos.mind.messages` in the daemon."""
 
     def __call__(
         self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
@@ -75,7 +101,7 @@ class Activity:
 
     @property
     def computed(self) -> float:
-        """Seconds of its workers and of the daemon."""
+        """Return the seconds of its workers and of the daemon."""
         return self.seconds + self.host.seconds
 
     def grant(self, obj: UvmObject) -> None:
@@ -83,18 +109,19 @@ class Activity:
         self.writable.add(id(obj))
 
     def may_write(self, obj: UvmObject, receiver: UvmObject) -> bool:
-        """Its own slots, those of an object that this transaction made, those granted."""
+        """Return True for the receiver itself, an object that this transaction made, or a granted one."""
         return obj is receiver or is_new(obj) or id(obj) in self.writable
 
     def name(self, number: int) -> HandleName:
-        """How each run of a method names the object that it was given as the `number`th: they follow from the seed, and one run's mean
-        nothing to another, which has its own worker and its own objects."""
+        """Return the name of the `number`th object that a run was given. The names follow from the seed, and mean nothing to another run,
+        which has its own worker and its own objects.
+        """
         while len(self._names) <= number:
             self._names.append(HandleName(self.derived("handles", str(len(self._names)), 16)))
         return self._names[number]
 
     def derived(self, purpose: str, path: str, size: int) -> bytes:
-        """Bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
+        """Return the bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
         return hashlib.shake_256(f"{purpose}\0{self.seed}\0{path}".encode("utf-8", "surrogatepass")).digest(size)
 
 
@@ -102,9 +129,9 @@ _BYTES = 65_536  # of randomness at a time
 
 
 def deterministic_answer(activity: Activity, path: str, name: str, args: Sequence[Any]) -> Any:
-    """What the interpreter is told when it asks for `name`.
+    """Return the answer to the interpreter's request for `name`.
 
-    :param path: the run's place among the sends.
+    :param path: the run's position among the sends.
     :raises PermissionError: for anything else.
     """
     if "urandom" in name:

@@ -1,4 +1,4 @@
-"""The sandbox: where generated methods run."""
+"""The sandbox: runs generated methods."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from batos import resources
 from batos.config import Settings
 from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
+from batos.guardian.policy import AuditLimits
 from batos.objects import Method, UvmObject
-from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
+from batos.sandbox.invocation import Invocation, Stale, WorkerLost, running
 from batos.sandbox.program_cache import Programs
 from batos.sandbox.run_context import Activity, RunLimits
 from batos.sandbox.workers import Workers
@@ -29,7 +30,7 @@ class Sandbox:
     def __init__(self, settings: Settings) -> None:
         self.limits = RunLimits.of(settings)
         self.workers = Workers(settings)
-        self.programs = Programs(self.workers, limit=settings.method_bytes)
+        self.programs = Programs(self.workers, limit=AuditLimits.of(settings).bytes)
 
     @property
     def walls(self) -> dict[str, bool]:
@@ -55,7 +56,7 @@ class Sandbox:
         await self.close()
 
     async def compile(self, source: str) -> None:
-        """Whether a source can run at all: rewriting, the interpreter's compiler, its type checker.
+        """Check that a source can run: rewriting, the interpreter's compiler, its type checker.
 
         :raises MethodUnsupported: with the first finding by line, and a hint that a model can use.
         """
@@ -76,19 +77,19 @@ class Sandbox:
         holder: UvmObject | None = None,
         apart: bool = False,
     ) -> Any:
-        """Send `method` to `obj`, inside the transaction that `obj` belongs to, and answer its value.
+        """Send `method` to `obj`, inside the transaction that `obj` belongs to. Return its value.
 
-        Slots are written when the method ends or sends; one that raises leaves nothing written, by itself or by methods that it
+        Slots are written when the method ends or sends. A method that raises leaves nothing written, by itself or by methods that it
         sent to.
 
-        :param holder: the object in whose slot the method was found, for resends; found again if left out.
-        :param apart: in another transaction than the method that is under way (a trial), which it is one level deeper than.
+        :param holder: the object in whose slot the method was found, for resends; looked up if left out.
+        :param apart: run in another transaction than the method under way (a trial), one level deeper.
         :raises MethodUnsupported: if the sandbox cannot run it.
         :raises MethodFailed: if it raises.
-        :raises SandboxLimit: if it meets a limit.
+        :raises SandboxLimit: if it exceeds a limit.
         :raises SandboxFailed: if there is no worker, or it dies.
 
-        What host code raised in answer to a send, a signal or a conflict, comes out as it is.
+        An error that host code raises in answer to a send, a signal or a conflict, is passed on unchanged.
         """
         run = self._run(obj, method, args, kwargs or {}, activity, holder, apart)
         return await (run if resources.computes_for(activity.host) else resources.charged(run, activity.host))
@@ -104,12 +105,12 @@ class Sandbox:
         apart: bool,
     ) -> Any:
         loaded = self.programs.known(method.source) or await self.programs.get(method.source)
-        outer = current.get()
+        outer = running()
         if outer is not None and outer.activity is not activity and not apart:
             outer = None
         if outer is not None and outer.depth >= self.limits.depth:
             depth = self.limits.depth
-            raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
+            raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep", limit="depth")
         if outer is None:  # a send within a chain has its room already
             await self.workers.chains.enter()
         try:

@@ -1,8 +1,7 @@
-"""Methods of builtin types that the interpreter of the sandbox lacks: `# name`, then a function of the value (see `supply`).
+"""Standard library of the sandbox: functions that its interpreter lacks, supplied as text that runs in it, at no cost to the host.
 
-What the interpreter of the sandbox lacks and methods use: supplied as text that runs in the sandbox, at no cost to the host.
-
-`FUNCTIONS` maps `module.name` to a definition of `_b_module_name`; only what a method names is put before it.
+`FUNCTIONS` maps `module.name` to a definition of `_b_module_name`; only the definitions that a method names are put before it. Methods of
+builtin types are here too: `# name`, then a function of the value (see `supply`).
 """
 
 from __future__ import annotations
@@ -274,12 +273,12 @@ MODULES = {name.partition(".")[0] for name in FUNCTIONS} - NATIVE - {"builtins",
 
 
 def member(module: str, name: str) -> str:
-    """What `FUNCTIONS` calls a member of a module."""
+    """Return the key in `FUNCTIONS` of a member of a module."""
     return f"{ALIASES.get(module, module)}.{name}"
 
 
 def with_needs(names: set[str]) -> list[str]:
-    """The texts for `names` and for what they need in turn, in the order of the tables.
+    """Return the texts for `names` and for what they need in turn, in the order of the tables.
 
     :param names: `module.name`, or `x.name` for a method of builtin types.
     """

@@ -1,6 +1,6 @@
-"""Functions and constants of modules that the interpreter of the sandbox lacks: `# module.name`, then its text (see `supply`).
+"""Functions and constants of modules that the sandbox's interpreter lacks: `# module.name`, then its text (see `supply`).
 
-Encodings of one byte a character that the interpreter of the sandbox lacks: tables in a text that runs in it (see `supply`).
+Among them are single-byte encodings, as tables in a text that runs in the sandbox.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a method may not hold, because the sandbox's interpreter has no way to run it: each with a hint that a model can use.
+"""Syntax checks before a method is rewritten: each construct that the interpreter cannot run is refused with a hint that a model can use.
 
-Looking at a method's tree before it is rewritten. Nothing here recurses: a tree may be deeper than the stack.
+Nothing here recurses: a tree may be deeper than the stack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function's body that are not inside a function or class within it."""
+    """Yield the nodes of a function's body that are not inside a function or class within it."""
     todo: list[ast.AST] = list(getattr(function, "body", []))
     while todo:
         node = todo.pop()
@@ -29,14 +29,14 @@ def is_generator(function: ast.AST) -> bool:
 
 
 def is_built_in(value: ast.AST) -> bool:
-    """Whether an expression is certainly a value of a builtin type, so that a message to it is no send."""
+    """Return True if an expression is certainly a value of a builtin type, so that a message to it is not a send."""
     if isinstance(value, ast.Call):
         return isinstance(value.func, ast.Name) and value.func.id in _SAFE_CALLS
     return isinstance(value, _SAFE_VALUES)
 
 
 def bound_names(tree: ast.AST) -> set[str]:
-    """Every name that the method binds in any way but by an import."""
+    """Return every name that the method binds in any way but by an import."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -47,7 +47,7 @@ def bound_names(tree: ast.AST) -> set[str]:
 
 
 def built_in_names(tree: ast.AST) -> set[str]:
-    """Names that only ever hold values of builtin types, in whatever scope: messages to them need no check at run time."""
+    """Return the names that only ever hold values of builtin types, in whatever scope: messages to them need no check at run time."""
     good: dict[str, int] = {}
     bound: dict[str, int] = {}
     for node in ast.walk(tree):
@@ -96,7 +96,7 @@ def reads_of(tree: ast.AST, receiver: str) -> tuple[str, ...]:
 
 
 def list_names(tree: ast.AST) -> set[str]:
-    """Names that are bound to what can be seen to be a list, somewhere in a method."""
+    """Return the names that are bound to what can be seen to be a list, somewhere in a method."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and _is_list(node.value):
@@ -160,7 +160,7 @@ def reserved(node: ast.AST, name: str) -> None:
 
 
 def unsupported_nodes(tree: ast.Module) -> Iterator[UnsupportedNode]:
-    """Every refusal that can be seen from the nodes alone, in no order."""
+    """Yield every refusal that can be seen from the nodes alone, in no order."""
     method = tree.body[0]
     bound = bound_names(tree)
     if getattr(method, "decorator_list", None):
@@ -208,7 +208,7 @@ def _is_reserved(name: str) -> bool:
 
 
 def _of_generator(function: ast.AST) -> Iterator[UnsupportedNode]:
-    """A generator becomes a function that fills a list: it must end, and nothing can be sent into it."""
+    """Yield refusals for a generator. It becomes a function that fills a list: it must end, and nothing can be sent into it."""
     nodes = list(own_nodes(function))
     statements = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:

@@ -1,13 +1,11 @@
-"""Turns of workers: the client's blocking calls, each on a helper thread, and the loop waits for them.
+"""Calls of workers: the client's blocking calls, on a helper thread or on the loop's own.
 
-Most turns take less than it costs to give the loop away and to be woken by it: so it stands by for as long as `_ON_THE_SPOT_S`, and
-awaits what takes longer. Where it has stood by for `_AT_A_TIME_S` in a row, others have their turn first.
+Most turns take less time than it costs to switch to another task and back: so the loop stands by for `_ON_THE_SPOT_S`, and awaits calls
+that take longer. When it has stood by for `_AT_A_TIME_S` in a row, other tasks have their turn first.
 
-Short calls on the loop's own thread, and a watch that cuts off one that is not short after all.
-
-A blocking call is made where its answer is wanted, with no change of place: that takes longer than most methods compute. It must be
-one that can be cut off. Past `_AT_MOST_S` the watch does that, on a thread of its own, which sleeps from one look to the next while
-there are such calls, and for good when there are none.
+A short call runs on the loop's own thread: a change of thread takes longer than most methods compute. It must be a call that can be cut
+off. After `_AT_MOST_S` a watch does that, on a thread of its own, which sleeps between checks while there are such calls, and otherwise
+until there are.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ class Overdue(Exception):
 
 
 class Pace:
-    """Whether the turns of a program are short, as far as those before tell. A new program's are taken to be, if it has no loops."""
+    """Estimate of whether the turns of a program are short, from its earlier ones. A new program without loops is taken to be fast."""
 
     __slots__ = ("_wary",)
 
@@ -113,7 +111,7 @@ class CallWatch:
                 time.sleep(wait)
 
     def _look(self) -> float:
-        """Cut off what is overdue. For how long, in seconds, nothing can be."""
+        """Cut off overdue calls. Return the seconds until the next one can be overdue."""
         left = _AT_MOST_S if self._due is None else self._due - time.perf_counter()
         if left > 0:
             return left
@@ -168,7 +166,7 @@ class WorkerTurns:
             self._idle.append(helper)
 
     def may_stand_by(self) -> bool:
-        """Whether the loop may be held for a moment: it is not, if it was for `_AT_A_TIME_S` since others had their turn."""
+        """Return True if the loop may be held for a moment: not after `_AT_A_TIME_S` without a turn for other tasks."""
         now = time.perf_counter()
         if self._standing is None:
             self._standing = now
@@ -231,7 +229,7 @@ class _Helper:
         self._go.release()
 
     def waited_for(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        """A future that is done soon after `done` is, if it was not already."""
+        """Return a future that is done soon after `done` is, if it was not already."""
         future = loop.create_future()
         self._waiter = loop, future
         return future

@@ -1,11 +1,8 @@
-"""The pool of jailed workers, and the few of them that wait with a method loaded.
+"""The pool of jailed workers, with a few idle ones that have a method loaded.
 
-A run gets a worker whose memory is as the program's image left it: nothing of an earlier run is there. Loading takes two round
-trips, so it is done for the next run right after the last one.
-
-Room for so many at a time. Who finds a place takes it without a detour; who does not waits, first come, first served.
-
-Which walls stand around a worker, and the launcher that puts them up.
+A run gets a worker whose memory is as the program's image left it: nothing of an earlier run is in it. Loading takes two round trips, so it
+is done for the next run right after the last one. A FIFO semaphore with an uncontended fast path limits the number of workers. The
+launcher puts up the walls around a worker.
 """
 
 from __future__ import annotations
@@ -35,6 +32,7 @@ from batos.errors import SandboxFailed
 from batos.objects import UvmObject
 from batos.sandbox import jail
 from batos.sandbox.membrane import HandleName, Handles
+from batos.sandbox.run_context import SandboxLimits
 from batos.sandbox.worker_calls import WorkerTurns
 
 
@@ -60,7 +58,7 @@ class FairSemaphore:
             raise
 
     def leave(self) -> None:
-        """Give a place to whoever has waited longest."""
+        """Give a place to the longest-waiting task."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -87,7 +85,7 @@ def standing_walls() -> dict[str, bool]:
 
 
 def worker_launcher(folder: Path, binary: str, *, without: tuple[str, ...] = ()) -> Path:
-    """A program, written into `folder`, that locks itself up and becomes the worker.
+    """Return a program, written into `folder`, that locks itself up and becomes the worker.
 
     A shell script and no Python one: a `#!` line with a path of a virtual environment may be too long or hold a space.
     """
@@ -158,7 +156,8 @@ class WorkerSession:
         return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
 
     async def short_turn(self, call: Callable[[], Any]) -> Any:
-        """The same, for a call that is taken to be short and may be made again: here, on the loop's own thread, if it is free for that.
+        """Return the same, for a call that is taken to be short and may be made again: here, on the loop's own thread, if it is free for
+        that.
 
         :raises Overdue: if it was not short. The worker is dead.
         """
@@ -185,22 +184,22 @@ class Workers:
     """A pool of workers. `start`, then `take` one for each run."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings, self._limits = settings, SandboxLimits.of(settings)
         self._pool: Any = None
         self._turns = WorkerTurns()
         self._folder: Path | None = None
         self._ready: collections.OrderedDict[str, WorkerSession] = collections.OrderedDict()
         self._used: dict[str, WorkerSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.chains = FairSemaphore(settings.sandbox_parallel)
+        self.chains = FairSemaphore(self._limits.parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
         self.walls: dict[str, bool] = {}
         self.limits: Any = {
-            "max_feed_duration_secs": settings.sandbox_time_s,
-            "max_memory": settings.sandbox_memory,
-            "max_recursion_depth": settings.sandbox_recursion,
-            "max_suspensions": settings.sandbox_host_calls + 1,
+            "max_feed_duration_secs": settings.methods.time_s,
+            "max_memory": settings.methods.memory_bytes,
+            "max_recursion_depth": self._limits.recursion,
+            "max_suspensions": self._limits.host_calls + 1,
         }
 
     async def start(self) -> None:
@@ -244,9 +243,9 @@ class Workers:
         pool = Monty(
             binary_path=path,
             min_processes=2,
-            max_processes=settings.sandbox_parallel * settings.sandbox_depth + settings.sandbox_ready + 2,
-            checkout_timeout=settings.sandbox_start_s,
-            request_timeout=settings.sandbox_time_s + 2 * _GRACE_S + settings.sandbox_start_s,
+            max_processes=self._limits.parallel * self._limits.depth + self._limits.ready + 2,
+            checkout_timeout=self._limits.start_s,
+            request_timeout=settings.methods.time_s + 2 * _GRACE_S + self._limits.start_s,
             feed_duration_limit_grace=_GRACE_S,
             turn_duration_limit_grace=_GRACE_S,
         )
@@ -278,11 +277,11 @@ class Workers:
             self._folder = None
 
     async def take(self, key: str, image: bytes) -> WorkerSession:
-        """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
+        """Return a worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
         return self.ready(key) or await self._loaded(image, self._used.pop(key, None))
 
     def ready(self, key: str) -> WorkerSession | None:
-        """The same, if one waits."""
+        """Return the same, if one waits."""
         session = self._ready.pop(key, None)
         if session is not None and session.monty.worker_pid is None:
             self._spawn(session.leave())
@@ -313,7 +312,7 @@ class Workers:
             self._spawn(self._next(self._used.pop(key), key, image))
 
     async def _next(self, used: WorkerSession, key: str, image: bytes) -> None:
-        if key in self._ready or self._pool is None or not self._settings.sandbox_ready:
+        if key in self._ready or self._pool is None or not self._limits.ready:
             await used.leave()
             return
         try:
@@ -325,7 +324,7 @@ class Workers:
             await session.leave()
             return
         self._ready[key] = session
-        while len(self._ready) > self._settings.sandbox_ready:
+        while len(self._ready) > self._limits.ready:
             await self._ready.popitem(last=False)[1].leave()
 
     async def idle(self) -> None:
@@ -334,13 +333,13 @@ class Workers:
             await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(_TURN_S))
 
     def _greeting(self) -> dict[str, Any]:
-        """What looks like the arguments of a run, and stands for nothing that a run may name."""
+        """Return placeholder arguments of a run, which refer to nothing that a run may name."""
         return {"_b_o": Handles(_nobody).give(UvmObject()), "_b_a": (0,), "_b_known": {"": [0]}, "_b_kw": {}}
 
     async def _loaded(
         self, image: bytes, used: WorkerSession | None = None, *, stand_by: bool = True, greeting: Any = None
     ) -> WorkerSession:
-        """A worker with a program, in one turn; `used` lets go of the one it had for it."""
+        """Return a worker with a program, in one turn; `used` lets go of the one it had for it."""
         from pydantic_monty import MontyError
 
         error: Exception | None = None
@@ -369,7 +368,7 @@ class Workers:
         )
 
     async def session(self, **options: Any) -> WorkerSession:
-        """A fresh worker; the caller hands it back.
+        """Return a fresh worker; the caller hands it back.
 
         :raises SandboxFailed: if none can be had in time.
         """
@@ -391,7 +390,7 @@ class Workers:
         raise SandboxFailed(f"no worker of the sandbox starts: {error}") from error
 
     def _none_free(self, error: Exception) -> SandboxFailed:
-        return SandboxFailed(f"no worker of the sandbox came free within {self._settings.sandbox_start_s:g} s ({error})")
+        return SandboxFailed(f"no worker of the sandbox came free within {self._limits.start_s:g} s ({error})")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,11 +1,8 @@
-"""Methods that are known, put to another use: those of the handbook and the image, called with what a request gives, judged by examples.
+"""Adaptation: methods of the handbook and of the image, called with the inputs of a request and judged by its examples.
 
-A small model writes what the few methods it is shown look like; of the thousands that it is not shown one often is what is wanted, said in
-other words. That can be tried: by what they do and not by their words (semantics-based code search, Reiss 2009,
-doi:10.1109/ICSE.2009.5070525) methods are found, adapted by their names, and kept or not (case-based reasoning, Aamodt and Plaza 1994,
-doi:10.3233/AIC-1994-7104). Words tell how likely each is.
-
-Signs by their names: of `the number of commas` the constant is `','`.
+A small model imitates the few methods that it is shown. Among thousands that it is not shown, one often does what is wanted under other
+words. Methods are found by what they do (semantics-based code search: Reiss 2009, doi:10.1109/ICSE.2009.5070525), adapted by their names,
+and kept or not (case-based reasoning: Aamodt and Plaza 1994, doi:10.3233/AIC-1994-7104). Words tell how likely each is.
 """
 
 from __future__ import annotations
@@ -20,12 +17,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.image.taught_examples import Example
-from batos.synthesis import batch_runner, mutations, plain_values
-from batos.synthesis.batch_runner import MethodCall, Run
+from batos.objects.json_form import Example
+from batos.synthesis import mutations, specification
 from batos.synthesis.handbook import HandbookEntry, words_in
-from batos.synthesis.ranking import Passed, Specification, as_expected
+from batos.synthesis.ranking import Passed, as_expected
 from batos.synthesis.repair import other_answers, without_edge_cases
+from batos.synthesis.specification import MethodCall, SearchContext, Specification
 
 _NAMES = {
     ",": "comma", ".": "dot point period stop", ":": "colon", ";": "semicolon", "-": "dash hyphen minus", "_": "underscore", "/": "slash",
@@ -38,9 +35,9 @@ _LONGEST = 4000  # characters of the values that are looked at
 
 
 def signs_named(said: frozenset[str], values: Iterable[Any]) -> Mapping[str, frozenset[str]]:
-    """The signs that words name and that occur in any of the values, with the words that name them.
+    """Return the signs that words name and that occur in a value, each with the words that name it: `','` for "the number of commas".
 
-    :param said: as `words_in` has them.
+    :param said: stems, as `words_in` returns them.
     """
     spoken = {sign: words & said for sign, words in ((sign, words_in(names)) for sign, names in _NAMES.items())}
     if not any(spoken.values()):
@@ -79,14 +76,14 @@ _ORDERS = re.compile(r"permutations|combinations|product\(")
 
 
 class MethodRequest(NamedTuple):
-    """A message that a method is wanted for.
+    """The inputs that a request offers to a method.
 
-    :ivar names: of its arguments, in order.
-    :ivar kinds: of what there is, by the expression that it is read by: `text`, `self.total`.
-    :ivar numbers: those that the words speak of.
-    :ivar texts: fields of records that the words speak of, and what they quote.
-    :ivar marks: signs that stand alone in the words, or before one: `@`, `#`.
-    :ivar signs: those that the words name and the examples have, with the words that name them: `,` and `comma`.
+    :ivar names: names of the arguments, in order.
+    :ivar kinds: the kind of each input, by the expression that reads it: `text`, `self.total`.
+    :ivar numbers: numbers in the words.
+    :ivar texts: fields of records that the words mention, and quoted texts.
+    :ivar marks: signs that stand alone in the words: `@`, `#`.
+    :ivar signs: signs that the words name and the examples contain, with the words that name them.
     """
 
     selector: str
@@ -99,10 +96,10 @@ class MethodRequest(NamedTuple):
 
 
 class Anatomy(NamedTuple):
-    """What of a known method may be another's.
+    """The exchangeable parts of a known method.
 
-    :ivar slots: as they stand there: `self.total`.
-    :ivar fixed: numbers and texts in it that its purpose speaks of.
+    :ivar slots: its slots as they stand in the source: `self.total`.
+    :ivar fixed: its numbers and texts that its purpose mentions.
     """
 
     parameters: tuple[str, ...]
@@ -111,19 +108,22 @@ class Anatomy(NamedTuple):
     fixed: tuple[int | str, ...]
 
 
-def asked(what: Specification, selector: str) -> MethodRequest | None:
-    """What a request gives: arguments as in its examples, and slots that words or examples speak of; None where the examples differ in
-    what they give."""
+def asked(what: Specification) -> MethodRequest | None:
+    """Return the inputs that a request offers: the arguments of its examples, and slots that words or examples mention.
+
+    Return None where the examples differ in their arguments.
+    """
+    selector = what.selector
     if not mutations.sayable(selector):
         return None
-    ways = {tuple(plain_values.arguments(call.args, call.kwargs)) for call, _ in what.examples}
+    ways = {tuple(specification.arguments(call.args, call.kwargs)) for call, _ in what.examples}
     if len(ways) != 1 or any(len(*ways) != len(call.args) + len(call.kwargs) for call, _ in what.examples):
         return None
     call, known = what.examples[0][0], what.known
-    given = plain_values.arguments(call.args, call.kwargs)
+    given = specification.arguments(call.args, call.kwargs)
     spoken = [slot for slot in known.slots if mutations.sayable(slot) and known.speaks_of(slot)][:_SLOTS]
-    kinds = {name: plain_values.kind_of(value) for name, value in given.items()}
-    kinds |= {f"self.{slot}": plain_values.kind_of(call.slots.get(slot)) for slot in spoken}
+    kinds = {name: specification.kind_of(value) for name, value in given.items()}
+    kinds |= {f"self.{slot}": specification.kind_of(call.slots.get(slot)) for slot in spoken}
     words = frozenset(re.split(r"[\W_]+", known.told.lower()))
     fields = [field for field in known.fields if field.lower() in words]
     letters = sorted({letter.lower() for letter in _LETTER.findall(_ARTICLE.sub("", known.told))} - {selector.strip("_").lower()})
@@ -135,76 +135,65 @@ def asked(what: Specification, selector: str) -> MethodRequest | None:
 
 
 def _values(call: MethodCall, example: Example) -> Iterator[Any]:
-    """What an example gives, and what comes of it."""
+    """Yield the inputs and outputs of an example."""
     yield from (*call.args, *call.kwargs.values(), *call.slots.values(), example.result, *dict(example.after).values())
 
 
 async def adapted_passing(
-    what: Specification,
-    selector: str,
-    entries: Sequence[tuple[float, HandbookEntry]],
-    audit: Callable[[str], bool],
-    run: Run,
-    *,
-    most: int,
-    limit: int,
-    exactly: bool = False,
-    within: float = math.inf,
+    context: SearchContext, entries: Sequence[tuple[float, HandbookEntry]], *, exactly: bool = False, within: float = math.inf
 ) -> Passed:
-    """Known methods that pass the examples, as they are or with another answer made of theirs.
+    """Return known methods that pass the examples, as they are or with another answer made of theirs.
 
-    :param entries: known methods with the share of the words that they have in common with the request, the most first.
-    :param most: how many calls of them are tried.
-    :param exactly: whether their own answers count alone.
-    :param within: what they may cost.
-
-    The other parameters are those of `amending.passing`.
+    :param entries: known methods, each with the share of the request's words that it explains, the largest first.
+    :param exactly: keep their own answers only.
+    :param within: the highest cost of an adapted method.
     """
-    if (request := asked(what, selector)) is None:
+    spec = context.spec
+    if (request := asked(spec)) is None:
         return ()
-    changes = bool(what.known.changed)
+    changes = bool(spec.known.changed)
 
     def bound() -> list[tuple[float, str]]:
         found = (
-            (_FAR * (1 - share) + unused(text, what.known.told), text)
-            for share, entry in soon(entries, what)
+            (_FAR * (1 - share) + unused(text, spec.known.told), text)
+            for share, entry in soon(entries, spec)
             for text in adapted(entry, request, changes=changes)
         )
-        return list({text: (cost, text) for cost, text in itertools.islice(found, most) if cost <= within}.values())
+        tried = itertools.islice(found, context.budget.adaptations)
+        return list({text: (cost, text) for cost, text in tried if cost <= within}.values())
 
-    tried = await in_helper(bound)
-    came = await batch_runner.run_batch([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
+    tried = await context.run_examples(await in_helper(bound))
 
     def passed() -> Iterator[tuple[float, str]]:
-        for (cost, text), texts in zip(tried, came, strict=True):
-            if all(as_expected(told, one) for told, (_, one) in zip(texts, what.examples, strict=True)):
+        for (cost, text), texts in tried:
+            if all(as_expected(told, one) for told, (_, one) in zip(texts, spec.examples, strict=True)):
                 yield cost, text
             elif not exactly:
-                for more, other in other_answers(text, texts, what, request.names):
+                for more, other in other_answers(text, texts, spec, request.names):
                     if cost + more <= within:
                         yield cost + more, other
 
     def audited() -> Passed:
-        return tuple(one for one in sorted(passed()) if mutations.makes_sense(one[1], what.known) and audit(one[1]))
+        return tuple(one for one in sorted(passed()) if mutations.makes_sense(one[1], spec.known) and context.auditor(one[1]))
 
     return await in_helper(audited)
 
 
 def unused(text: str, told: str) -> float:
-    """What a method costs that leaves out numbers and signs of which the words speak; not those of an example in the words."""
+    """Return the cost of a method for each number and sign in the words that it leaves out. Those of examples in the words are free."""
     spoken = _spoken(told)
     return _UNUSED * sum(not re.search(rf"(?<!\w){re.escape(one)}(?!\w)" if one.isdigit() else re.escape(one), text) for one in spoken)
 
 
 @lru_cache(maxsize=4)
 def _spoken(told: str) -> frozenset[str]:
-    """Numbers and signs that a method needs; what is answered where there is nothing it is completed by (`batos.synthesis.repair`)."""
+    """Return numbers and signs that a method needs. Those of an edge case do not count: it is added later (`batos.synthesis.repair`)."""
     told = _FROM_0.sub("", _SUCH_AS.split(without_edge_cases(told))[0])
     return frozenset({*_ALONE.findall(told), *_SIGN.findall(told)})
 
 
 def soon(entries: Iterable[tuple[float, HandbookEntry]], what: Specification) -> Iterator[tuple[float, HandbookEntry]]:
-    """Those that soon end with what the examples give: not what counts as far as a large number, or goes through all orders of much."""
+    """Yield the methods that end soon on the examples. Left out are methods that count up to a large number, or permute many items."""
     values = [value for call, _ in what.examples for value in (*call.args, *call.kwargs.values(), *call.slots.values())]
     counts, orders = has(values, _counts), has(values, _orders)
     for one in entries:
@@ -213,9 +202,9 @@ def soon(entries: Iterable[tuple[float, HandbookEntry]], what: Specification) ->
 
 
 def adapted(entry: HandbookEntry, request: MethodRequest, *, changes: bool) -> Iterator[str]:
-    """The ways in which a known method may be called with what a request gives: all arguments, and slots.
+    """Yield the ways to call a known method with the inputs of a request. Each uses all arguments, and may use slots.
 
-    :param changes: whether the method shall change slots.
+    :param changes: True if the method shall change slots.
     """
     known = anatomy(entry.source, entry.purpose)
     if known is None or known.changes is not changes:
@@ -232,7 +221,7 @@ def adapted(entry: HandbookEntry, request: MethodRequest, *, changes: bool) -> I
 
 
 def _calls(inputs: Sequence[str], request: MethodRequest, known: Anatomy, given: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """What a known method may be called with, in the order of its inputs: each thing once, and all arguments."""
+    """Yield the bindings of a known method's inputs, in their order. Each input of the request is used once, and all arguments are used."""
     if len(given) == len(inputs):
         yield given
         return
@@ -244,7 +233,7 @@ def _calls(inputs: Sequence[str], request: MethodRequest, known: Anatomy, given:
 
 @lru_cache(maxsize=8192)
 def anatomy(source: str, purpose: str) -> Anatomy | None:
-    """What of a method may be another's; None of one that does not end by itself, or uses its receiver for more than slots."""
+    """Return the exchangeable parts of a method. Return None for one that may not end, or that uses its receiver for more than slots."""
     tree = mutations.parsed(source)
     if tree is None or not mutations.settled(tree):
         return None
@@ -268,7 +257,7 @@ def _changes(held: Sequence[ast.Attribute]) -> bool:
 
 
 def has(values: Sequence[Any], such: Callable[[Any], bool]) -> bool:
-    """Whether there is such a value among these, or in them."""
+    """Return True if a predicate holds for one of the values, or for a value inside them."""
     inside = [[*value, *value.values()] if isinstance(value, dict) else value for value in values if isinstance(value, list | tuple | dict)]
     return any(map(such, values)) or any(has(more, such) for more in inside)
 
@@ -282,15 +271,17 @@ def _orders(value: Any) -> bool:
 
 
 def _fits(one: str, to: str, request: MethodRequest, known: Anatomy) -> bool:
-    """Whether a parameter or slot of a known method may be one of the request's: what is an argument there may be held in a slot here, and
-    what is read of a slot there may be given here."""
+    """Return True if an input of the request can stand for a parameter or slot of a known method.
+
+    An argument there may be a slot here. A slot that is only read there may be an argument here.
+    """
     if one.startswith("self."):
         return to.startswith("self.") or not known.changes
     return one.rstrip("0123456789") == request.kinds[to]
 
 
 def _instead(value: int | str, request: MethodRequest) -> Sequence[int | str]:
-    """What may stand for a number or a text that a known method's purpose speaks of."""
+    """Return the values that can replace a number or a text in a known method."""
     given: Sequence[int | str] = request.numbers if isinstance(value, int) else request.texts
     return given or (value,)
 
@@ -304,7 +295,7 @@ def _bound(source: str, request: MethodRequest, names: Mapping[str, str], values
 
 
 class _Bound(ast.NodeTransformer):
-    """Other names and constants in a method."""
+    """Replaces names and constants in a method."""
 
     def __init__(self, names: Mapping[str, str], values: Mapping[int | str, int | str]) -> None:
         self._names, self._values = names, values

@@ -1,23 +1,23 @@
-"""What is made of all items together, from what is computed of each: lists, sums, the largest, those that are so, records by a key.
+"""Aggregations of all items: lists, sums, extremes, filters, and records by a key.
 
-Over lists and records as in Feser et al. 2015 (doi:10.1145/2737924.2737977): the parts have been computed; what comes of them together is
-computed from their values.
+The expressions of each item are computed by `batos.synthesis.terms`. An aggregation is evaluated on their values (over lists and records
+as in Feser et al. 2015, doi:10.1145/2737924.2737977).
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from batos.synthesis.enumeration import ITEM, Expression, names_in
 from batos.synthesis.handbook import words_in
 from batos.synthesis.literals import built, joined
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 from batos.synthesis.terms import UNSAID, Computed, Over
+from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, Frame, Row, compiled_frame
 
 FILTERED = 0.3
 _MAPPED, _MAPS = 1.4, 14  # what costs at most what is computed of each and stands in a list, and how many of these
@@ -30,135 +30,25 @@ _CONSTANT = 0.8  # what costs what some items become that is fixed
 _SAME = 3  # of what comes to the same values
 
 
-_GIVE: Mapping[tuple[str, ...], tuple[type, ...]] = {
-    ("sorted(", "list("): (list,), ("len(", "sum(", "round(", "int("): (int, float), ("any(", "all(", "not "): (bool,),
-    ("'", "str("): (str,),
-}  # fmt: skip
-"""The kinds of what frames give that begin so."""
-
-
-class Frame(NamedTuple):
-    """What is made of items: its template, and words that speak of it.
-
-    In it stand `{of}` for what is answered of an item and `{by}` for what they are ordered or grouped by; `{each}` goes through them,
-    `{row}` is one of `{some}` of them, and `{key}` a function that gives what one is ordered by.
-
-    :ivar begin: of a record that is filled: what it holds at first; the template then is what an entry becomes.
-    :ivar also: further words, which it tells and which need not be said.
-    """
-
-    template: str
-    words: frozenset[str]
-    begin: str | None = None
-    also: frozenset[str] = frozenset()
-
-    @property
-    def keyed(self) -> bool:
-        """Whether it has one entry for each item."""
-        return "{by}: {of}" in self.template
-
-    @property
-    def extreme(self) -> bool:
-        """Whether it is the largest or the smallest, or the first of what is ordered."""
-        return self.template.startswith(("max(", "min(")) or self.template.endswith(")][0]")
-
-    @property
-    def asks(self) -> bool:
-        """Whether it is about what is so, or not."""
-        return self.template.startswith(("any(", "all(", "not "))
-
-    def has(self, name: str) -> bool:
-        return f"{{{name}}}" in self.template
-
-    def may_give(self, value: Any) -> bool:
-        """Whether it may give a value of this kind, by how it is written."""
-        if self.begin is not None or self.template.startswith("{{"):
-            return isinstance(value, dict)
-        if self.template.startswith("[") and self.template.endswith(("}]", ")]")):
-            return isinstance(value, list)
-        return isinstance(value, next((kinds for begins, kinds in _GIVE.items() if self.template.startswith(begins)), object))
-
-
-def _frame(template: str, words: str = "", begin: str | None = None, also: str = "") -> Frame:
-    return Frame(template, words_in(words), begin, words_in(also))
-
-
 def _apart(separator: str) -> Callable[[Any], list[str] | None]:
     return lambda whole: whole.split(separator) if isinstance(whole, str) and separator in whole else None
 
 
-_SORTED = "sort sorted order alphabet alphabetical alphabetically rank arrange rising ascending increasing"
-_SUM, _MEAN = "sum total altogether add much many overall together whole combined plus worth", "average mean typical"
-_DISTINCT = "differ different distinct unique once twice duplicates several double repeat repeated kinds"
-_MOST = (
-    "dearest max largest highest biggest longest most latest greatest best maximum newest oldest top tallest heaviest widest farthest "
-    "furthest recent winner peak"
-)
-_FALLING = "reverse descending falling largest highest longest newest biggest most best decreasing"
-_LEAST = (
-    "min smallest lowest shortest least earliest cheapest minimum oldest youngest fewest nearest closest lightest soonest fastest worst"
-)
-_ONE = (
-    _frame("[{of} {each}]"), _frame("sorted({of} {each})", f"{_SORTED} smallest first"),
-    _frame("sorted(({of} {each}), reverse=True)", f"{_FALLING} last"),
-    _frame("sorted({{{of} {each}}})", _DISTINCT), _frame("list(dict.fromkeys({of} {each}))", _DISTINCT),
-    _frame("sum({of} {each})", _SUM),
-    _frame("round(sum({of} {each}), 2)", "round rounded cents", also=_SUM),
-    _frame("max({of} {each})", _MOST), _frame("min({of} {each})", _LEAST), _frame("len({{{of} {each}}})", _DISTINCT),
-    _frame("any({of} {each})", "any some whether one is contain has there somewhere"),
-    _frame("all({of} {each})", "all every each whether only both everything"),
-    _frame("not any({of} {each})", "no none not never without nothing"),
-    _frame("' '.join({of} {each})", "word words text sentence space spaces"),
-    _frame("''.join({of} {each})", "text letter letters character characters initials together"),
-    _frame("', '.join({of} {each})", "comma commas"), _frame("sum({of} {each}) / sum(1 {each})", _MEAN),
-    _frame("round(sum({of} {each}) / sum(1 {each}), 2)", "round rounded", also=_MEAN),
-    _frame("round(sum({of} {each}) / sum(1 {each}), 1)", "round rounded", also=_MEAN),
-    _frame("next(({of} {each}), None)", "first earliest find"), _frame("[{of} {each}][-1]", "last latest final recent"),
-)  # fmt: skip
-"""Of what is computed of each."""
-_WHOLE = (
-    _frame("{of}"), _frame("sorted({of})", _SORTED), _frame("sorted({of}, reverse=True)", _FALLING),
-    _frame("' '.join({of})", "word words text sentence space spaces"), _frame("''.join({of})", "text letter letters together"),
-    _frame("', '.join({of})", "comma commas"), _frame("len({of})", "many length long count number"),
-    _frame("sum({of})", "sum total altogether"),
-    _frame("max({of})", _MOST), _frame("min({of})", _LEAST), _frame("round({of}, 2)", "round rounded cents"),
-    _frame("round({of}, 1)", "round rounded"), _frame("round({of})", "round rounded whole"), _frame("str({of})", "text"),
-    _frame("int({of})", "number whole"), _frame("{of}[::-1]", "reverse reversed backwards backward mirror turned"),
-    _frame("{of}[0]", "first begin start"),
-    _frame("{of}[-1]", "last end final"), _frame("list(dict.fromkeys({of}))", _DISTINCT), _frame("not {of}", "no not none"),
-)  # fmt: skip
-"""Of what is computed of what is given."""
-_NOT = _WHOLE[-1]
+_NOT = WHOLE[-1]
 _PLAINLY = re.compile(r"[\w.]+")
 _SEPARATED = {"\n": "line lines", ", ": "comma commas", ",": "comma commas", " ": "space spaces text", "; ": "semicolon semicolons"}
 _APART: dict[Frame, Callable[[Any], list[Any] | None]] = {
-    _ONE[0]: lambda whole: whole if isinstance(whole, list) else None,
-    **{_frame(f"{one!r}.join({{of}} {{each}})", words): _apart(one) for one, words in _SEPARATED.items()},
+    OF_EACH[0]: lambda whole: whole if isinstance(whole, list) else None,
+    **{Frame(f"{one!r}.join({{of}} {{each}})", words_in(words)): _apart(one) for one, words in _SEPARATED.items()},
 }
 """What items are put together by that each become a text or a record, and what takes it apart."""
-_COUNTED = (_frame("sum(1 {each})", "many count number often times amount"),)
-_ORDERED = (
-    _frame("[{of} for {row} in sorted({some}, key={key})]", _SORTED), _frame("[{of} for {row} in sorted({some}, key={key})][0]", _LEAST),
-    _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)]", _FALLING),
-    _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)][0]", _MOST), _frame("{{{by}: {of} {each}}}", "each by per map"),
-)  # fmt: skip
-"""And by something else that is computed of each."""
-_GROUPED = (
-    _frame("found.get({by}, 0) + {of}", "each by per every for", "{}"),
-    _frame("[*found.get({by}, []), {of}]", "each by per group grouped every under", "{}"),
-    _frame("found.get({by}, 0) + 1", "each many count often every per times", "{}"),
-)  # fmt: skip
 FOUND = "found"
 """What a record is called that is filled."""
-_ROW = "it_, of_, by_"
-_IN_PROCESS = {"of": "of_", "by": "by_", "each": f"for {_ROW} in rows_", "row": _ROW, "some": "rows_", "key": "lambda row_: row_[2]"}
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
-Row = tuple[Any, Any, Any]
-"""An item, what is answered of it, and what it is ordered or grouped by."""
 
 
 class Aggregation(NamedTuple):
-    """A method of parts: in a frame, what is answered of each item, by what, and which of them count."""
+    """A frame, with the expression of each item, the key, and the filter that it is filled with."""
 
     frame: Frame
     of: Expression
@@ -167,16 +57,16 @@ class Aggregation(NamedTuple):
 
 
 def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str], most: int) -> Iterator[Aggregation]:
-    """What comes to the values that are wanted, one of each example.
+    """Yield the aggregations that give the expected values, one of each example.
 
-    :param said: the words of what is asked.
-    :param most: looks at what a frame comes to.
+    :param said: words of the request.
+    :param most: evaluations of frames at most.
     """
     if not over.text:
-        yield from (Aggregation(_WHOLE[0], one, None, None) for one in _composed(parts, expected, said))
+        yield from (Aggregation(WHOLE[0], one, None, None) for one in _composed(parts, expected, said))
         for held in _alike(parts):
             if all(_is(value, end) for (value,), end in zip(held[0].values, expected, strict=True)):
-                yield from (Aggregation(_WHOLE[0], one.part, None, None) for one in held)
+                yield from (Aggregation(WHOLE[0], one.part, None, None) for one in held)
     yield from _of_each(over, parts, expected, said)
     if not expected:
         return
@@ -185,8 +75,8 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
     asked = frozenset(over.fixed) | frozenset(word for word in said if word.isdigit())
     for only in (None, *(_filters(parts, asked)[:_IF] if over.text else ())):
         kept = [tuple(map(bool, values)) for values in only[0].values] if only else [(True,) * len(items) for items in over.of]
-        several = (_ONE, of, [None]), (_COUNTED, of[:1], [None]), ((*_ORDERED, *_GROUPED), of[:_PLAIN], by)
-        ways = several if over.text else ((_WHOLE[1:], of, [None]),)
+        several = (OF_EACH, of, [None]), (COUNTED, of[:1], [None]), ((*ORDERED, *GROUPED), of[:_PLAIN], by)
+        ways = several if over.text else ((WHOLE[1:], of, [None]),)
         for frames, ofs, bys in ways:
             able = [frame for frame in frames if frame.may_give(expected[0])]
             for one, other in itertools.product(ofs, bys) if able else ():
@@ -203,7 +93,7 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
 
 
 def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Aggregation]:
-    """What is wanted of each item, where a list has as many, or a text as many between lines or commas: texts and records of its parts."""
+    """Yield aggregations where the expected list, or text between separators, has one entry for each item."""
     counts = [len(items) for items in over.of]
     if not over.text or not sum(counts):
         return
@@ -217,7 +107,7 @@ def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], sai
 
 
 def _of_some(over: Over, parts: Sequence[Computed], expected: Sequence[Any]) -> Iterator[Expression]:
-    """What is computed of the items that are so, where the others stay as they are."""
+    """Yield expressions that change the items for which a condition holds, and leave the others as they are."""
     items = [item for held in over.of for item in held]
     changed = [not _is(item, end) for item, end in zip(items, expected, strict=True)]
     if over.pairs or all(changed) or not any(changed):
@@ -241,17 +131,19 @@ def _of_some(over: Over, parts: Sequence[Computed], expected: Sequence[Any]) -> 
 
 
 def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Expression]:
-    """Texts, lists and records of parts that are what is expected, one of each row."""
+    """Yield texts, lists and records of parts that give the expected values, one of each row."""
     yield from joined(parts, expected, said)
     yield from built(parts, expected, said)
 
 
 def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool, plain: bool) -> bool:
-    """Whether it asks whether numbers are so, or whether there is nothing in what was computed, makes a text of a text, is the last by
-    alphabet of what is no number, or has one entry for each item and a key twice: what is lost then?
+    """Return True for an aggregation that passes by chance rather than by sense.
 
-    :param by_itself: whether items are ordered by what is answered of them.
-    :param plain: whether what is answered is given, and not computed.
+    Examples: it asks numbers or lists for their truth, converts a text to a text, takes the last text by alphabet, or loses entries of a
+    record by equal keys.
+
+    :param by_itself: True if items are ordered by the answer itself.
+    :param plain: True if the answer is an input, and not computed.
     """
     if frame.asks and any(isinstance(of, int | float) and not isinstance(of, bool) for row in rows for _, of, _ in row):
         return True
@@ -271,7 +163,7 @@ def _rows(items: Sequence[Any], of: Sequence[Any], by: Sequence[Any], kept: Sequ
 
 
 def _alike(parts: Sequence[Computed]) -> list[list[Computed]]:
-    """What is computed of items by the values it comes to, the cheapest first."""
+    """Group expressions by their values, the cheapest first."""
     found: dict[str, list[Computed]] = {}
     for part in parts:
         found.setdefault(repr(part.values), []).append(part)
@@ -279,10 +171,11 @@ def _alike(parts: Sequence[Computed]) -> list[list[Computed]]:
 
 
 def _filters(parts: Sequence[Computed], asked: Collection[str] = ()) -> list[list[Computed]]:
-    """What says which items count, and the opposite of each, by which they are; what says all or none of them says nothing, but where it
-    does so by a figure or a thing that the request names.
+    """Return the conditions on items, and their negations, grouped by the items that they keep.
 
-    :param asked: those.
+    A condition that keeps all items counts only where it uses a number or an input that the request names.
+
+    :param asked: these numbers and inputs.
     """
     found: dict[tuple[tuple[bool, ...], ...], list[Computed]] = {}
     all_of_them: list[Computed] = []
@@ -305,9 +198,9 @@ def _orders(one: Computed) -> bool:
 
 
 def lists(over: Over, parts: Sequence[Computed], said: Collection[str]) -> Iterator[Computed]:
-    """What is computed of each item, as lists and records; of these more is made as of what is given.
+    """Yield expressions of each item as lists and records, of which more is made as of the inputs.
 
-    :param said: the words of what is asked; none where they tell nothing.
+    :param said: words of the request; none where they tell nothing.
     """
     if not over.text:
         return
@@ -341,22 +234,9 @@ def _each(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:
     return tuple((value,) for value in values)
 
 
-@functools.lru_cache(maxsize=256)
-def _computing(frame: Frame) -> Callable[[Sequence[Row]], Any]:
-    """What computes a frame of items with what was computed of them."""
-    text = frame.template.format(**_IN_PROCESS)
-    body = f"    return {text}" if frame.has("each") or frame.has("some") else f"    return [{text} for {_ROW} in rows_][0]"
-    if frame.begin is not None:
-        body = f"    found = {frame.begin}\n    for {_ROW} in rows_:\n        found[by_] = {text}\n    return found"
-    space: dict[str, Any] = {}
-    exec(f"def computing_(rows_):\n{body}", space)  # noqa: S102 - the templates stand above
-    made: Callable[[Sequence[Row]], Any] = space["computing_"]
-    return made
-
-
 def _comes_to(frame: Frame, rows: Sequence[Row], expected: Any) -> bool:
     try:
-        return _is(_computing(frame)(rows), expected)
+        return _is(compiled_frame(frame)(rows), expected)
     except _FAILS:
         return False
 

@@ -1,8 +1,7 @@
-"""What many methods do on the same calls, in few runs of the sandbox: compiled and run one by one they would take 30 ms each.
+"""Batch execution: many methods on the same calls, in few runs of the sandbox. One by one each would take 30 ms.
 
-They become functions of one method, with a record in the place of the receiver's slots; so they can neither send nor see anything else.
-
-Calls that are like a call: what tells whether two methods that pass an example do the same elsewhere, too.
+The methods become functions inside one method, with a record in place of the receiver's slots. So they can neither send nor see anything
+else. The module also mutates calls (`variations`), to compare methods that pass the same examples.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ import itertools
 import random
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import structlog
 
 from batos.errors import MethodError, MethodUnsupported, SandboxFailed
-from batos.image import history
-from batos.sandbox import unsupported
+from batos.objects.json_form import uncut
+from batos.synthesis.specification import MethodCall
 
 log = structlog.get_logger("batos.mind")
 
@@ -56,82 +56,74 @@ _END = f"""
 """
 
 Run = Callable[[str, list[Any]], Awaitable[Any]]
-"""Runs the source of a method of the selector `SELECTOR` in the sandbox, with one argument; its answer."""
+"""Runs the source of a method of the selector `SELECTOR` in a sandbox, with one argument, and returns its answer."""
+CallOutcome = tuple[Any, dict[str, Any]] | None
+"""The answer of a method, and the slots after it. None where the method failed, or the outcome is not known."""
 
 
-class Aside:
-    """Runs methods side by side that send messages, too: those that are plain functions."""
+class BatchRunner:
+    """An executor of many methods in few runs of the sandbox."""
 
-    def __init__(self, run: Run, helpers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        source_bytes: int,
+        helpers: Mapping[str, str] = MappingProxyType({}),
+        supports: Callable[[str], bool] = lambda source: True,
+    ) -> None:
         """
-        :param helpers: sources of what is sent, by selector; of methods that are `plain`.
+        :param source_bytes: the limit of one method's source (`AuditLimits.bytes`).
+        :param helpers: sources of the messages that methods may send, by selector. Each is pure (`is_pure`).
+        :param supports: returns False for a source that the sandbox cannot compile.
         """
-        self._run, self.helpers = run, helpers
+        self._run, self._source_bytes, self._helpers, self._supports = run, source_bytes, helpers, supports
 
-    def __call__(self, text: str, given: list[Any]) -> Awaitable[Any]:
-        return self._run(text, given)
+    async def outcomes(self, sources: Sequence[str], calls: Sequence[MethodCall]) -> list[tuple[str, ...]]:
+        """Return for each source its outcome on each call: the `repr` of the answer and of the slots after it, or "" for a failure.
 
+        :param sources: methods that the guardian accepts, and that send nothing but the helpers.
+        """
+        given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
+        found: list[tuple[str, ...]] = []
+        again = _AGAIN
+        waiting = [list(rows) for rows in _parted(sources, self._source_bytes - sum(map(len, self._helpers.values())))][::-1]
+        while waiting:
+            rows = waiting.pop()
+            came = await self._batch(rows, given)
+            if came is None and again > 1 and len(rows) > 1:  # one method is enough for that: run the others without it
+                again -= 2
+                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+            else:
+                found += came or [("",) * len(calls)] * len(rows)
+        return found
 
-Did = tuple[Any, dict[str, Any]] | None
-"""What was answered, and the slots after it; None where that is not known."""
-
-
-class MethodCall(NamedTuple):
-    """A call of a method, and the slots of its receiver. Plain values only, which are never changed."""
-
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = {}
-    slots: Mapping[str, Any] = {}
-
-
-async def run_batch(sources: Sequence[str], calls: Sequence[MethodCall], run: Run, *, limit: int) -> list[tuple[str, ...]]:
-    """What each method does on each call: the `repr` of its answer and of the slots after it; "" where that is not known, as it fails.
-
-    :param sources: of methods that pass the guardian and send nothing, but what `run` has (`Aside`).
-    :param limit: bytes that the source of one method may have (setting method_bytes).
-    """
-    given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
-    found: list[tuple[str, ...]] = []
-    again = _AGAIN
-    helpers = run.helpers if isinstance(run, Aside) else {}
-    waiting = [list(rows) for rows in _parted(sources, limit - sum(map(len, helpers.values())))][::-1]
-    while waiting:
-        rows = waiting.pop()
-        came = await _together(rows, given, run)
-        if came is None and again > 1 and len(rows) > 1:  # one of them is enough for that: what do the others?
-            again -= 2
-            waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-        else:
-            found += came or [("",) * len(calls)] * len(rows)
-    return found
-
-
-async def _together(rows: Sequence[str], given: Sequence[Any], run: Run) -> list[tuple[str, ...]] | None:
-    """What each of a few does; None where one of them met a limit."""
-    able, helpers = list(range(len(rows))), run.helpers if isinstance(run, Aside) else {}
-    try:
+    async def _batch(self, rows: Sequence[str], given: Sequence[Any]) -> list[tuple[str, ...]] | None:
+        """Return the outcomes of one batch, or None where one of its methods met a limit."""
+        able = list(range(len(rows)))
         try:
-            told = await run(batch_source(rows, helpers), [*given])
-        except MethodUnsupported:  # one is enough for that
-            able = [n for n, row in enumerate(rows) if not unsupported(row)]
-            told = await run(batch_source([rows[n] for n in able], helpers), [*given])
-    except (MethodError, SandboxFailed) as e:
-        log.info("side_by_side_failed", error=e.message, methods=len(rows))
-        return None
-    known = dict(zip(able, map(tuple, told), strict=False))
-    return [known.get(n, ("",) * len(given)) for n in range(len(rows))]
+            try:
+                told = await self._run(batch_source(rows, self._helpers), [*given])
+            except MethodUnsupported:  # one method is enough for that
+                able = [n for n, row in enumerate(rows) if self._supports(row)]
+                told = await self._run(batch_source([rows[n] for n in able], self._helpers), [*given])
+        except (MethodError, SandboxFailed) as e:
+            log.info("side_by_side_failed", error=e.message, methods=len(rows))
+            return None
+        known = dict(zip(able, map(tuple, told), strict=False))
+        return [known.get(n, ("",) * len(given)) for n in range(len(rows))]
 
 
-def read_outcome(text: str) -> Did:
-    """A text of `did`, or of a trial, in plain values."""
+def read_outcome(text: str) -> CallOutcome:
+    """Return an outcome text of `BatchRunner.outcomes`, or of a trial, in JSON values."""
     if (found := outcome_values(text)) is None:
         return None
     value, slots = found
-    return history.uncut(value), {name: history.uncut(one) for name, one in slots.items()}
+    return uncut(value), {name: uncut(one) for name, one in slots.items()}
 
 
-def outcome_values(text: str) -> Did:
-    """A text of `did`, in the values that there were: a set is a set."""
+def outcome_values(text: str) -> CallOutcome:
+    """Return an outcome text in the original values: a set stays a set."""
     try:
         value, slots = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value
@@ -140,7 +132,7 @@ def outcome_values(text: str) -> Did:
 
 
 def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:
-    """In groups of which each makes one method that is not too long."""
+    """Yield batches of sources, each short enough to be one method of `limit` bytes."""
     rows: list[str] = []
     room = 0
     for source in sources:
@@ -155,9 +147,9 @@ def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:
 
 
 def batch_source(sources: Sequence[str], helpers: Mapping[str, str] = {}) -> str:
-    """The source of one method that does what all of these do, one after the other, on each of the calls that it is given.
+    """Return the source of one method that runs all of these on each of the calls that it is given.
 
-    :param helpers: see `Aside`.
+    :param helpers: see `BatchRunner`.
     """
     functions = [_function(source, f"method{n}_", helpers) for n, source in enumerate(sources)]
     names = ", ".join(function.name for function in functions)
@@ -167,8 +159,7 @@ def batch_source(sources: Sequence[str], helpers: Mapping[str, str] = {}) -> str
 
 
 def is_pure(source: str) -> bool:
-    """Whether a method does nothing with its receiver, so that it is a function of what it is given; and has a `while` for nothing that
-    goes on without end."""
+    """Return True if a method does not use its receiver and has no `while` loop: a function of its arguments that ends."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -189,7 +180,7 @@ def _indented(text: str) -> str:
 
 
 class _Slots(ast.NodeTransformer):
-    """The receiver's slots as entries of a record, and what is sent to it as functions."""
+    """Replaces the receiver's slots by entries of a record, and messages by functions."""
 
     def __init__(self, helpers: Collection[str]) -> None:
         self._helpers = helpers
@@ -223,8 +214,12 @@ _PARTS = 40  # of another value, at most
 
 
 def variations(calls: Sequence[MethodCall], count: int) -> list[MethodCall]:
-    """So many calls, each made of one of these: numbers near it, texts with other words or some of them twice, lists and records with more
-    or less in them, and what is looked for where it is to be found. Each way to change a value has its turn."""
+    """Return mutated calls: numbers nearby, texts with other or doubled words, lists and records with more or fewer entries.
+
+    A searched value sometimes becomes a part of another one, so that the search succeeds. The ways to change a value take turns.
+
+    :param count: how many to return. The same calls give the same variations in each process.
+    """
     rng = random.Random(_SEED)
     found = []
     for number in range(count):
@@ -239,7 +234,7 @@ def variations(calls: Sequence[MethodCall], count: int) -> list[MethodCall]:
 
 
 def _other(at: int, given: Sequence[Any], turn: int, rng: random.Random) -> Any:
-    """Another value in place of one that is given: a part of the others that is of its kind, or one that is like it."""
+    """Return a replacement of one input: a part of the other inputs of its kind, or a mutation of it."""
     value = given[at]
     if type(value) in (str, int) and rng.random() < _WITHIN:
         parts = [one for n, held in enumerate(given) if n != at for one in itertools.islice(_parts(held), _PARTS)]
@@ -249,7 +244,7 @@ def _other(at: int, given: Sequence[Any], turn: int, rng: random.Random) -> Any:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What may be looked for in a value."""
+    """Yield the parts of a value that may be searched for in it."""
     match value:
         case str():
             yield from (one for one in (*value.split(), *re.findall(r"[^\W_]", value)) if one)
@@ -265,9 +260,9 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _changed(value: Any, turn: int, rng: random.Random) -> Any:
-    """Another value of its kind.
+    """Return a mutation of a value, of the same kind.
 
-    :param turn: says in which way it is changed.
+    :param turn: selects the way in which it changes.
     """
     match value:
         case bool():

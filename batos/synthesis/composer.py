@@ -1,13 +1,10 @@
-"""Methods put together from parts that are known to give what the examples give.
+"""The composer: methods put together of parts that are known to give the examples' answers.
 
-What is given, what is computed of it and of its items (`batos.synthesis.terms`), and what is made of all of that
-(`batos.synthesis.aggregations`) is looked through for what the examples want (`batos.synthesis.targets`); what passes is run in the
-sandbox, whole.
+Inputs, expressions of them and of their items (`batos.synthesis.terms`), and aggregations (`batos.synthesis.aggregations`) are searched
+for the goals of the examples (`batos.synthesis.targets`). What fits becomes a source, which the sandbox runs as a whole.
 
-Arguments under other names, for as long as a method is put together: a user may call one `n`, as idioms call what they go through.
-
-Names that are bound in an expression are not those of arguments (capture-avoiding substitution: Barendregt 1984, The Lambda Calculus,
-2.1); where both are called the same, each gets the other's name in the end.
+Arguments are renamed while a method is composed, where a user's name is also one of ours: one may call an argument `n`, as idioms call
+their variable. In the result both swap names (capture-avoiding substitution: Barendregt 1984, The Lambda Calculus, 2.1).
 """
 
 from __future__ import annotations
@@ -15,25 +12,25 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.image.taught_examples import Example
+from batos.objects.json_form import Example
 from batos.synthesis import adaptation, batch_runner, mutations
 from batos.synthesis.adaptation import MethodRequest, asked
 from batos.synthesis.aggregations import FILTERED, FOUND, Aggregation, fitting, lists
-from batos.synthesis.batch_runner import MethodCall, Run
 from batos.synthesis.enumeration import ITEM, names_in
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
 from batos.synthesis.idiom_costs import MODULES, reserved
-from batos.synthesis.ranking import Passed, Specification, as_expected
+from batos.synthesis.ranking import Passed, as_expected
+from batos.synthesis.specification import MethodCall, SearchContext, Specification
 from batos.synthesis.targets import ANSWER, WHETHER, Goal, goals, spelled, targets, written_together
 from batos.synthesis.terms import UNSAID, Computed, Over, computed, grown_of, overs
 
 
 def clashing(what: Specification, ours: Collection[str]) -> dict[str, str]:
-    """Of arguments that have one of our names, what each is called instead."""
+    """Return new names for the arguments that have one of our names."""
     theirs = {name for call in what.calls for name in call.kwargs}
     return {name: _free(name, {*theirs, *ours}) for name in sorted(theirs.intersection(ours) - {"self"})}  # `self` is no argument's name
 
@@ -45,7 +42,7 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def renamed(what: Specification, names: Mapping[str, str]) -> Specification:
-    """The same with arguments called otherwise."""
+    """Return the specification with its arguments renamed."""
 
     def their(given: Mapping[str, Any]) -> dict[str, Any]:
         return {names.get(name, name): value for name, value in given.items()}
@@ -60,7 +57,7 @@ def renamed(what: Specification, names: Mapping[str, str]) -> Specification:
 
 
 def named_back(passed: Passed, names: Mapping[str, str]) -> Passed:
-    """Methods with their arguments called as the user does; none that needs what Python has under such a name."""
+    """Return methods with the user's names of arguments. A method that needs the Python name behind such a name is left out."""
     both = {**names, **{other: name for name, other in names.items()}}
     found = []
     for cost, source in passed:
@@ -92,7 +89,10 @@ _SHARP, _LIKELY = 1.3, 12.0  # against what known methods cost; what one costs a
 
 
 class FoundPart(NamedTuple):
-    """What comes to what is wanted, of which items, and what it costs."""
+    """An aggregation that gives a goal.
+
+    :ivar over: the items that it goes through.
+    """
 
     cost: float
     made: Aggregation
@@ -100,29 +100,19 @@ class FoundPart(NamedTuple):
     end: Goal
 
 
-async def composed(
-    what: Specification,
-    selector: str,
-    known: Sequence[tuple[float, HandbookEntry]],
-    audit: Callable[[str], bool],
-    run: Run,
-    *,
-    most: int,
-    limit: int,
-) -> Passed:
-    """Methods put together of parts that pass the examples.
+async def composed(context: SearchContext, known: Sequence[tuple[float, HandbookEntry]]) -> Passed:
+    """Return methods composed of parts that pass the examples.
 
-    :param most: values that are computed; none where it is 0.
-
-    The other parameters are those of `reuse.passing`.
+    :param known: known methods, each with the share of the request's words that it explains, the largest first.
     """
+    what, most = context.spec, context.budget.parts
     if not most:
         return ()
     ours = await in_helper(_ours)  # reads all idioms the first time
     if names := clashing(what, ours):
-        held = await composed(renamed(what, names), selector, known, audit, run, most=most, limit=limit)
-        return await in_helper(lambda: tuple(one for one in named_back(held, names) if audit(one[1])))
-    if (request := asked(what, selector)) is None or not _small(request, what):
+        held = await composed(context.about(renamed(what, names)), known)
+        return await in_helper(lambda: tuple(one for one in named_back(held, names) if context.auditor(one[1])))
+    if (request := asked(what)) is None or not _small(request, what):
         return ()
     wanted = list(itertools.islice(goals(what, request), _GOALS))
     several = [] if wanted else targets(what, request)
@@ -144,7 +134,7 @@ async def composed(
 
     share = most // (len(given) + 2)
     for over in given:  # most is made of what is given as a whole
-        parts = await computed(over, request, what, soon, run, said=said, whole=whole, most=share if over.text else 2 * share, limit=limit)
+        parts = await computed(context, over, request, soon, said=said, whole=whole, most=share if over.text else 2 * share)
         whole = whole if over.text else parts
         more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts, weights.keys())))
         await in_helper(lambda over=over, parts=parts: look(over, parts))
@@ -155,33 +145,32 @@ async def composed(
     def able() -> list[tuple[float, str]]:
         texts: dict[str, float] = {}
         for cost, text in itertools.islice(_written(found, wanted, several, request, weights), _WRITTEN):
-            if text not in texts and mutations.makes_sense(text, what.known) and audit(text):
+            if text not in texts and mutations.makes_sense(text, what.known) and context.auditor(text):
                 texts[text] = cost + adaptation.unused(text, what.known.told)
             if len(texts) >= _PASSED:
                 break
         return [(cost, text) for text, cost in texts.items()]
 
-    tried = await in_helper(able)
-    came = await batch_runner.run_batch([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
     expected = [example for _, example in what.examples]
-    return tuple(one for one, texts in zip(tried, came, strict=True) if all(map(as_expected, texts, expected)))
+    tried = await context.run_examples(await in_helper(able))
+    return tuple(one for one, texts in tried if all(map(as_expected, texts, expected)))
 
 
 def _small(request: MethodRequest, what: Specification) -> bool:
-    """Whether there is so little given that what is computed of it takes a second or two."""
+    """Return True if the inputs are so few and small that the search takes a second or two."""
     given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
     return len(request.kinds) <= _KINDS and not _ours() & {*request.names} and all(len(repr(values)) <= _CHARS for values in given)
 
 
 def _ours() -> frozenset[str]:
-    """Names that a method has which is put together of parts, beside those of what it is given."""
+    """Return the names that a composed method uses beside its inputs."""
     return reserved() | {ITEM, FOUND, ANSWER, "self", batch_runner.SLOTS}
 
 
 def _written(
     found: Sequence[FoundPart], wanted: Sequence[Goal], several: Sequence[Goal], request: MethodRequest, weights: Mapping[str, float]
 ) -> Iterator[tuple[float, str]]:
-    """Methods, the cheapest first."""
+    """Yield composed methods with their costs, the cheapest first."""
     if wanted:
         likely = [one for one in found if one.cost <= _LIKELY and _uses_all([one], request)]
         for one in sorted(likely, key=lambda one: one.cost):
@@ -214,7 +203,9 @@ def _bare(one: FoundPart) -> float:
 
 
 def _cost(together: Sequence[tuple[Aggregation, Over, Goal]], weights: Mapping[str, float]) -> float:
-    """How unlikely it is: its parts, what of it is not spoken of, and what is asked that none of it tells."""
+    """Return the improbability of parts that stand together: their own costs, parts that no word mentions, and words that no part
+    explains.
+    """
     said, words, cost = weights.keys(), frozenset[str](), 0.0
     for (frame, of, by, only), over, end in together:
         parts = [part for part, there in ((of, frame.has("of")), (by, True), (only, True)) if part is not None and there]
@@ -230,7 +221,7 @@ def _cost(together: Sequence[tuple[Aggregation, Over, Goal]], weights: Mapping[s
 
 
 def _expression(made: Aggregation, over: Over) -> tuple[list[str], str]:
-    """The lines that come before the expression of what is made, and it."""
+    """Return the lines before the expression of an aggregation, and the expression."""
     frame, of, by, only = made
     if not over.text:
         return [], frame.template.format(of=f"({of.text})")

@@ -1,12 +1,12 @@
-"""Expressions grown from parts, the cheapest first, by what they come to.
+"""Bottom-up enumeration of expressions, the cheapest first, by their values.
 
-What is made of a value is one of the idioms of `batos.synthesis.translation_model`, which are computed here
-(`batos.synthesis.idiom_costs`): they are constants of that module, and what they are given are plain values of bounded size. So
-hundreds of thousands are looked at in the time in which the sandbox runs a thousand. Of those that come to the same on all examples
-the cheapest is grown further (bottom-up enumeration with observational equivalence: Udupa et al. 2013, doi:10.1145/2462156.2462174;
-in the order of what they cost: Barke, Peleg and Polikarpova 2020, doi:10.1145/3428295).
+An expression grows by the idioms of `batos.synthesis.translation_model`. They are evaluated in this process
+(`batos.synthesis.idiom_costs`), since they are constants and their inputs are plain values of bounded size. So hundreds of thousands are
+tried in the time in which the sandbox runs a thousand. Of expressions that are equal on all examples the cheapest grows further
+(observational equivalence: Udupa et al. 2013, doi:10.1145/2462156.2462174; in the order of their costs: Barke, Peleg and Polikarpova 2020,
+doi:10.1145/3428295).
 
-What is made of parts, as one would write it: `[x for x in sorted(...)][0]` is `min(...)`.
+The module also simplifies what it grew: `[x for x in sorted(...)][0]` becomes `min(...)`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.synthesis import plain_values
+from batos.synthesis import specification
 from batos.synthesis.idiom_costs import CHARS, FAILS, MODULES, Idiom, Priced, callables, priced
 from batos.synthesis.translation_model import KINDS, Spoken
 
@@ -31,7 +31,7 @@ ITEM = "item"
 
 
 def tidied(tree: ast.Module) -> ast.Module:
-    """The same in fewer words; it changes the tree. The first of those that are so is nothing where none is."""
+    """Simplify a tree in place, and return it. The first of filtered items becomes None where there is none."""
     _Tidy().visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -91,7 +91,7 @@ _OF_ALL = ("sorted", "sum", "max", "min", "set", "list", "tuple", "any", "all")
 
 
 def _number(node: ast.expr) -> ast.expr:
-    """A factor, without the nought by which an idiom makes sure that it is a number, and no text to be repeated."""
+    """Return a factor without its `+ 0`, by which an idiom makes sure that it is a number and no text to be repeated."""
     match node:
         case ast.BinOp(left=one, op=ast.Add(), right=ast.Constant(value=int() as nought)) if nought == 0 and not isinstance(nought, bool):
             return one
@@ -103,7 +103,7 @@ def _is_call(node: ast.expr, name: str) -> bool:
 
 
 def _as_they_are(node: ast.ListComp | ast.GeneratorExp) -> ast.expr | None:
-    """What it goes through, if it has all items of that as they are."""
+    """Return the iterable of a comprehension that yields all items unchanged; None for any other."""
     match node.elt, node.generators:
         case ast.Name(id=one), [ast.comprehension(target=ast.Name(id=other), iter=over, ifs=[])] if one == other:
             return over
@@ -111,14 +111,14 @@ def _as_they_are(node: ast.ListComp | ast.GeneratorExp) -> ast.expr | None:
 
 
 def _once(elt: ast.expr) -> bool:
-    """Whether the item stands in it once, and for itself."""
+    """Return True if the item stands once in an expression, outside of inner functions."""
     names = [one for one in ast.walk(elt) if isinstance(one, ast.Name) and one.id == ITEM]
     inner = any(isinstance(one, ast.Lambda | ast.comprehension) for one in ast.walk(elt))
     return len(names) == 1 and not inner
 
 
 def _first(call: ast.Call) -> ast.Call | None:
-    """The first of what is sorted; of what is equal, the first there is, both ways. None where it is sorted in another way."""
+    """Return `min` or `max` in place of the first of a sorted list. Of equal items both take the first. Return None for another order."""
     falling = [one.value for one in call.keywords if one.arg == "reverse"]
     if any(not (isinstance(one, ast.Constant) and one.value is True) for one in falling):
         return None
@@ -127,7 +127,7 @@ def _first(call: ast.Call) -> ast.Call | None:
 
 
 class _Instead(ast.NodeTransformer):
-    """An expression in the item's place."""
+    """Replaces the item by an expression."""
 
     def __init__(self, one: ast.expr) -> None:
         self._one = one
@@ -152,11 +152,11 @@ _ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
 
 
 class Expression(NamedTuple):
-    """An expression.
+    """An expression with its cost.
 
-    :ivar cost: how unlikely it is.
-    :ivar words: that speak of it, as `words_in` has them.
-    :ivar kind: of the value, where more may be made of it.
+    :ivar cost: its improbability.
+    :ivar words: stems that speak of it.
+    :ivar kind: the kind of its values, if more can be made of it; else "".
     """
 
     cost: float
@@ -166,7 +166,7 @@ class Expression(NamedTuple):
 
 
 class Valued(NamedTuple):
-    """A part, and what it comes to: one value for each item of each example."""
+    """An expression with its values: one for each item of each example."""
 
     part: Expression
     values: tuple[Any, ...]
@@ -175,10 +175,10 @@ class Valued(NamedTuple):
 class _Uses(NamedTuple):
     """Idioms of one kind, the cheapest first.
 
-    :ivar alone: of nothing but what stands for `{it}`.
-    :ivar beside: of one other thing.
-    :ivar among: of several other things.
-    :ivar second: those of one other thing, by its kind.
+    :ivar alone: idioms of `{it}` alone.
+    :ivar beside: idioms with one other operand.
+    :ivar among: idioms with several other operands.
+    :ivar second: idioms with one other operand, by its kind.
     """
 
     alone: Priced
@@ -190,12 +190,12 @@ class _Uses(NamedTuple):
 def grown(
     atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str], *, most: int, more: Sequence[Spoken] = ()
 ) -> list[Valued]:
-    """What is made of parts, with the parts; the cheapest first.
+    """Return expressions grown from atoms, with the atoms, the cheapest first.
 
-    :param atoms: what it is made of.
-    :param given: what else may stand in it: other things that are given, and constants that the words speak of.
-    :param said: the words of what is asked.
-    :param most: values that are computed.
+    :param atoms: expressions to begin with.
+    :param given: further operands: other inputs, and constants that the words mention.
+    :param said: words of the request.
+    :param most: values that are computed at most.
     :param more: idioms of a number that the request itself spells out.
     """
     queue = [(one.part.cost, len(one.part.text), one.part.text, one) for one in atoms]
@@ -243,19 +243,19 @@ def grown(
 
 
 def _key(one: Valued) -> bytes:
-    """By which those are found that come to the same."""
+    """Return a digest of the values, equal for expressions that are equal on all examples."""
     return hashlib.blake2b(repr(one.values).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def valued(cost: float, text: str, values: Sequence[Any], words: frozenset[str] = frozenset()) -> Valued | None:
-    """A part with its values; None where they are too large, or of a kind that hashes give an order."""
+    """Return an expression with its values. Return None where these are too large, or sets, whose order depends on hashes."""
     if any(_room(value, _GIVEN) < 0 for value in values):
         return None
     return Valued(Expression(cost, text, words, _kind(values)), tuple(values))
 
 
 def modules_in(text: str) -> list[str]:
-    """The modules that an expression, or lines of a method, speak of."""
+    """Return the modules that an expression, or lines of a method, use."""
     if not _NAMED.search(text):
         return []
     try:
@@ -267,12 +267,12 @@ def modules_in(text: str) -> list[str]:
 
 
 def names_in(text: str) -> set[str]:
-    """The names and figures that an expression uses, slots as `self.total`."""
+    """Return the names and numbers in an expression, slots as `self.total`."""
     return set(re.findall(r"(?<![\w.])(?:self\.)?\w+", text))
 
 
 def _kind(values: Sequence[Any]) -> str:
-    """The kind that all of these are of; "" where they are of several, or where nothing is made of it."""
+    """Return the kind of all these values; "" where they differ, or where nothing is made of that kind."""
     kinds = {_kind_of(value) for value in values}
     return kinds.pop() if len(kinds) == 1 else ""
 
@@ -280,7 +280,7 @@ def _kind(values: Sequence[Any]) -> str:
 def _kind_of(value: Any) -> str:
     if isinstance(value, datetime.date):
         return "moment" if isinstance(value, datetime.datetime) else "date"
-    kind = plain_values.kind_of(value)
+    kind = specification.kind_of(value)
     return kind if kind in KINDS else ""
 
 
@@ -296,12 +296,12 @@ def _arranged(held: Priced) -> _Uses:
 def _uses(
     one: Valued, idioms: Mapping[str, _Uses], beside: Mapping[str, Sequence[Valued]], before: Mapping[str, Sequence[Valued]]
 ) -> Iterator[tuple[float, Idiom, tuple[Valued, ...]]]:
-    """What a part may be used for: as what something is made of, with others beside it; and beside others. With what that costs.
+    """Yield the ways to use an expression as an operand, with the cost of the result: first, second, or among several.
 
-    What would cost too much is not gone through: it is nineteen of twenty.
+    Ways that cost too much are skipped early: they are nineteen of twenty.
 
-    :param beside: what is given, and constants.
-    :param before: what was grown before, the cheapest first.
+    :param beside: inputs, and constants.
+    :param before: expressions that were grown before, the cheapest first.
     """
     mine, kind = one.part.cost, one.part.kind
     room, known = DEAREST - mine, idioms[kind]
@@ -337,12 +337,12 @@ def _cost_of(one: Valued) -> float:
 
 
 def _within(room: float, held: Priced) -> Iterator[tuple[float, Idiom]]:
-    """Of idioms in the order of what they cost those that cost so much at most."""
+    """Yield the first idioms, in the order of their costs, up to a cost of `room`."""
     return itertools.takewhile(lambda one: one[0] <= room, held)
 
 
 def _cheap(room: float, held: Sequence[Valued]) -> Iterator[Valued]:
-    """Of parts in the order of what they cost those that cost so much at most."""
+    """Yield the first expressions, in the order of their costs, up to a cost of `room`."""
     return itertools.takewhile(lambda one: one.part.cost <= room, held)
 
 
@@ -355,7 +355,7 @@ def _text(idiom: Idiom, operands: Sequence[Valued]) -> str:
 
 
 def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
-    """What an idiom comes to, and how many characters that has; None where it fails, or is too long."""
+    """Return the expression of an idiom with its values, and their size in characters. Return None where it fails, or is too long."""
     values, length, as_list = [], 0, False
     compute, able = idiom.compute, idiom.able
     try:
@@ -378,8 +378,10 @@ def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> t
 
 
 def _room(value: Any, room: int) -> int:
-    """What is left of so many characters behind a value; less than nothing where it is too long, or of a kind that is not held: hashes
-    give a set an order, which another process has otherwise."""
+    """Return the characters that are left of `room` behind a value; less than 0 where it is too long, or of a kind that is not held.
+
+    Sets are not held: hashes give them an order that differs between processes.
+    """
     if isinstance(value, str):
         return room - len(value)
     if isinstance(value, bool) or value is None or isinstance(value, datetime.date):

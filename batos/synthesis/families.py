@@ -1,17 +1,14 @@
 """Families of method tasks: a purpose in several wordings, and the method that serves it.
 
-They stand in `families/*.txt`, each as
+They stand in `method_families/*.txt`, each as
 
     selector, another_selector | kinds of arguments | slots and other holes | helper
     a wording; another wording
         return the_body(of, the, method)
 
-Arguments have the names that `batos.synthesis.plain_values.signature` gives them. Holes are words in capitals, filled anew in each task:
-`SLOT:number` and `OTHER:…` a slot and its kind, `FIELD:nfield` a field of records, `HELPER:of_number` a message to send; `K` is a small
-number, `L` a letter.
-`products.txt` puts parts into frames.
-
-What the holes of a family are filled with: names of slots and fields, messages of helpers, small numbers, letters.
+Arguments have the names of `batos.synthesis.specification.signature`. Holes are words in capitals, filled anew in each task: `SLOT:number`
+and `OTHER:…` a slot and its kind, `FIELD:nfield` a field of records, `HELPER:of_number` a message to send, `K` a small number, `L` a
+letter. `products.txt` puts parts into frames.
 """
 
 from __future__ import annotations
@@ -105,7 +102,7 @@ class Family:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """The wordings that tasks have. Of blind authors the first: their others say too little of what is wanted, and serve to find it."""
+        """The wordings that tasks have. Of blind authors only the first: their others say too little, and serve to find it."""
         return self.intents[:1] if self.group in BLIND else self.intents
 
     @cached_property
@@ -120,13 +117,13 @@ class Family:
 
 
 def fill(text: str, holes: dict[str, str]) -> str:
-    """The text with its holes filled."""
+    """Return a text with its holes filled."""
     return HOLE.sub(lambda found: holes.get(found[0], found[0]), text)
 
 
 @cache
 def families() -> tuple[Family, ...]:
-    """All families, in the order of the files; far ones, whose shape another has, left out."""
+    """Return all families, in the order of the files. A far family whose shape another one has is left out."""
     found = [
         family
         for path in sorted(FOLDER.glob("*.txt"))
@@ -143,7 +140,7 @@ def _everyday_shapes() -> frozenset[str]:
 
 
 def families_of_names() -> Iterator[Family]:
-    """The families that people ask for first."""
+    """Yield the families that people ask for first."""
     for path in sorted(FOLDER.glob("*.txt")):
         if path.stem not in ("products", FAR):
             yield from (family for family in _read(path.read_text("utf-8"), path.stem) if family.name in EVERYDAY)
@@ -241,7 +238,7 @@ def _thinking() -> Iterator[Family]:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text."""
+    """Return the words of a text."""
     return tuple(text.split())
 
 
@@ -292,9 +289,9 @@ _GIVEN = {"of_number": "number", "of_flag": "number", "of_text": "text"}
 
 
 def draw(family: Family, rng: random.Random, *, new_names: bool = False) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """What a family's holes are filled with, the kind of each slot by its name, and the sources of the helpers by their selectors.
+    """Return fillings of a family's holes, the kind of each slot by its name, and sources of the helpers by their selectors.
 
-    :param new_names: with names that no task of training has.
+    :param new_names: use names that no task of training has.
     """
     holes: dict[str, str] = {}
     slot_kinds: dict[str, str] = {}

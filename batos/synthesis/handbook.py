@@ -1,9 +1,7 @@
-"""Which methods of the handbook are nearest to a purpose: by their words, rare ones first, each method adding what those before lack.
+"""The handbook: one method of each family that an expert is trained on, with the words by which it is found.
 
-Words are weighed by inverse document frequency (Sparck Jones 1972); what is taken after the first is what tells most of the words that
-are not told yet (maximal marginal relevance: Carbonell and Goldstein, SIGIR 1998).
-
-What the handbook holds: of each family that an expert is trained on one method, with the words it is known by.
+Methods nearest to a purpose are ranked by inverse document frequency (Sparck Jones 1972). Each further one is taken for the words that
+those before it do not explain (maximal marginal relevance: Carbonell and Goldstein, SIGIR 1998).
 """
 
 from __future__ import annotations
@@ -55,10 +53,10 @@ _ONE = threading.Lock()  # a stemmer holds the word that it is at
 class HandbookEntry:
     """A method of the handbook.
 
-    :ivar purpose: what it is for, in words.
-    :ivar words: the stems by which it is found.
-    :ivar parameters: what it is called with: `text`, `number`, `items`, `record`, `flag`.
-    :ivar keeps: whether it reads or changes slots.
+    :ivar purpose: its purpose in words.
+    :ivar words: stems by which it is found.
+    :ivar parameters: kinds of its parameters: `text`, `number`, `items`, `record`, `flag`.
+    :ivar keeps: True if it reads or changes slots.
     :ivar shape: `Family.shape`.
     """
 
@@ -72,19 +70,19 @@ class HandbookEntry:
 
 @once
 def entries() -> tuple[HandbookEntry, ...]:
-    """The methods of all families that are trained on, but for those that do nothing but ask a persona."""
+    """Return the methods of all families for training. Those that only ask a persona are left out."""
     found = (entry_of(family) for family in families() if family.part == "train" and family.group != "thinking")
     return tuple(entry for entry in found if len(entry.source) <= LONGEST)
 
 
 def argument_names(kinds: Sequence[str]) -> list[str]:
-    """The names of a method's arguments of such kinds, as `plain_values.signature` gives them: `number`, `number2`."""
+    """Return the names of arguments of these kinds, as `plain_values.signature` gives them: `number`, `number2`."""
     plain = [_ARGUMENTS.get(kind, "text") for kind in kinds]
     return [name if (before := plain[:i].count(name)) == 0 else f"{name}{before + 1}" for i, name in enumerate(plain)]
 
 
 def words_in(text: str) -> frozenset[str]:
-    """The stems of a text's words and its numbers; words that are in any text are left out."""
+    """Return the stems of a text's words, and its numbers, without the most common words."""
     return frozenset(_stem(word) for word in re.findall(r"[a-z]+|\d+", text.lower()) if word not in _LITTLE)
 
 
@@ -102,7 +100,7 @@ def _stemmer() -> Any:
 
 
 def entry_of(family: Family) -> HandbookEntry:
-    """A method of the family, its holes filled."""
+    """Return a method of a family, with its holes filled."""
     holes, _, _ = draw(family, random.Random(family.name))
     selector = re.sub("_+", "_", fill(family.selectors[0], holes).lower().rstrip("_")) + ("_" if family.kinds else "")
     names = argument_names(family.kinds)
@@ -153,13 +151,13 @@ class Handbook:
         more: Sequence[HandbookEntry] = (),
         count: int = NEAR,
     ) -> list[HandbookEntry]:
-        """The methods nearest to a purpose, of different shapes. After each `NEAR` of them, words that those told count again.
+        """Return the methods nearest to a purpose, of different shapes. After each `NEAR` of them, words that those explained count again.
 
-        :param parameters: what it is called with, as `Entry.parameters`.
-        :param keeps: whether it has to do with slots.
-        :param without: names whose words say nothing: those of slots.
+        :param parameters: the parameters that are wanted, as `HandbookEntry.parameters`.
+        :param keeps: True if slots are wanted.
+        :param without: names whose words tell nothing: those of slots.
         :param but: shapes that are left out.
-        :param more: further methods, for this once.
+        :param more: further methods, for this call.
         :param count: how many at most.
         """
         left = dict.fromkeys(_asked(text, without), 1.0)
@@ -192,23 +190,24 @@ class Handbook:
         return found
 
     def weights(self, text: str, *, without: Collection[str] = ()) -> dict[str, float]:
-        """The words of what is asked, and how much each tells."""
+        """Return the words of a request with their weights."""
         return {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
 
     def told(self, text: str, entry: HandbookEntry, *, without: Collection[str] = ()) -> float:
-        """How much of what is asked a method's words tell, from 0 to 1."""
+        """Return the share of a request's weight that a method's words explain, from 0 to 1."""
         weights = self.weights(text, without=without)
         return sum(weight for word, weight in weights.items() if word in entry.words) / (sum(weights.values()) or 1.0)
 
     def telling(self, text: str, known: Iterable[HandbookEntry], least: float, *, without: Collection[str] = ()) -> list[HandbookEntry]:
-        """Those methods whose words tell at least such a share of what is asked (`told`)."""
+        """Return the methods whose words explain at least the share `least` of a request (`told`)."""
         weights = self.weights(text, without=without)
         whole = sum(weights.values()) or 1.0
         return [one for one in known if sum(weight for word, weight in weights.items() if word in one.words) / whole >= least]
 
     def alike(self, text: str, *, without: Collection[str] = (), more: Sequence[HandbookEntry] = ()) -> list[tuple[float, HandbookEntry]]:
-        """All methods, the likest first, with how like their words are to those of a purpose, from 0 to 1: the weight of those that they
-        have in common, against the geometric mean of both.
+        """Return all methods with their likeness to a purpose, from 0 to 1, the likest first.
+
+        Likeness is the weight of the words in common, against the geometric mean of both.
 
         :param more: further methods, which come before others that are as like.
         """
@@ -235,5 +234,5 @@ def _asked(text: str, without: Collection[str]) -> list[str]:
 
 @once
 def handbook() -> Handbook:
-    """The handbook of the families that experts are trained on. Half a second the first time: call it in a thread then."""
+    """Return the handbook of the families for training. It takes half a second the first time: call it in a thread then."""
     return Handbook(entries())

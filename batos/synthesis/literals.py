@@ -1,12 +1,8 @@
-"""Texts that are parts with something fixed between them: `text + ', ' + text2 + '!'`.
+"""Literals of parts: texts, lists and records, found by inversion of what is expected.
 
-What of an example's answer is a part and what is fixed is found as the cheapest way to read it (string programs from examples: Gulwani
-2011, doi:10.1145/1926385.1926423).
-
-Lists of a few parts, and records of parts under fixed names: `[min(items), max(items)]`, `{'name': item[0], 'points': item[1]}`.
-
-What is wanted tells of which values it is made, and each of these is looked for among the parts (top-down, by the inverse of what builds
-it: Polozov and Gulwani 2015, doi:10.1145/2814270.2814310).
+A text such as `text + ', ' + text2 + '!'` is read as parts and fixed pieces, in the cheapest way (string programs from examples: Gulwani
+2011, doi:10.1145/1926385.1926423). A list `[min(items), max(items)]` or a record of fixed names tells its entries, and each is looked for
+among the parts (top-down by inverse semantics: Polozov and Gulwani 2015, doi:10.1145/2814270.2814310).
 """
 
 from __future__ import annotations
@@ -27,10 +23,10 @@ _NAME = 0.3  # what costs a name that nobody speaks of
 
 
 def built(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Expression]:
-    """Parts that put others together to what is expected, one of each row.
+    """Yield list and record literals of parts that give the expected values, one of each row.
 
-    :param parts: the cheapest first; one value of each row.
-    :param said: the words of what is asked.
+    :param parts: expressions with one value of each row, the cheapest first.
+    :param said: words of the request.
     """
     if all(isinstance(one, list) for one in expected):
         names: list[str | None] = [None] * len(expected[0])
@@ -72,17 +68,17 @@ _SHORT = {1: 1.2, 2: 0.5}  # what a part costs besides that may be there by chan
 
 
 class _Way(NamedTuple):
-    """A way to read the beginning of a text: what that costs, and of which pieces it is: a part, or what is fixed."""
+    """A way to read the beginning of a text: its cost, and its pieces, each a part or a fixed text."""
 
     cost: float
     pieces: tuple[Computed | str, ...]
 
 
 def joined(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Expression]:
-    """Parts that join others to the texts that are expected, one of each example.
+    """Yield concatenations of parts and fixed texts that give the expected texts, one of each example.
 
-    :param parts: of what is given as a whole, the cheapest first.
-    :param said: the words of what is asked.
+    :param parts: expressions of the inputs as a whole, the cheapest first.
+    :param said: words of the request.
     """
     if not all(isinstance(one, str) and 0 < len(one) <= _CHARS for one in expected):
         return
@@ -98,7 +94,9 @@ def joined(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[s
 
 
 def _there(parts: Sequence[Computed], expected: Sequence[str]) -> list[Computed]:
-    """Parts that each text has in it, the cheapest of those that read the same; those that may be there by chance are cheap ones."""
+    """Return the parts that stand in each expected text, the cheapest of equal ones. Short parts, which stand there by chance, must be
+    cheap.
+    """
     found: list[Computed] = []
     seen: set[tuple[str, ...]] = set()
     for one in parts:
@@ -113,7 +111,7 @@ def _there(parts: Sequence[Computed], expected: Sequence[str]) -> list[Computed]
 
 
 def _ways(text: str, parts: Sequence[Computed], said: frozenset[str], given: str) -> list[_Way]:
-    """The cheapest ways to read a text, as parts and what is fixed, by turns of the latter with parts.
+    """Return the cheapest ways to read a text as parts, with at most one fixed text between two of them.
 
     :param given: see `_fixed`.
     """
@@ -137,9 +135,9 @@ def _ways(text: str, parts: Sequence[Computed], said: frozenset[str], given: str
 
 
 def _fixed(text: str, said: frozenset[str], given: str) -> float:
-    """What a text costs that is fixed; without end for a figure, or a word of what is given, that nobody speaks of: it is hardly fixed.
+    """Return the cost of a fixed text; infinite for a number or an input's word that the request does not mention.
 
-    :param given: all that the cheapest parts come to, in small letters.
+    :param given: the values of the cheapest parts, in lower case.
     """
     words = [word for word in re.findall(r"[^\W\d_]{2,}", text) if words_in(word) - said]
     figures = [figure for figure in re.findall(r"\d+", text) if figure not in said]

@@ -1,9 +1,9 @@
-"""What is one edit away from a method: the neighbourhood in which a refused draft is likely to have the right one.
+"""Mutations: the methods that are one edit away from a draft, among which the right one is likely.
 
 The edits are those of generate-and-validate program repair: another operator, name, constant or function, a call put around an expression
-or taken away, a statement left out (GenProg, Weimer et al. 2009, doi:10.1109/ICSE.2009.5070536), and expressions of the drafts before it,
-since what is lacking in one is often in another (the plastic surgery hypothesis, Barr et al. 2014, doi:10.1145/2635868.2635898). What
-they come to is for the guardian, the sandbox and the examples to say.
+or taken away, a statement left out (GenProg, Weimer et al. 2009, doi:10.1109/ICSE.2009.5070536), and expressions of earlier drafts, since
+one often has what another lacks (the plastic surgery hypothesis, Barr et al. 2014, doi:10.1145/2635868.2635898). The guardian, the sandbox
+and the examples judge the results.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from batos.synthesis.specification import RequestFacts
+from batos.synthesis.transformations import templates
+
 _COMPARED: tuple[type[ast.cmpop], ...] = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq, ast.NotEq)
 _CALCULATED: tuple[type[ast.operator], ...] = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _LIKE = (
@@ -25,15 +28,7 @@ _LIKE = (
     ("isalpha", "isdigit", "isupper", "islower", "isalnum", "isspace"),
 )  # fmt: skip
 """Names that are taken for one another."""
-_AROUND = (
-    "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.items())",
-    "list({}.keys())", "dict({})", "set({})", "len({})", "sum({})", "max({})", "min({})", "str({})", "int({})", "float({})", "bool({})",
-    "abs({})", "round({})", "round({}, 2)", "not {}", "-{}", "{}[0]", "{}[-1]", "{}[::-1]", "{}[1:]", "{}[:-1]", "{}.lower()", "{}.upper()",
-    "{}.title()", "{}.capitalize()", "{}.strip()", "{}.split()", "{}.values()", "{}.items()", "' '.join({})", "''.join({})",
-    "', '.join({})", "' '.join({}.split())", "{} + 1", "{} - 1", "{} * 2", "{} ** 2", "{} / 2", "{} // 2", "{} % 2 == 0", "{} % 2 == 1",
-    "{} or 0",
-)  # fmt: skip
-"""What is put around an expression."""
+_AROUND = templates("E")
 _WITHOUT_PARTS = (ast.Constant, ast.UnaryOp, ast.GeneratorExp, ast.Set, ast.SetComp, ast.Compare, ast.Lambda)
 _ALWAYS = ("0", "1", "''", "' '", "[]", "{}", "None", "True", "False")
 _IN_WORDS = {
@@ -49,41 +44,14 @@ _LONG, _PARTS = 500, 250  # characters, and nodes of its tree, of a source of wh
 _USUAL = 250  # of one that as many as may be tried are tried of
 
 
-class RequestFacts(NamedTuple):
-    """What an edit may be made of, beside the draft itself.
-
-    :ivar told: what the method is for, in words, and in a line of its own its selector's.
-    :ivar slots: names of the object's slots.
-    :ivar shown: those that the examples speak of.
-    :ivar changed: those that the examples have changed.
-    :ivar fields: keys of records in the examples.
-    :ivar sends: messages that the words name, and that may be sent.
-    """
-
-    told: str
-    slots: Collection[str]
-    shown: Collection[str] = ()
-    changed: Collection[str] = ()
-    fields: Collection[str] = ()
-    sends: Collection[str] = ()
-
-    def speaks_of(self, slot: str) -> bool:
-        """Whether the words or an example speak of a slot."""
-        return slot in self.shown or self.names(slot)
-
-    def names(self, slot: str) -> bool:
-        """Whether the words name a slot, or a part of it."""
-        words = set(re.split(r"[\W_]+", self.told.lower()))
-        return any(part in words for part in slot.lower().split("_"))
-
-
 def edits(source: str, known: RequestFacts, drafts: Sequence[str] = (), *, most: int, within: float = math.inf) -> list[tuple[float, str]]:
-    """Methods that are one edit away from a draft and make sense: what each costs, its length with it, and its source; the cheapest first.
-    None where the draft is long, or of very many parts.
+    """Return the mutants of a draft that make sense, with their costs, the cheapest first. Longer mutants cost more.
 
-    :param drafts: others of the same method, which lend their expressions.
-    :param most: how many, if they are of usual length.
-    :param within: what an edit may cost, length apart.
+    Return none where the draft is too long, or has too many parts.
+
+    :param drafts: other drafts of the method, which lend their expressions.
+    :param most: how many mutants, if they are of usual length.
+    :param within: the highest cost of an edit, apart from length.
     """
     tree = parsed(source)
     if tree is None or not settled(tree) or len(source) > _LONG or sum(1 for _ in ast.walk(tree)) > _PARTS:
@@ -107,11 +75,12 @@ def edits(source: str, known: RequestFacts, drafts: Sequence[str] = (), *, most:
 
 
 def settled(tree: ast.Module, sends: Collection[str] = ()) -> bool:
-    """Whether it ends by itself, sends nothing, and uses its receiver for nothing but slots, as far as one can see: a loop that goes on
-    while something is so may never end once it is edited, what a message does is another method's business, and where methods run
-    side by side (`batos.synthesis.batch_runner`) there is no receiver.
+    """Return True if a method ends, sends nothing, and uses its receiver for slots alone, as far as one can see.
 
-    :param sends: what may be sent.
+    A `while` loop may never end once it is edited, a message depends on another method, and in a batch (`batos.synthesis.batch_runner`)
+    there is no receiver.
+
+    :param sends: messages that may be sent.
     """
     nodes = list(ast.walk(tree))
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
@@ -122,8 +91,11 @@ def settled(tree: ast.Module, sends: Collection[str] = ()) -> bool:
 
 
 def makes_sense(source: str, known: RequestFacts) -> bool:
-    """Whether it uses all that it is given and named, and nothing that was not spoken of, changes nothing but what the
-    examples have changed, and has nothing in it that is for nothing: an edit that passes an example by chance mostly does not."""
+    """Return True if a method uses all that it is given, and nothing that the request does not mention, and changes only slots that the
+    examples change.
+
+    A mutant that passes an example by chance mostly does not.
+    """
     tree = parsed(source)
     if tree is None or not settled(tree, known.sends) or any(map(_never_works, ast.walk(tree))):
         return False
@@ -146,11 +118,12 @@ def makes_sense(source: str, known: RequestFacts) -> bool:
 
 
 def _never_works(node: ast.AST) -> bool:
-    """Whether it takes a part of what has none, calls what is no function, or asks whether something is the same as a constant: Python's
-    compiler warns of such."""
+    """Return True for a node that Python's compiler warns of: an impossible subscript, a call of no function, or `is` with a constant."""
     match node:
         case ast.Subscript(value=ast.Constant(value=str()) | ast.JoinedStr() | ast.List() | ast.ListComp() | ast.Tuple(), slice=place):
             return isinstance(place, ast.Constant) and type(place.value) is not int
+        case ast.Subscript(value=ast.Subscript(value=ast.Constant(value=str())), slice=ast.Constant(value=str())):
+            return True
         case ast.Subscript(value=value):
             return isinstance(value, _WITHOUT_PARTS)
         case ast.Call(func=func):
@@ -162,7 +135,7 @@ def _never_works(node: ast.AST) -> bool:
 
 
 def parsed(source: str) -> ast.Module | None:
-    """The tree of a source that is one method, and nothing else; None of any other."""
+    """Return the tree of a source that is one method and nothing else; None for any other."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -173,7 +146,7 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def unparsed(tree: ast.AST) -> str | None:
-    """The source of a tree; None where it has none."""
+    """Return the source of a tree; None where it has none."""
     try:
         return ast.unparse(tree)
     except (ValueError, RecursionError):  # what Python before 3.12 has no way to say within an f-string; what is nested too deep
@@ -195,7 +168,7 @@ def _of_self(node: ast.Attribute) -> bool:
 
 
 def _at_hand(tree: ast.Module, known: RequestFacts) -> list[tuple[ast.expr, float]]:
-    """Names, slots and constants that may stand in an expression's place, with what that costs."""
+    """Return names, slots and constants that may replace an expression, with the costs of that."""
     usual = _COSTS["known"]
     found = dict.fromkeys(sorted(_parameters(tree)), usual)
     found |= {f"self.{slot}": usual for slot in known.slots if known.speaks_of(slot)}
@@ -212,7 +185,7 @@ def _at_hand(tree: ast.Module, known: RequestFacts) -> list[tuple[ast.expr, floa
 
 
 def _lent(drafts: Iterable[str]) -> list[tuple[ast.expr, float]]:
-    """Expressions of other drafts."""
+    """Return the expressions of other drafts, with the cost of using one."""
     found: dict[str, None] = {}
     for tree in filter(None, map(parsed, drafts)):
         for place in _places(tree):
@@ -233,7 +206,7 @@ def _expression(text: str) -> ast.expr | None:
 
 
 class _Place(NamedTuple):
-    """Where an expression stands."""
+    """The place of an expression in a tree."""
 
     parent: ast.AST
     field: str
@@ -247,14 +220,14 @@ class _Place(NamedTuple):
             getattr(self.parent, self.field)[self.at] = node
 
     def edited(self, node: ast.expr, cost: float) -> Iterator[float]:
-        """With this in its place, while the caller looks."""
+        """Put a node in the place while the caller looks, and yield the cost."""
         self.put(node)
         yield cost
         self.put(self.node)
 
 
 def _places(tree: ast.Module) -> Iterator[_Place]:
-    """Where expressions stand that are read; not the defaults of parameters."""
+    """Yield the places of expressions that are read. Defaults of parameters do not count."""
     for parent in list(ast.walk(tree)):
         if isinstance(parent, ast.FunctionDef | ast.arguments | ast.JoinedStr):
             continue
@@ -266,10 +239,10 @@ def _places(tree: ast.Module) -> Iterator[_Place]:
 
 
 def _edited(tree: ast.Module, others: Sequence[tuple[ast.expr, float]], within: float) -> Iterator[float]:
-    """The cost of each edit, which is there while the caller looks and gone when it asks for the next.
+    """Yield the cost of each edit. The tree has the edit until the caller asks for the next.
 
-    :param others: what may stand in an expression's place.
-    :param within: what the caller has no use for beyond.
+    :param others: expressions that may stand in the place of another.
+    :param within: the highest cost that the caller uses.
     """
     arounds = _AROUND if _COSTS["around"] <= within else ()
     for place in list(_places(tree)):
@@ -298,7 +271,7 @@ def _with(node: Any, field: str, value: Any, cost: float) -> Iterator[float]:
 
 
 def _inside(node: ast.expr) -> Iterator[float]:
-    """Another operator, name, number or condition where it stands."""
+    """Yield edits of a node in its place: another operator, name, number or condition."""
     swap, out = _COSTS["swap"], _COSTS["leave_out"]
     if isinstance(node, ast.Compare):
         for at, operator in enumerate(node.ops):
@@ -344,12 +317,12 @@ def _likes(name: str) -> Iterator[str]:
 
 
 def _within(node: ast.expr) -> list[ast.expr]:
-    """What an expression is made of, which may stand in its place."""
+    """Return the parts of an expression that may stand in its place."""
     match node:
         case ast.Call(func=ast.Attribute(value=value)):
-            return [*node.args, value]
+            return [*(one for one in node.args if not isinstance(one, ast.Starred)), value]
         case ast.Call():
-            return list(node.args)
+            return [one for one in node.args if not isinstance(one, ast.Starred)]
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.BoolOp(values=values):
@@ -366,7 +339,7 @@ def _within(node: ast.expr) -> list[ast.expr]:
 
 
 def _statements(tree: ast.Module) -> Iterator[float]:
-    """A statement left out, or two of them the other way round."""
+    """Yield edits that leave a statement out, or swap two."""
     for node in list(ast.walk(tree)):
         for field in ("body", "orelse"):
             held: Any = getattr(node, field, None)
@@ -378,19 +351,19 @@ def _statements(tree: ast.Module) -> Iterator[float]:
 
 
 def sayable(name: str) -> bool:
-    """Whether a method may have a slot, an argument or a selector by this name."""
+    """Return True if a slot, an argument or a selector may have this name in a method."""
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 def numbers_in(text: str) -> tuple[int, ...]:
-    """The numbers that a text speaks of, in digits or words: 2 where it says `doubled`."""
+    """Return the numbers in a text, in digits or words: 2 for `doubled`."""
     told = text.lower()
     found = [int(digits) for digits in re.findall(r"(?<!\d)\d{1,18}(?!\d)", told)]
     return tuple(dict.fromkeys((*found, *(number for word, number in _IN_WORDS.items() if re.search(rf"\b{word}", told)))))
 
 
 def fields_of(value: Any) -> Iterator[str]:
-    """The keys of the records in a value."""
+    """Yield the keys of the records in a value."""
     if isinstance(value, Mapping):
         yield from (key for key in value if isinstance(key, str))
     for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():

@@ -1,16 +1,12 @@
-"""A refused draft amended by what is one edit away from it: of what passes the examples, that which most likely is right.
+"""Ranking of candidates by their costs and by what they do on other calls, and the question that examples leave open.
 
-A small model's draft often lacks one thing, which no further draw of its brings; the sandbox tries hundreds of edits in the time of one.
-What passes one example by chance is the danger of it (Smith et al. 2015, doi:10.1145/2786805.2786825). So nothing is amended by an
-example that tells little, no edit counts that makes no sense (`edits.makes_sense`), and what passes must do the same on other calls, too,
-but for a fifth of its weight: where it does not, the example leaves open which is meant.
+What passes one example may do so by chance (Smith et al. 2015, doi:10.1145/2786805.2786825). So nothing is repaired by an example that is
+not specific, and candidates must also agree on mutated calls, but for a fifth of their weight. Where they do not, the example leaves open
+which is meant.
 
-What the examples of a method leave open: a call on which another method that passes them too answers otherwise.
-
-That a change of one name, comparison or number goes unnoticed by the examples is what mutation analysis measures of tests (DeMillo, Lipton
-and Sayward 1978, doi:10.1109/C-M.1978.218136). Of methods of which that is so many more are wrong than of others (docs/training.md). The
-call on which two of them differ is what a user should be asked next (oracle-guided synthesis: Jha et al. 2010,
-doi:10.1145/1806799.1806833).
+A change of one name, comparison or number that no example notices is what mutation analysis measures (DeMillo, Lipton and Sayward 1978,
+doi:10.1109/C-M.1978.218136). Methods with such mutants are wrong more often (docs/training.md). The call on which two candidates differ is
+the next to ask a user about (oracle-guided synthesis: Jha et al. 2010, doi:10.1145/1806799.1806833).
 """
 
 from __future__ import annotations
@@ -18,21 +14,18 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.image import history
-from batos.image.taught_examples import Example
-from batos.synthesis import batch_runner, mutations, plain_values
-from batos.synthesis.batch_runner import MethodCall, Run, variations
+from batos.objects.json_form import Example, uncut
+from batos.synthesis import batch_runner, mutations, specification
+from batos.synthesis.batch_runner import variations
 from batos.synthesis.mutations import SMALLEST
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import MethodCall, Runner, SearchContext, Specification, same
 
 SURE = 0.8
 """Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
-_HUGE = 10**15  # a number that is larger than any float has no form of so many digits
-_DIGITS = 3  # of a number that is not soon hit by chance
 _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
 ABOUT = 0.3
 """Methods that are put together cost about the same where they differ by so much: the shorter one is meant then. That a longer one explains
@@ -44,26 +37,12 @@ Passed = tuple[tuple[float, str], ...]
 """Sources that pass the examples, with what each costs."""
 
 
-class Specification(NamedTuple):
-    """What a method shall do, in plain values."""
-
-    known: mutations.RequestFacts
-    examples: Sequence[tuple[MethodCall, Example]]
-    calls: Sequence[MethodCall]
-    """Those of the examples and the one that asked for the method."""
-    helpers: Mapping[str, str] = {}
-    """Sources of the messages that may be sent (`side_by_side.Aside`)."""
-
-    @property
-    def tells(self) -> bool:
-        """Whether the examples tell enough to amend anything by them."""
-        return any(tells(example) for _, example in self.examples)
-
-
 class Group(NamedTuple):
-    """Methods that do the same on all calls, the first in the order of `groups` first, with their weight, and what they do.
+    """Methods that do the same on all calls, the best first.
 
-    :ivar cost: of the cheapest.
+    :ivar weight: the sum of their weights.
+    :ivar did: their outcomes.
+    :ivar cost: the cost of the cheapest.
     """
 
     weight: float
@@ -77,96 +56,75 @@ class Group(NamedTuple):
         return math.exp(-_BY_COST * self.cost)
 
 
-def tells(example: Example) -> bool:
-    """Whether an example tells much: slots that it has changed, or an answer that is not among what was given and that few methods give."""
-    if example.after:
-        return True
-    result = example.result
-    if result is None or isinstance(result, bool) or result in ("", [], {}):
-        return False
-    if isinstance(result, int | float) and abs(result) < _HUGE and len(f"{abs(result):.10g}".replace(".", "").lstrip("0")) < _DIGITS:
-        return False
-    given = (*example.args, *dict(example.kwargs).values(), *dict(example.slots).values())
-    return not any(type(one) is type(result) and one == result for value in given for one in _parts(value))
+async def mutants_passing(context: SearchContext, source: str, before: Sequence[str] = (), *, within: float = math.inf) -> Passed:
+    """Return the mutants of a draft that pass the examples: methods that are one edit away from it.
 
-
-async def mutants_passing(
-    source: str,
-    before: Sequence[str],
-    what: Specification,
-    audit: Callable[[str], bool],
-    run: Run,
-    *,
-    most: int,
-    limit: int,
-    within: float = math.inf,
-) -> Passed:
-    """What is one edit away from a draft and passes the examples.
-
-    :param before: drafts before it.
-    :param audit: whether the guardian lets a source pass; called in a helper thread.
-    :param most: edits that are tried.
-    :param limit: see `side_by_side.did`.
-    :param within: see `edits.edits`.
+    :param before: earlier drafts, which lend their expressions.
+    :param within: the highest cost of an edit (`mutations.edits`).
     """
+    spec = context.spec
 
     def audited() -> list[tuple[float, str]]:
-        return [one for one in mutations.edits(source, what.known, before, most=most, within=within) if audit(one[1])]
+        found = mutations.edits(source, spec.known, before, most=context.budget.edits, within=within)
+        return [one for one in found if context.auditor(one[1])]
 
-    found = await in_helper(audited)
-    came = await batch_runner.run_batch([text for _, text in found], [call for call, _ in what.examples], run, limit=limit)
-    expected = [example for _, example in what.examples]
-    return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
+    expected = [example for _, example in spec.examples]
+    tried = await context.run_examples(await in_helper(audited))
+    return tuple(one for one, texts in tried if all(map(as_expected, texts, expected)))
 
 
-async def likely(passed: Passed, what: Specification, run: Run, *, limit: int) -> list[str]:
-    """Of what passes the examples that which most likely is right, the cheapest first; none where that is open.
+async def likely(context: SearchContext, passed: Passed) -> list[str]:
+    """Return the sources that are most likely right, the cheapest first. Return none where the examples leave that open.
 
-    :param passed: what passed of all drafts till now: what one of them leaves open another one's edits do not close.
+    :param passed: sources that passed, of all drafts so far. A question that one draft leaves open is not closed by the mutants of another.
     """
-    share, sources = await likeliest(passed, what, run, limit=limit)
+    share, sources = await likeliest(context, passed)
     return list(sources) if share >= SURE else []
 
 
-async def likeliest(passed: Passed, what: Specification, run: Run, *, limit: int) -> tuple[float, Sequence[str]]:
-    """Of what passes the examples that which does the same and has the most weight, the cheapest first; and its share of the weight."""
-    found = await able(passed, what, run, limit=limit)
+async def likeliest(context: SearchContext, passed: Passed) -> tuple[float, Sequence[str]]:
+    """Return the group of most weight, the cheapest source first, with its share of the whole weight."""
+    found = await able(context, passed)
     return (found[0].weight / sum(one.weight for one in found), found[0].sources) if found else (0.0, ())
 
 
 def by_best(found: Sequence[Group]) -> list[tuple[float, Group]]:
-    """Groups by the cheapest of each, with its share of the weight of all of these: how many ways there are to write the same says nothing
-    of methods that are put together."""
+    """Return groups in the order of their cheapest method, each with its share of the weight of all cheapest methods.
+
+    For composed methods it says nothing how many ways there are to write the same.
+    """
     whole = sum(one.best for one in found)
     return sorted(((one.best / whole, one) for one in found), key=lambda one: -one[0])
 
 
-async def able(passed: Passed, what: Specification, run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
-    """What passes the examples, by what it does elsewhere, the likeliest first: what does not fail on the call that asked for it, and does
-    not do the same whatever it is given, where there is such.
+async def able(context: SearchContext, passed: Passed, *, about: float = 0.0) -> list[Group]:
+    """Return sources that pass the examples, grouped by their outcomes elsewhere, the likeliest group first.
+
+    Sources that fail on the call that asked for the method are left out where others do not fail; so are sources that
+    answer every call alike.
 
     :param about: see `groups`.
     """
-    found = await groups(passed, elsewhere(what), run, limit=limit, about=about)
-    found = [one for one in found if all(one.did[: len(what.calls)])] or found
+    found = await groups(context.runner, passed, elsewhere(context.spec), about=about)
+    found = [one for one in found if all(one.did[: len(context.spec.calls)])] or found
     return [one for one in found if len(set(one.did)) > 1] or found
 
 
-def elsewhere(what: Specification) -> list[MethodCall]:
-    """The calls on which methods that pass the examples are compared: those that are known, and variations of them."""
-    return [*what.calls, *variations(what.calls, _VARIATIONS)]
+def elsewhere(spec: Specification) -> list[MethodCall]:
+    """Return the calls on which methods that pass the examples are compared: the known calls, and variations of them."""
+    return [*spec.calls, *variations(spec.calls, _VARIATIONS)]
 
 
-async def groups(passed: Passed, calls: Sequence[MethodCall], run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
-    """Methods by what they do on calls, the group of the most weight first; in each the cheapest first.
+async def groups(runner: Runner, passed: Passed, calls: Sequence[MethodCall], *, about: float = 0.0) -> list[Group]:
+    """Group methods by their outcomes on calls. The group of the most weight comes first; in each group the cheapest method.
 
-    :param about: but the shortest before those that cost so much less.
+    :param about: costs that differ by no more than this count as equal. Then the shortest method comes first.
     """
     cheapest: dict[str, float] = {}
     for cost, text in sorted(passed):
         cheapest.setdefault(text, cost)
     compared = list(cheapest.items())[:_COMPARED]
-    came = await batch_runner.run_batch([text for text, _ in compared], calls, run, limit=limit)
+    came = await runner.outcomes([text for text, _ in compared], calls)
     alike: dict[tuple[str, ...], list[tuple[str, float]]] = {}
     for one, texts in zip(compared, came, strict=True):
         alike.setdefault(texts, []).append(one)
@@ -180,9 +138,9 @@ async def groups(passed: Passed, calls: Sequence[MethodCall], run: Run, *, limit
 
 
 def as_expected(text: str, expected: Example) -> bool:
-    """Whether a method did what an example says.
+    """Return True if an outcome is what an example says.
 
-    :param text: of `side_by_side.did`.
+    :param text: an outcome of `Runner.outcomes`.
     """
     if (found := batch_runner.read_outcome(text)) is None:
         return False
@@ -191,75 +149,63 @@ def as_expected(text: str, expected: Example) -> bool:
 
 
 def as_left(slots: Mapping[str, Any], expected: Example) -> bool:
-    """Whether slots are as an example leaves them: what it says of one stays so, unless it says what becomes of it."""
+    """Return True if slots are as an example leaves them: a slot before the call stays so, unless the example says otherwise."""
     left = dict(expected.slots) | dict(expected.after)
-    return all(same(history.uncut(slots.get(name)), held) for name, held in left.items())
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """A value and all that is in it, keys too."""
-    yield value
-    if isinstance(value, Mapping):
-        yield from value
-    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
-        yield from _parts(one)
+    return all(same(uncut(slots.get(name)), held) for name, held in left.items())
 
 
 _CHARS = 400  # of an example that a user is asked to look at
 
 
 class OpenQuestion(NamedTuple):
-    """A call, with what a method answers to it, and what another one does that passes the examples, too."""
+    """A question that examples leave open: a call, the outcome of a method, and that of another one that passes the examples too."""
 
     answer: Example
     other: Example
 
     def texts(self) -> tuple[str, ...]:
-        """Both as JSON, in the form in which examples are taught."""
+        """Return both outcomes as JSON, in the form of taught examples."""
         return tuple(json.dumps(one.to_json(), ensure_ascii=False) for one in self)
 
     def said(self, selector: str) -> str:
-        """What is open, in words: `add_(3) when total = 5 answers 8 or 2`."""
+        """Return the question in words: `add_(3) when total = 5 answers 8 or 2`."""
         one = self.answer
         given = ", ".join([*map(_text, one.args), *(f"{name}={_text(value)}" for name, value in one.kwargs)])
         when = f" when {_state(one.slots)}" if one.slots else ""
         return f"{selector}({given}){when} answers {' or '.join(map(_answer, self))}"
 
 
-async def ambiguity_of_kept(
-    source: str, did: str, what: Specification, audit: Callable[[str], bool], run: Run, *, most: int, limit: int, other: Passed = ()
-) -> OpenQuestion | None:
-    """What the examples leave open of a method that passes them; None where they leave nothing open that is near, or where it does
-    otherwise here than in its trial.
+async def ambiguity_of_kept(context: SearchContext, source: str, did: str, *, other: Passed = ()) -> OpenQuestion | None:
+    """Return the question that the examples leave open about a method that passes them.
 
-    :param did: what it did in that, `trial.Outcome.did` of the call that asked for it.
-    :param other: further methods that pass them.
+    Return None where no near method differs, or where the method did something else here than in its trial.
 
-    The other parameters are those of `amending.passing`.
+    :param did: the outcome of its trial on the call that asked for it.
+    :param other: further methods that pass the examples.
     """
-    near = (*await mutants_passing(source, (), what, audit, run, most=most, limit=limit, within=SMALLEST), *other)
+    near = (*await mutants_passing(context, source, within=SMALLEST), *other)
     if not near:
         return None
-    calls = elsewhere(what)
+    calls = elsewhere(context.spec)
     first = min(cost for cost, _ in near) - 1  # no others may crowd it out
-    found = await groups(((first, source), *near), calls, run, limit=limit)
+    found = await groups(context.runner, ((first, source), *near), calls)
     own = next(one for one in found if source in one.sources)
-    if not _as_tried(own, did, what):
+    if not _as_tried(own, did, context.spec):
         return None
-    return _question(source, own, [one for one in found if one is not own], what, calls)
+    return _question(source, own, [one for one in found if one is not own], context.spec, calls)
 
 
-async def ambiguity_of_refused(passed: Passed, what: Specification, run: Run, *, limit: int) -> OpenQuestion | None:
-    """What is open between methods that pass the examples, of which none was taken; None where nothing is."""
+async def ambiguity_of_refused(context: SearchContext, passed: Passed) -> OpenQuestion | None:
+    """Return the question that is open between methods that pass the examples, or None. None of the methods was taken."""
     if not passed:
         return None
-    calls = elsewhere(what)
-    best, *others = await groups(passed, calls, run, limit=limit)
-    return _question(best.sources[0], best, others, what, calls)
+    calls = elsewhere(context.spec)
+    best, *others = await groups(context.runner, passed, calls)
+    return _question(best.sources[0], best, others, context.spec, calls)
 
 
 def _question(source: str, own: Group, others: Sequence[Group], what: Specification, calls: Sequence[MethodCall]) -> OpenQuestion | None:
-    """The call that parts a method and its group from most of the others; of several the one that asked for the method, or a short one."""
+    """Return the call that tells a method from most others: the call that asked for the method, or a short one."""
     slots = _slots_in([source, *(text for one in others for text in one.sources)])
     found: list[tuple[tuple[float, bool, int], OpenQuestion]] = []
     for at in range(len(what.examples), len(calls)):
@@ -276,12 +222,12 @@ def _question(source: str, own: Group, others: Sequence[Group], what: Specificat
     return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def _between(call: MethodCall, one: batch_runner.Did, two: batch_runner.Did, shown: Collection[str]) -> OpenQuestion | None:
-    """What is open if methods did this and that on a call; None where that is the same, one of them failed, or no example can say it.
+def _between(call: MethodCall, one: batch_runner.CallOutcome, two: batch_runner.CallOutcome, shown: Collection[str]) -> OpenQuestion | None:
+    """Return the question between two outcomes of a call; None where they are equal, a method failed, or no example can say it.
 
-    Both sides tell of every slot that one of them changes: an example that is silent about it would let the other method pass.
+    Both sides name every slot that one of them changes. Otherwise the other method would pass an example that is silent about it.
 
-    :param shown: slots that the methods speak of.
+    :param shown: slots that the methods use.
     """
     if one is None or two is None:
         return None
@@ -293,13 +239,13 @@ def _between(call: MethodCall, one: batch_runner.Did, two: batch_runner.Did, sho
         Example(tuple(call.args), tuple(call.kwargs.items()), result, before, tuple((name, left.get(name)) for name in changed))
         for result, left in (one, two)
     ]
-    plain = all(plain_values.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
+    plain = all(specification.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
     alike = same(told[0].result, told[1].result) and same(dict(told[0].after), dict(told[1].after))
     return OpenQuestion(*told) if plain and not alike else None
 
 
 def _as_tried(own: Group, did: str, what: Specification) -> bool:
-    """Whether a method did here what it does elsewhere: what the examples say, and what its trial on the user's call came to."""
+    """Return True if a method did here what it did elsewhere: what the examples say, and what its trial came to."""
     if not all(as_expected(text, example) for text, (_, example) in zip(own.did, what.examples, strict=False)):
         return False
     if len(what.calls) == len(what.examples):  # that call has what no example can say
@@ -323,6 +269,6 @@ def _text(value: Any) -> str:
 
 
 def _slots_in(sources: Sequence[str]) -> set[str]:
-    """The names of the slots that methods speak of."""
+    """Return the names of the slots in methods."""
     nodes: list[Any] = [node for source in sources for node in ast.walk(ast.parse(source))]
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"}

@@ -1,61 +1,36 @@
-"""What the words of a request say of nothing: `the largest of the list, 0 if it is empty`, `the first word that is short, or None`,
-`the value of a key, or not found if it is not there`. Examples seldom show it.
+"""Repair of a method that is nearly right: an edge case that the words state, or another answer.
 
-It makes further calls, with nothing in what the words speak of, or with what is not in it, and an answer, by which a method is completed
-that has forgotten it.
-
-Another answer of a method that does nearly what is wanted: one made of its own, or, of what it leaves in its slots.
-
-That is found among values, without another run: what a method answered is known, and so is what it shall answer.
+Words such as `the largest of the list, 0 if it is empty` state an edge case that examples seldom show. It gives further calls and their
+answer, by which a method is completed. Another answer is made of a method's own, or of the slots that it changes: that is searched for
+among values, without another run.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.image import history
-from batos.image.taught_examples import Example
-from batos.synthesis import batch_runner, mutations, plain_values
-from batos.synthesis.batch_runner import MethodCall
-from batos.synthesis.plain_values import same
-from batos.synthesis.ranking import Specification, as_left
+from batos.objects.json_form import Example, uncut
+from batos.synthesis import batch_runner, mutations, specification
+from batos.synthesis.ranking import as_left
+from batos.synthesis.specification import MethodCall, RequestFacts, Specification, same
+from batos.synthesis.transformations import SLOT_ANSWERS, compiled, templates
 
-_MADE_OF = (
-    "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.values())",
-    "list({}.keys())", "dict({})", "len({})", "len(set({}))", "sum({})", "sum({}.values())", "max({})", "min({})", "str({})", "int({})",
-    "float({})", "abs({})", "round({})", "round({}, 1)", "round({}, 2)", "round({}, 3)", "not {}", "bool({})", "-{}", "{}[0]", "{}[-1]",
-    "{}[::-1]", "{}.lower()", "{}.upper()", "{}.title()", "{}.capitalize()", "{}.strip()", "{}.split()", "' '.join({})", "''.join({})",
-    "', '.join({})", "[str(x) for x in {}]",
-)  # fmt: skip
-"""What is made of an answer."""
-_CALCULATED = ("{} + 1", "{} - 1", "{} * 2", "{} / 2", "{} // 2", "{} * 100", "{} > 0", "{} == 0")
-"""What is made of one that is a number."""
-_LEFT = (
-    "{slot}", "len({slot})", "sum({slot})", "max({slot})", "min({slot})", "{slot}[-1]", "{slot}[{given}]", "{slot}.get({given}, 0)",
-    "{given}", "len({given})", "True", "sum({slot}.values())", "sorted({slot})", "list({slot})", "sum({slot}) / len({slot})",
-    "round(sum({slot}) / len({slot}), 1)", "round(sum({slot}) / len({slot}), 2)", "', '.join({slot})", "len({slot}) + 1",
-)  # fmt: skip
-"""What is answered of a slot that was changed, and of what was given."""
-
-
-def _computing(text: str) -> Callable[[Any, Any], Any]:
-    """What computes an expression of this module here: of an answer, or of a slot and what was given."""
-    made: Callable[[Any, Any], Any] = eval(f"lambda it, given: {text.format('it', slot='it', given='given')}")  # noqa: S307 - they stand above
-    return made
-
-
-_COMPUTING = {text: _computing(text) for text in (*_MADE_OF, *_CALCULATED, *_LEFT)}
+_ANSWERS, _OF_NUMBERS = templates("A"), templates("N")
+_EVALUATED = {
+    text: compiled(f"lambda it, given: {text.format('it', slot='it', given='given')}", {})
+    for text in (*_ANSWERS, *_OF_NUMBERS, *SLOT_ANSWERS)
+}
 _COST = 2.2
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def other_answers(source: str, did: Sequence[str], what: Specification, names: Sequence[str]) -> Iterator[tuple[float, str]]:
-    """What becomes of a method that passes the examples but for its answers, once these are others: what that costs, and its source.
+    """Yield methods that pass the examples once their answers are others, with the cost of that.
 
-    :param did: what it did on each example (`side_by_side.did`).
+    :param did: outcomes of the method, one of each example.
     :param names: of its arguments.
     """
     came = [batch_runner.outcome_values(text) for text in did]
@@ -68,7 +43,7 @@ def other_answers(source: str, did: Sequence[str], what: Specification, names: S
     if not all(as_left(slots, example) for (_, slots), example in zip(known, wanted, strict=True)):
         return
     numbers = all(isinstance(value, int | float) for value, _ in known)
-    for text in (*_MADE_OF, *(_CALCULATED if numbers else ())):
+    for text in (*_ANSWERS, *(_OF_NUMBERS if numbers else ())):
         if all(_comes_to(text, value, None, one.result) for (value, _), one in zip(known, wanted, strict=True)):
             yield from _returning(source, text)
     for slot in sorted(name for name in what.known.changed if mutations.sayable(name)):
@@ -77,29 +52,29 @@ def other_answers(source: str, did: Sequence[str], what: Specification, names: S
 
 
 def answers_from_slot(slot: str, left: Sequence[Any], wanted: Sequence[Example], names: Sequence[str]) -> Iterator[str]:
-    """What the answers of examples are made of, where a method changes a slot: expressions of what it leaves there, and of what was given.
+    """Yield the answers of a method that changes a slot: expressions of the slot as it is left, and of an argument.
 
-    :param left: what each leaves there.
+    :param left: the slot after each example.
     :param names: of the method's arguments.
     """
-    calls = [plain_values.arguments(one.args, dict(one.kwargs)) for one in wanted]
+    calls = [specification.arguments(one.args, dict(one.kwargs)) for one in wanted]
     for given in names or ("",):
         held = [(value, call.get(given), one.result) for value, call, one in zip(left, calls, wanted, strict=True)]
-        for text in _LEFT:
+        for text in SLOT_ANSWERS:
             if all(_comes_to(text, *one) for one in held):
                 yield text.format(slot=f"self.{slot}", given=given or "None")
 
 
 def _comes_to(text: str, it: Any, given: Any, expected: Any) -> bool:
     try:
-        value = _COMPUTING[text](it, given)
-        return _could_be(value, expected) and same(history.uncut(value), expected)
+        value = _EVALUATED[text](it, given)
+        return _could_be(value, expected) and same(uncut(value), expected)
     except _WRONG:
         return False
 
 
 def _could_be(value: Any, expected: Any) -> bool:
-    """Whether it is worth a look: of most answers it is not, and some are long."""
+    """Return True if a value may equal the expected one, by its kind and length. Few answers are, and some are long."""
     if isinstance(expected, list):
         return isinstance(value, list | tuple | set | frozenset) and len(value) == len(expected)
     if isinstance(expected, dict):
@@ -118,7 +93,7 @@ def _returning(source: str, other: str) -> Iterator[tuple[float, str]]:
 
 
 class _Returning(ast.NodeTransformer):
-    """Another answer at every place where the method gives one, made of that where it has `{}`; functions in it keep theirs."""
+    """Replaces each answer of a method by another, made of it where that has `{}`. Inner functions keep theirs."""
 
     def __init__(self, other: str) -> None:
         self._other, self._inside = other, False
@@ -167,9 +142,9 @@ _FAILING = "(ArithmeticError, LookupError, StopIteration, ValueError)"
 
 
 class Implied(NamedTuple):
-    """What is to be answered where there is nothing.
+    """An edge case that the words state: a call and its answer.
 
-    :ivar of: the expression that is empty then: `items`, `self.queue`; empty where a method is to answer so if it has no other answer.
+    :ivar of: the expression that is empty then: `items`, `self.queue`; "" where the answer is that of a method without another one.
     """
 
     of: str
@@ -178,7 +153,7 @@ class Implied(NamedTuple):
 
 
 def implied(what: Specification) -> tuple[Implied, ...]:
-    """What the words say of nothing, by one call or several; empty where they say nothing of it, or not of what."""
+    """Return the edge case that the words state, as one call or several; empty where they state none."""
     if not what.examples or what.known.changed or (said := _in(what.known.told)) is None:
         return ()
     words, (call, example) = said.groupdict(), what.examples[0]
@@ -200,31 +175,30 @@ def implied(what: Specification) -> tuple[Implied, ...]:
 
 
 def without_edge_cases(told: str) -> str:
-    """The words without what they say of nothing."""
+    """Return the words without the edge case that they state."""
     said = _in(told)
     return told if said is None else told[: said.start()] + told[said.end() :]
 
 
 def answers_edge_case(did: str, one: Implied) -> bool:
-    """Whether a method answers what is implied.
+    """Return True if an outcome is the answer of an edge case.
 
-    :param did: what it did on that call (`side_by_side.did`).
+    :param did: the outcome of its call.
     """
     found = batch_runner.read_outcome(did)
     return found is not None and same(found[0], one.result)
 
 
 def lacks_edge_case(did: str, one: Implied) -> bool:
-    """Whether a method has no answer to what is implied: it fails, or answers nothing, or an empty text, where something is said. What else
-    it answers may be meant."""
+    """Return True if a method has no answer to an edge case: it fails, or answers nothing. Any other answer may be meant."""
     found = batch_runner.read_outcome(did)
     return found is None or (found[0] in _NOTHING and one.result not in _NOTHING)
 
 
 def with_edge_case(source: str, one: Implied, did: str) -> str | None:
-    """A method that answers what is implied where it has no answer; None for what changes slots, or is not run aside.
+    """Return a method completed by an edge case. Return None for a method that changes slots, or that does not run in a batch.
 
-    :param did: what it did on that call.
+    :param did: its outcome on the call of the edge case.
     """
     tree = mutations.parsed(source)
     if tree is None or not mutations.settled(tree) or any(map(_is_changed, ast.walk(tree))):
@@ -248,37 +222,37 @@ def with_edge_case(source: str, one: Implied, did: str) -> str | None:
 
 
 def _in(told: str) -> re.Match[str] | None:
-    """Where the words say something of nothing."""
+    """Return the match of an edge case in the words."""
     return next(filter(None, (one.search(told) for one in _SAID)), None)
 
 
 def _is_changed(node: ast.AST) -> bool:
-    """Whether a slot is changed, or said to be."""
+    """Return True if a node changes a slot."""
     return isinstance(node, ast.Attribute) and (node.attr == "_p_changed" or not isinstance(node.ctx, ast.Load))
 
 
 def _held(what: Specification, call: MethodCall) -> dict[str, Any]:
-    """What is given, and the slots that the words name, by what a method calls them."""
+    """Return the arguments, and the slots that the words name, by their expressions."""
     slots = {
         f"self.{slot}": call.slots[slot]
         for slot in what.known.slots
         if slot in call.slots and mutations.sayable(slot) and what.known.speaks_of(slot)
     }
-    return plain_values.arguments(call.args, call.kwargs) | slots
+    return specification.arguments(call.args, call.kwargs) | slots
 
 
 def _with(call: MethodCall, name: str, value: Any) -> MethodCall:
-    """The call with another value under a name of `_held`."""
+    """Return a call with another value under a name of `_held`."""
     if (slot := name.removeprefix("self.")) != name:
         return call._replace(slots={**call.slots, slot: value})
     if name in call.kwargs:
         return call._replace(kwargs={**call.kwargs, name: value})
-    names = plain_values.arguments(call.args, {})
+    names = specification.arguments(call.args, {})
     return call._replace(args=tuple(value if one == name else old for one, old in zip(names, call.args, strict=True)))
 
 
 def _not_there(held: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What is given and stands in something else that is, and what would not."""
+    """Yield each input that stands in another one, with a value that does not."""
     for name, value in held.items():
         plain = isinstance(value, str | int | float) and not isinstance(value, bool) and not name.startswith("self.")
         if plain and any(_stands_in(value, other) for one, other in held.items() if one != name):
@@ -297,22 +271,22 @@ def _kind(value: Any) -> str | None:
 
 
 def _meant(able: Mapping[str, str], words: str) -> str | None:
-    """What is empty: what the words name, or what is the only one of its kind."""
-    named = [name for name in able if name.startswith("self.") and mutations.RequestFacts(words, ()).names(name.removeprefix("self."))]
+    """Return the input that is empty in the edge case: the one that the words name, or the only one of its kind."""
+    named = [name for name in able if name.startswith("self.") and RequestFacts(words, ()).names(name.removeprefix("self."))]
     called = [name for name, kind in able.items() if any(word in words for word in _CALLED[kind])]
     return next((found[0] for found in (named, called, list(able)) if len(found) == 1), None)
 
 
 def _alike(value: Any, other: Any) -> bool:
-    """Whether values may be answers of one method: else the words were about a part of it."""
+    """Return True if two values may be answers of one method. Otherwise the words were about a part of it."""
     numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (value, other))
     return value is None or other is None or numbers or type(value) is type(other)
 
 
 def _value(said: str, texts: bool) -> Any:
-    """What is said to be answered.
+    """Return the answer that the words state.
 
-    :param texts: whether the method answers texts: then `none` in small letters is one.
+    :param texts: True if the method answers texts: then `none` in small letters is one.
     """
     text, quoted = said.lower(), re.search(_QUOTED, said)
     if quoted:

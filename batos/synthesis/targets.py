@@ -1,12 +1,8 @@
-"""What a method that is put together of parts must compute: its answer, or what a slot becomes, and then its answer.
+"""Targets of a composed method: the values that its answer and its slots must have.
 
-What must be so before a slot changes, where a method then answers that it did: it answers `False`, and changes nothing, where it is not.
-
-All methods of the handbook that change a slot and answer true do so.
-
-What a request itself spells out: words for bands of numbers, `cold below 10, mild below 22, else hot`.
-
-It becomes an idiom of a number (`batos.synthesis.enumeration`), whatever that is computed of.
+Guards are preconditions of a change: the method answers False and changes nothing where one fails, as the handbook's methods do that
+change a slot and answer true. Bands are answers that a request spells out for ranges of a number: `cold below 10, mild below 22, else hot`
+becomes an idiom (`batos.synthesis.enumeration`).
 """
 
 from __future__ import annotations
@@ -17,12 +13,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.synthesis import enumeration, mutations, plain_values, repair
+from batos.synthesis import enumeration, mutations, repair, specification
 from batos.synthesis.adaptation import MethodRequest
-from batos.synthesis.batch_runner import MethodCall
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import words_in
-from batos.synthesis.ranking import Specification
+from batos.synthesis.specification import MethodCall, Specification
 from batos.synthesis.translation_model import Spoken, pairs
 
 _Fails = Callable[[Any, Any], bool]
@@ -48,15 +43,15 @@ _ALONE: Mapping[str, Sequence[tuple[str, _Fails]]] = {
 
 
 def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """What may keep a slot from changing, as expressions, and did not on any example; the likeliest first.
+    """Yield preconditions of a change that hold on all examples, as expressions of failure, the likeliest first.
 
-    :param slot: as it stands in a method: `self.total`.
-    :param held: what it held before, in each example.
-    :param given: of each argument what it was.
+    :param slot: the slot as it stands in a method: `self.total`.
+    :param held: the slot before each example.
+    :param given: the values of each argument.
     """
-    kind = plain_values.kind_of(held[0])
+    kind = specification.kind_of(held[0])
     of = {"number"} if kind == "number" else _kinds(held)
-    alike = {name: list(values) for name, values in given.items() if not of or of == {plain_values.kind_of(one) for one in values}}
+    alike = {name: list(values) for name, values in given.items() if not of or of == {specification.kind_of(one) for one in values}}
     ways = [(one, name, values) for one in _WITH.get(kind, ()) for name, values in alike.items()]
     ways += [(one, "", [None] * len(held)) for one in _ALONE.get(kind, ())]
     for (template, fails), name, values in ways:
@@ -68,8 +63,8 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
 
 
 def _kinds(held: Sequence[Any]) -> set[str]:
-    """Of which kinds the items, or keys, of these are."""
-    return {plain_values.kind_of(one) for values in held if isinstance(values, list | dict) for one in values}
+    """Return the kinds of the items, or keys, of these values."""
+    return {specification.kind_of(one) for values in held if isinstance(values, list | dict) for one in values}
 
 
 _BOUNDS = {
@@ -95,9 +90,9 @@ class _Band(NamedTuple):
 
 
 def spelled(told: str) -> Iterator[Spoken]:
-    """Idioms of a number that the words spell out; none where they do so in no such order.
+    """Yield idioms of a number that the words spell out as bands.
 
-    :param told: what is asked, in words.
+    :param told: the request in words.
     """
     found = _ELSE.search(told)
     if found is None:
@@ -119,7 +114,7 @@ def spelled(told: str) -> Iterator[Spoken]:
 
 
 def _text(said: str, count: int, *, at_end: bool) -> str:
-    """What is answered: what is quoted, or so many words at one end of what is said."""
+    """Return the answer of a band: the quoted text, or `count` words at one end of the phrase."""
     if quoted := _QUOTED.findall(said):
         return str(quoted[-1] if at_end else quoted[0])
     words = _words(said)
@@ -127,7 +122,7 @@ def _text(said: str, count: int, *, at_end: bool) -> str:
 
 
 def _words(said: str) -> list[str]:
-    """The words of it, without those behind them that link them to a number."""
+    """Return the words of a phrase, without the last ones that link them to a number."""
     words = _WORD.findall(said)
     while words and words[-1] in _LINKING:
         words.pop()
@@ -159,14 +154,15 @@ _OTHER = 1.3  # what an answer costs that is not the first of those that pass: t
 
 
 class Goal(NamedTuple):
-    """A value that is wanted of each example.
+    """Values that a method must compute, one of each example.
 
-    :ivar slot: that it becomes; "" where it is the answer.
-    :ivar ends: what may be answered then, as expressions, with what each costs; "" is nothing.
-    :ivar around: what it is made of that is computed: `self.budget - {}`.
-    :ivar guards: what may keep the slot from changing, where the answer is then that it changed.
-    :ivar words: that speak of this, and `cost`, what it costs besides.
-    :ivar also: further words, which it tells and which need not be said.
+    :ivar slot: the slot that gets them; "" for the answer.
+    :ivar ends: answers that may follow, as expressions with their costs; "" for none.
+    :ivar around: the expression around the computed value: `self.budget - {}`.
+    :ivar guards: preconditions of the change, where the answer is that it was made.
+    :ivar words: words that speak of `around`.
+    :ivar cost: the cost of `around`.
+    :ivar also: further words, which it explains and which need not be said.
     """
 
     values: Sequence[Any]
@@ -180,13 +176,13 @@ class Goal(NamedTuple):
 
     @property
     def spoken(self) -> frozenset[str]:
-        """Words that speak of what is made around what is computed, and not of that."""
+        """The words that speak of the expression around the computed value, and not of that."""
         return self.words | self.also if " if {} else " in self.around else frozenset()
 
     def sources(self, request: MethodRequest, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
-        """Methods that compute it by an expression, and what their end costs.
+        """Yield methods that compute the goal by an expression, with the costs of their ends.
 
-        :param before: lines that come before it.
+        :param before: lines that come before the expression.
         """
         text = self.around.replace("{}", f"({text})")
         imports = [f"import {one}" for one in _modules((*before, text))]
@@ -201,8 +197,10 @@ class Goal(NamedTuple):
 
 
 def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
-    """What the examples want computed, as a whole, and what is left of it where a number or a list that is given is one part of it; none
-    where they change several slots, or none of them in all."""
+    """Yield the goal of the examples, then goals that are left of it once an input is one part of it.
+
+    Yield none where the examples change several slots, or a slot in some examples only.
+    """
     if (whole := _whole(what, request)) is None:
         return
     yield whole
@@ -220,8 +218,10 @@ def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
 
 
 def targets(what: Specification, request: MethodRequest) -> list[Goal]:
-    """What each of several slots becomes, and the answer, where examples change several slots, or answer what is not made of what is left;
-    each is computed of what there was before. None where they do something else."""
+    """Return one goal for each of several slots, and one for the answer, all computed from the state before the call.
+
+    Return none where the examples do something else.
+    """
     wanted = [example for _, example in what.examples]
     changed = sorted(what.known.changed)
     if not 0 < len(changed) <= _SEVERAL or not all(map(mutations.sayable, changed)):
@@ -243,9 +243,9 @@ def targets(what: Specification, request: MethodRequest) -> list[Goal]:
 
 
 def written_together(request: MethodRequest, texts: Sequence[tuple[Goal, str]]) -> Iterator[tuple[float, str]]:
-    """Methods that compute several things at once, of what there was before any of them changes, and what their end costs.
+    """Yield methods that compute several goals at once, from the state before the call, with the costs of their ends.
 
-    :param texts: what is wanted, with the expression of each.
+    :param texts: goals with their expressions.
     """
     slots = [(end.slot, text) for end, text in texts if end.slot]
     answer = [text for end, text in texts if not end.slot]
@@ -265,12 +265,12 @@ def _modules(texts: Iterable[str]) -> list[str]:
 
 
 def _plain(text: str) -> bool:
-    """Whether it stands for itself, and reads no slot."""
+    """Return True if an expression reads no slot."""
     return "self." not in text
 
 
 def _worded(whole: Goal, told: str) -> Iterator[Goal]:
-    """What must be so for one of two words to be answered."""
+    """Yield the conditions under which one of two words is the answer, as goals."""
     if not all(isinstance(one, str) for one in whole.values):
         return
     said = [pair for pair in _OR.findall(told) if pair[0] != pair[1]]
@@ -288,9 +288,9 @@ def _worded(whole: Goal, told: str) -> Iterator[Goal]:
 
 
 def value_read(name: str, call: MethodCall) -> Any:
-    """What a method reads by an expression of `Asked.kinds`."""
+    """Return the value that a method reads by an expression of `MethodRequest.kinds`."""
     owner, _, slot = name.partition(".")
-    return call.slots.get(slot) if slot else plain_values.arguments(call.args, call.kwargs).get(owner)
+    return call.slots.get(slot) if slot else specification.arguments(call.args, call.kwargs).get(owner)
 
 
 def _part(whole: Goal, around: str, values: Sequence[Any], words: frozenset[str]) -> Goal:

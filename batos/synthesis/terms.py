@@ -1,7 +1,7 @@
-"""The parts that a method may be put together of: what can be computed of what a request gives, or of each item of it.
+"""Terms: the expressions of a request's inputs, and of each item of them, with their values.
 
-Known methods of one expression are run on all examples at once, and of what is given and of what came more is made
-(`batos.synthesis.enumeration`). What is made of all items together is `batos.synthesis.aggregations`' to find.
+Known methods of one expression run on all examples at once, and from the inputs and these results more is grown
+(`batos.synthesis.enumeration`). `batos.synthesis.aggregations` makes one value of all items.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
-from batos.synthesis import adaptation, batch_runner, enumeration, mutations, plain_values
+from batos.synthesis import adaptation, batch_runner, enumeration, mutations, specification
 from batos.synthesis.adaptation import MethodRequest
-from batos.synthesis.batch_runner import MethodCall, Run
 from batos.synthesis.enumeration import ITEM, Expression, Valued, names_in, valued
 from batos.synthesis.handbook import HandbookEntry, words_in
-from batos.synthesis.ranking import Specification
+from batos.synthesis.specification import MethodCall, SearchContext, Specification
 from batos.synthesis.targets import spelled, value_read
 
 _ITEMS, _FIELDS = 40, 6  # of all examples together; of a record
@@ -47,13 +46,14 @@ _FAR = 3.0  # what a known method costs that shares no word with the request
 
 
 class Over(NamedTuple):
-    """Items that something is computed of; or what is given as a whole.
+    """Items that expressions are computed of; or the inputs as a whole.
 
-    :ivar text: the expression that they are items of: `items`, `text.split()`; "" for what is given as a whole, the one item of itself.
-    :ivar kind: of each, as `plain_values.kind_of`.
-    :ivar fixed: what else a method is given, by name, with its kind.
+    :ivar text: the expression of the items: `items`, `text.split()`; "" for the inputs as a whole.
+    :ivar kind: the kind of each item, as `plain_values.kind_of`.
+    :ivar fixed: the kinds of further inputs, by name.
     :ivar of: the items of each example.
-    :ivar cost: how unlikely it is that one goes through these, and `words` those that speak of it.
+    :ivar cost: the improbability of going through these.
+    :ivar words: words that speak of it.
     """
 
     text: str
@@ -65,24 +65,24 @@ class Over(NamedTuple):
 
     @property
     def entries(self) -> bool:
-        """Whether the items are keys with their values."""
+        """True if the items are keys with their values."""
         return self.text.endswith(".items()")
 
     @property
     def pairs(self) -> bool:
-        """Whether each item is made of two, of which only the parts are used: it is a tuple in a method, and a list here."""
+        """True if each item is a pair of which only the parts are used: a tuple in a method, and a list here."""
         return self.entries or self.text.startswith(("enumerate(", "zip("))
 
 
 class Computed(NamedTuple):
-    """A part, and its values: of each item of each example."""
+    """An expression with its values: of each item of each example."""
 
     part: Expression
     values: tuple[tuple[Any, ...], ...]
 
 
 def overs(request: MethodRequest, what: Specification) -> Iterator[Over]:
-    """What a request gives as a whole; and what of it has items, all of one kind."""
+    """Yield the inputs as a whole, then the items of each input, where they are of one kind."""
     yield Over("", "", request.kinds, [[None] for _ in what.examples])
     given = {name: [value_read(name, call) for call, _ in what.examples] for name in request.kinds}
     lists = {name: held for name, held in given.items() if all(isinstance(one, list) for one in held)}
@@ -98,7 +98,7 @@ def overs(request: MethodRequest, what: Specification) -> Iterator[Over]:
 
 
 def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequence[list[Any]]]) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Items with their places, with those that follow them, and with those of another list."""
+    """Yield items with their places, with the items that follow them, and with those of another list."""
     yield f"enumerate({name})", [[[at, item] for at, item in enumerate(one)] for one in given]
     yield f"zip({name}, {name}[1:])", [[list(pair) for pair in itertools.pairwise(one)] for one in given]
     for other, held in lists.items():
@@ -108,8 +108,8 @@ def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequenc
 
 
 def _kind(values: Sequence[Any]) -> str:
-    """The kind that all of these are of; "" where they are of several."""
-    kinds = {plain_values.kind_of(value) for value in values}
+    """Return the kind of all these values; "" where they are of several."""
+    kinds = {specification.kind_of(value) for value in values}
     return kinds.pop() if len(kinds) == 1 else ""
 
 
@@ -131,29 +131,27 @@ def _split(name: str, kind: str, given: Sequence[Any]) -> Iterator[tuple[str, li
 
 
 async def computed(
+    context: SearchContext,
     over: Over,
     request: MethodRequest,
-    what: Specification,
     known: Sequence[tuple[float, HandbookEntry]],
-    run: Run,
     *,
     said: frozenset[str],
     whole: Sequence[Computed] = (),
     most: int,
-    limit: int,
 ) -> list[Computed]:
-    """What is computed of each item, the cheapest first.
+    """Return the expressions that are computed of each item, the cheapest first.
 
-    :param known: methods with the share of the words that they have in common with the request, the most first.
-    :param said: words that speak of it.
-    :param whole: what was computed of what is given as a whole, which may stand beside an item.
-    :param most: values that are computed.
-    :param limit: see `side_by_side.did`.
+    :param known: known methods, each with the share of the request's words that it explains, the largest first.
+    :param said: words that speak of the result.
+    :param whole: expressions of the inputs as a whole, which may stand beside an item.
+    :param most: values that are computed at most.
     """
+    what = context.spec
     rows = [(item, call) for items, (call, _) in zip(over.of, what.examples, strict=True) for item in items]
     if len(rows) > most:
         return []
-    came = await _of_known(over, request, known, rows, run, sends=what.helpers, limit=limit)
+    came = await _of_known(context, over, request, known, rows)
 
     def all_parts() -> list[Computed]:
         terms, given = _terms(over, rows, said), _given(over, request, rows, whole)
@@ -172,33 +170,27 @@ async def computed(
         return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
 
     parts = await in_helper(all_parts)
-    return parts if not what.helpers else await _with_sent(parts, over, request, what, rows, run, limit=limit)
+    return parts if not what.helpers else await _with_sent(context, parts, over, request, rows)
 
 
 async def _with_sent(
-    parts: Sequence[Computed],
-    over: Over,
-    request: MethodRequest,
-    what: Specification,
-    rows: Sequence[tuple[Any, MethodCall]],
-    run: Run,
-    *,
-    limit: int,
+    context: SearchContext, parts: Sequence[Computed], over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Computed]:
-    """These, and what messages answer that are sent with the cheapest of them."""
-    terms = {f"self.{name}({ITEM})" for name in what.helpers}
+    """Return these expressions, and the answers of messages that are sent with the cheapest of them."""
+    helpers = context.spec.helpers
+    terms = {f"self.{name}({ITEM})" for name in helpers}
     given = [one.part for one in parts if one.part.cost <= _SENT and "self." not in one.part.text and one.part.text not in terms][
         :_SENT_WITH
     ]
-    sent = [_sent(name, part, part.cost) for name in what.helpers for part in given]
-    came = [one for one in await _run(sent, request, rows, run, limit=limit) if one.part.text not in {part.part.text for part in parts}]
+    sent = [_sent(name, part, part.cost) for name in helpers for part in given]
+    came = [one for one in await _run(context, sent, request, rows) if one.part.text not in {part.part.text for part in parts}]
     return sorted([*parts, *(_nested(one, over) for one in came)], key=lambda one: one.part.cost)
 
 
 def grown_of(
     over: Over, request: MethodRequest, what: Specification, lists: Sequence[Computed], *, said: frozenset[str], most: int
 ) -> list[Computed]:
-    """What is made of lists of what is computed of items, together with what is given as a whole; the cheapest first."""
+    """Return expressions of lists of computed items, together with the inputs as a whole, the cheapest first."""
     rows = [(None, call) for call, _ in what.examples]
     atoms = [Valued(one.part, tuple(value for (value,) in one.values)) for one in sorted(lists, key=lambda one: one.part.cost)[:_LISTS]]
     terms = _terms(over, rows, said)
@@ -207,7 +199,7 @@ def grown_of(
 
 
 def _also(one: Valued, words: frozenset[str] | None) -> Valued:
-    """With the words of a known method that is the same."""
+    """Return an expression with the words of an equal known method besides."""
     return one if words is None else one._replace(part=one.part._replace(words=one.part.words | words))
 
 
@@ -217,7 +209,7 @@ def _nested(one: Valued, over: Over) -> Computed:
 
 
 def _by_alphabet(one: Valued) -> bool:
-    """Whether it is the first or last of texts by alphabet: hardly what is meant by the largest."""
+    """Return True for the first or last of texts by alphabet, which "the largest" hardly means."""
     extreme = one.part.text.startswith(("max(", "min(")) and "key=" not in one.part.text
     return extreme and any(isinstance(value, str) for value in one.values)
 
@@ -227,7 +219,7 @@ def _by_cost(one: Valued) -> tuple[float, int, str]:
 
 
 def _given(over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]], whole: Sequence[Computed]) -> list[Valued]:
-    """What stands beside items: what is given, the cheapest of what is computed of that, and constants that are spoken of."""
+    """Return what stands beside an item: inputs, the cheapest expressions of them, and constants that the words mention."""
     found: list[Valued | None] = []
     if over.text:  # else the terms are what is given
         found += [
@@ -245,7 +237,7 @@ def _given(over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodC
 
 
 def _terms(over: Over, rows: Sequence[tuple[Any, MethodCall]], said: frozenset[str]) -> list[Valued]:
-    """An item and its parts, or what is given as a whole."""
+    """Return an item and its parts, or the inputs as a whole."""
 
     def told() -> Iterator[Valued | None]:
         if not over.text:
@@ -271,7 +263,7 @@ def _terms(over: Over, rows: Sequence[tuple[Any, MethodCall]], said: frozenset[s
 
 
 def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str]) -> Iterator[Valued | None]:
-    """The fields that all of these records have."""
+    """Yield the fields that all of these records have."""
     for field in list(dict.fromkeys(itertools.chain.from_iterable(records)))[:_FIELDS]:
         if isinstance(field, str) and all(field in one for one in records):
             words = words_in(field.replace("_", " "))
@@ -280,17 +272,14 @@ def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str
 
 
 async def _of_known(
+    context: SearchContext,
     over: Over,
     request: MethodRequest,
     known: Sequence[tuple[float, HandbookEntry]],
     rows: Sequence[tuple[Any, MethodCall]],
-    run: Run,
-    *,
-    sends: Collection[str],
-    limit: int,
 ) -> list[Valued]:
-    """Known methods of one expression, with the item as what they are given, or some of what is given as a whole, and messages that are
-    sent with that; what they come to."""
+    """Return the values of known methods of one expression, called with the item or with inputs, and of helpers sent with these."""
+    sends: Collection[str] = context.spec.helpers
     names, kinds = ((ITEM,), {ITEM: over.kind, **over.fixed}) if over.text else ((), over.fixed)
     one = MethodRequest(request.selector, names, kinds, request.numbers, request.texts, request.marks)
 
@@ -303,19 +292,19 @@ async def _of_known(
         best = sorted(found.values(), key=lambda part: part.cost)[: max(100, _RUN // max(1, len(rows)))]
         return [*(_sent(name, term.part) for name in sends for term in _terms(over, rows, frozenset())), *best]
 
-    return await _run(await in_helper(told), request, rows, run, limit=limit)
+    return await _run(context, await in_helper(told), request, rows)
 
 
 async def _run(
-    parts: Sequence[Expression], request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]], run: Run, *, limit: int
+    context: SearchContext, parts: Sequence[Expression], request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Valued]:
-    """What expressions come to that the sandbox runs; of those that fail nowhere."""
+    """Run expressions in the sandbox and return the values of those that never fail."""
     head = f"def {request.selector}({', '.join(('self', ITEM, *request.names))}):"
     sources = [
         "\n    ".join([head, *(f"import {one}" for one in enumeration.modules_in(part.text)), f"return {part.text}"]) for part in parts
     ]
-    calls = [MethodCall((item, *plain_values.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
-    came = await batch_runner.run_batch(sources, calls, run, limit=limit)
+    calls = [MethodCall((item, *specification.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
+    came = await context.runner.outcomes(sources, calls)
 
     def held() -> Iterator[Valued | None]:
         for part, did in zip(parts, came, strict=True):
@@ -331,7 +320,7 @@ def _sent(name: str, term: Expression, cost: float = _TERM) -> Expression:
 
 
 def _expression(source: str) -> str | None:
-    """The expression that a method answers, if it does nothing else but import modules that `growing` knows."""
+    """Return the expression that a method answers. Return None for a method that does more than import known modules."""
     tree = mutations.parsed(source)
     if tree is None or not isinstance(method := tree.body[0], ast.FunctionDef):
         return None

@@ -1,17 +1,13 @@
-"""How well a method explains the words by which it is asked for, as the methods of the handbook tell it.
+"""A noisy-channel model of how well the pieces of a method explain the words of a request, and the tables of idioms.
 
-A noisy channel: which words come of which pieces of code is learned from the handbook's methods and what is said of them, as words
-of one language come of those of another (IBM model 1: Brown et al. 1993, https://aclanthology.org/J93-2003/; for code and words Yin
-and Neubig 2019, doi:10.18653/v1/P19-1447). The idioms and the words by which people ask for them tell it, too
-(`batos.synthesis.translation_model`): a method for each thing that the handbook has none of. Nothing is learned of what users say:
-it is the same in each process.
+Which words come of which pieces is learned from the handbook's methods and their purposes, as words of one language come of those of
+another (IBM model 1: Brown et al. 1993, https://aclanthology.org/J93-2003/; for code and words Yin and Neubig 2019,
+doi:10.18653/v1/P19-1447). Idioms with their words count as methods. Nothing is learned from users, so the model is the same in each
+process.
 
-What is often made of a value, by its kind, and the words by which people ask for it: the parts that methods are put together of.
-
-They stand in `idioms.txt` and `phrases.txt`: expressions in which `{it}` stands for the value, and `{number}`, `{text}`, `{items}`,
-`{record}`, `{flag}`, `{date}` and `{moment}` for another of that kind. Those of `phrases.txt` are many, and each
-is looked at only where its words are said, one of each group that begins with `!`. They are constants: nothing that a client says is among
-them.
+Idioms stand in `idioms.txt` and `phrases.txt`: expressions in which `{it}` stands for the value, and `{number}`, `{text}`, `{items}`,
+`{record}`, `{flag}`, `{date}` and `{moment}` for another of that kind. Those of `phrases.txt` are many; each is looked at only where the
+request has one of each group of words that begins with `!`. All are constants: no client's text is among them.
 """
 
 from __future__ import annotations
@@ -39,10 +35,10 @@ KINDS = ("number", "text", "flag", "items", "record", "date", "moment")
 
 
 class Spoken(NamedTuple):
-    """An expression of what stands for `{it}`, with what else there is.
+    """An idiom: an expression of `{it}`, with the words by which people ask for it.
 
-    :ivar words: that speak of it, as `words_in` has them; none where it needs no words.
-    :ivar needs: words of which one each has to be said, or it is not looked at.
+    :ivar words: stems that speak of it; none where it needs no words.
+    :ivar needs: groups of stems. A request must have one of each, or the idiom is not looked at.
     """
 
     template: str
@@ -50,24 +46,24 @@ class Spoken(NamedTuple):
     needs: tuple[frozenset[str], ...] = ()
 
     def meant(self, said: frozenset[str]) -> bool:
-        """Whether it is looked at, where such words are said."""
+        """Return True if a request of such words may mean the idiom."""
         return not any(map(said.isdisjoint, self.needs))
 
 
 def holes(template: str) -> tuple[str, ...]:
-    """What stands in an expression for what it is made of, `it` first."""
+    """Return the operands of a template, `it` first."""
     return tuple(dict.fromkeys(("it", *HOLES.findall(template))))
 
 
 class Tables(NamedTuple):
-    """What stands in both files.
+    """The idioms of both files.
 
-    :ivar made_of: what is made of a part of an item, or of what is given, by its kind.
-    :ivar long: what is very long, or takes long, where a number is large.
-    :ivar numeric: what is made of what holds numbers only: a text times a number may be very long.
-    :ivar counted: what is made of what holds how often each of something is there: much, where that is often.
-    :ivar of_any: what is made of any value.
-    :ivar of_two: what is made of two numbers of which each may be computed.
+    :ivar made_of: idioms by the kind of `{it}`.
+    :ivar long: idioms whose value, or time, is large for a large number.
+    :ivar numeric: idioms for lists and records of numbers alone: a text times a number may be very long.
+    :ivar counted: idioms for counts of items, which are large for large counts.
+    :ivar of_any: idioms of any value.
+    :ivar of_two: idioms of two numbers, each of which may be computed.
     """
 
     made_of: Mapping[str, tuple[Spoken, ...]]
@@ -86,14 +82,14 @@ class Tables(NamedTuple):
 
 @cache
 def pairs() -> tuple[tuple[str, str], ...]:
-    """Answers in words, of which one is given where something is so, and the other where it is not."""
+    """Return pairs of answers in words, of which one is given where a condition holds, and the other where it does not."""
     lines = FILE.read_text("utf-8").partition("[pairs]\n")[2].splitlines()
     return tuple((one, other) for one, _, other in (line.partition(" | ") for line in lines))
 
 
 @once
 def tables() -> Tables:
-    """All idioms. Some tenths of a second the first time."""
+    """Return all idioms. It takes some tenths of a second the first time."""
     found = _sections()
 
     def titled(beginning: str) -> dict[str, tuple[Spoken, ...]]:
@@ -104,7 +100,7 @@ def tables() -> Tables:
 
 
 def _sections() -> dict[str, tuple[Spoken, ...]]:
-    """What stands in both files, by the title of the section."""
+    """Return the idioms of both files by the title of their section."""
     groups: dict[str, str] = {}
     found: dict[str, tuple[Spoken, ...]] = {}
     for file in (FILE, PHRASES):
@@ -143,7 +139,7 @@ Told = tuple[Collection[str], Collection[str]]
 
 
 class Channel:
-    """Which words pieces of code speak of."""
+    """A translation model between pieces of code and words."""
 
     def __init__(self, held: Iterable[Told], also: Iterable[Told] = ()) -> None:
         """
@@ -174,17 +170,20 @@ class Channel:
         self._shares = share
 
     def seldom(self, pieces: Collection[str]) -> float:
-        """How seldom methods have the rarest of these pieces: the logarithm of one in how many has it."""
+        """Return the log of one in how many methods has the rarest of these pieces."""
         return math.log((self._methods + 1) / (1 + min((self._often[one] for one in pieces), default=self._methods)))
 
     def rarest(self, words: Collection[str], most: int) -> list[str]:
-        """Those of the words that anything is known of; if they are many, those that tell most, as they are said seldom."""
+        """Return the words that the model knows; of many, the `most` rarest, which tell most."""
         known = sorted((float(self._usual[number]), one) for one in words if (number := self._words.get(one)) is not None)
         return sorted(one for _, one in known[:most])
 
     def _links(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], size: int) -> tuple[Any, Any]:
-        """All pieces with all words of each: the piece with the word, and whose it is with the word; the piece without a name speaks of
-        what none speaks of. Millions, so no list of arrays, which would leave the memory in pieces."""
+        """Return two arrays of all pairs of a piece and a word of one method: by piece, and by owner.
+
+        The nameless piece 0 speaks of words that no other explains. There are millions, so no list of arrays, which would fragment the
+        memory.
+        """
         whole = sum((1 + len(pieces)) * len(words) for pieces, words in pairs)
         kind = np.int32 if max(len(pairs), len(self._pieces)) * size < 2**31 else np.int64
         found, owned, at = np.empty(whole, kind), np.empty(whole, kind), 0
@@ -198,10 +197,10 @@ class Channel:
         return found, owned
 
     def explains(self, words: Sequence[str], pieces: Collection[str]) -> float:
-        """How much likelier words are where such pieces stand than anywhere: the sum of the logarithms.
+        """Return how much likelier words are beside such pieces than anywhere, as the sum of the logarithms.
 
-        :param words: stems, as `words_in` has them.
-        :param pieces: as `pieces_of` has them.
+        :param words: stems, as `words_in` returns them.
+        :param pieces: as `pieces_of` returns them.
         """
         said = np.array([number for one in words if (number := self._words.get(one)) is not None], np.int64)
         if not len(said) or not len(self._cells):
@@ -214,10 +213,10 @@ class Channel:
 
 
 def pieces_of(source: str, said: Collection[str]) -> frozenset[str]:
-    """What a method, or an expression, is made of, by the names of what Python has; nothing of its own names.
+    """Return the pieces of a method, or of an expression, by the names that Python gives them, without names of its own.
 
-    :param source: that is valid.
-    :param said: stems and figures of what is asked: of constants it tells whether they are spoken of.
+    :param source: a valid source.
+    :param said: stems and numbers of the request: a constant among them counts as mentioned.
     """
     (tree,) = ast.parse(source.strip()).body
     body = tree.body if isinstance(tree, ast.FunctionDef) else [tree]
@@ -227,7 +226,7 @@ def pieces_of(source: str, said: Collection[str]) -> frozenset[str]:
 
 @cache
 def pieces_of_idiom(template: str) -> frozenset[str]:
-    """What an idiom is made of, but for what stands in its holes."""
+    """Return the pieces of an idiom, without its operands."""
     return pieces_of(template.format(**{name: f"{name}_" for name in holes(template)}), frozenset())
 
 
@@ -251,7 +250,7 @@ def _pieces(node: ast.AST, place: str, around: str, said: Collection[str], given
 
 
 def _parts(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """What a node is made of, by the name of its place; what its own label tells is left out."""
+    """Yield the parts of a node, by the names of their places, without what its label tells."""
     match node:
         case ast.Call(func, args, keywords):
             match func:
@@ -318,15 +317,15 @@ def _constant(value: Any, said: Collection[str]) -> str:
 
 
 def said_of(text: str) -> frozenset[str]:
-    """The stems and figures of a text."""
+    """Return the stems and numbers of a text."""
     return words_in(text) | frozenset(re.findall(r"\d+", text))
 
 
 def priced(passed: Iterable[tuple[float, str]], told: str, *, without: Collection[str] = ()) -> tuple[tuple[float, str], ...]:
-    """Methods with what they cost: what explains the words costs less.
+    """Return methods with their costs, which are lower where their pieces explain the words.
 
-    :param told: what is asked, in words.
-    :param without: names whose words say nothing: those of slots.
+    :param told: the request in words.
+    :param without: names whose words tell nothing: those of slots.
     """
     passed = tuple(passed)
     if not passed:
@@ -341,7 +340,7 @@ def priced(passed: Iterable[tuple[float, str]], told: str, *, without: Collectio
 
 
 def learned(held: Iterable[HandbookEntry], also: Iterable[Spoken] = ()) -> Channel:
-    """What methods tell, and idioms that have words of their own."""
+    """Return the model that methods teach, and idioms that have words of their own."""
     spoken = [one for one in also if len(one.words) >= _WORDS]
     return Channel(
         ((pieces_of(one.source, said_of(one.purpose)), one.words) for one in held),
@@ -351,5 +350,5 @@ def learned(held: Iterable[HandbookEntry], also: Iterable[Spoken] = ()) -> Chann
 
 @once
 def channel() -> Channel:
-    """What the handbook and the idioms tell. Some seconds the first time: call it in a thread then."""
+    """Return the model of the handbook and the idioms. It takes some seconds the first time: call it in a thread then."""
     return learned(entries(), tables().everything())

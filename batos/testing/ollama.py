@@ -1,11 +1,11 @@
-"""The HTTP side of a scripted Ollama: Ollama's paths and shapes, chunked NDJSON, and the faults.
+"""ScriptedOllama: an Ollama server without models.
 
-ScriptedOllama: an Ollama server without models. Real HTTP on a loopback socket, Ollama's wire shapes, answers by script.
+    with ScriptedOllama() as server:
+        server.say("four", when="two and two")
+        server.fail("cut", times=1)
+        inference = OllamaInference(server.host)
 
-with ScriptedOllama() as server:
-    server.say("four", when="two and two")
-    server.fail("cut", times=1)
-    inference = OllamaInference(server.host)
+It speaks real HTTP on a loopback socket, in Ollama's wire format; answers and faults follow a script.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         return serve[self.path](request)
 
     def _early(self, fault: Fault) -> bool:
-        """Play a fault that comes before any answer; False where the answer itself plays it, or goes on after it."""
+        """Play a fault that comes before any answer; False if the answer itself plays it, or goes on after it."""
         if fault.kind == "refuse":
             self.close_connection = True
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not a goodbye
@@ -334,7 +334,7 @@ def _part(model: str, content: str, *, done: bool = False, **more: Any) -> dict[
 
 
 def _parted(model: str, text: str, thinks: bool) -> list[dict[str, Any]]:
-    """The parts of a stream; thought apart from answer where the model `thinks`."""
+    """Return the parts of a stream; thought apart from answer where the model `thinks`."""
     thought, answer = parted(text) if thinks else ("", text)
     parts = [_part(model, "") for _ in pieces(thought)]
     for part, piece in zip(parts, pieces(thought), strict=True):
@@ -343,8 +343,11 @@ def _parted(model: str, text: str, thinks: bool) -> list[dict[str, Any]]:
 
 
 def _unseen(request: dict[str, Any], *, sees: bool) -> tuple[int, dict[str, Any]] | None:
-    """How images are refused: those that are no base64 by whoever reads the request, those that cannot be decoded by a model that sees. One
-    that does not see is given `[img-0]` in their place, and says nothing of it."""
+    """Return the refusal of a request's images; None if they are accepted.
+
+    The reader of the request refuses images that are not base64; a model that sees refuses those that cannot be decoded. A model that
+    does not see is given `[img-0]` in their place, and reports nothing.
+    """
     for message in request["messages"]:
         for number, image in enumerate(message.get("images") or ()):
             try:
@@ -366,7 +369,7 @@ VERSION = "0.21.0"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A request that came in; `body` is its JSON, empty where it had none."""
+    """A request that came in; `body` is its JSON, empty if it had none."""
 
     method: str
     path: str
@@ -412,12 +415,12 @@ class ScriptedOllama:
 
     @property
     def running(self) -> bool:
-        """Whether it listens."""
+        """Return True if the server listens."""
         return self._server is not None
 
     @property
     def version(self) -> str:
-        """The version that the server claims."""
+        """Return the version that the server claims."""
         return VERSION
 
     def start(self) -> None:
@@ -428,7 +431,7 @@ class ScriptedOllama:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop listening and end what is under way: the server is down, connections are refused."""
+        """Stop listening and end the requests under way: the server is down, connections are refused."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -464,10 +467,10 @@ class ScriptedOllama:
     ) -> None:
         """Fail requests to `path`.
 
-        `refuse`: the connection is closed without a word; `status_404`, `status_500`, `status_503`: as Ollama says it; `junk`: what
-        comes is no JSON; `hang`: nothing comes; `slow`: the first token comes after `seconds`, else at `release`. In the middle of
-        an answer, `cut`: the stream breaks off; `stall`: it goes on no more; `error`: it brings an error. `full`: the disk is, which a
-        create or a pull says in its stream, an upload (path `/api/blobs`) at once.
+        `refuse`: the connection is closed without an answer; `status_404`, `status_500`, `status_503`: as Ollama answers; `junk`: the
+        answer is not JSON; `hang`: no answer; `slow`: the first token comes after `seconds`, else at `release`. In the middle of an
+        answer, `cut`: the stream breaks off; `stall`: it stops without an end; `error`: it brings an error. `full`: the disk is full,
+        which a create or a pull reports in its stream, an upload (path `/api/blobs`) at once.
         """
         self.script.fail(Fault(kind, seconds), path, when, times)
 
@@ -493,13 +496,13 @@ class ScriptedOllama:
 
     @property
     def uploads(self) -> int:
-        """How many files were uploaded."""
+        """Return the number of uploaded files."""
         with self._came:
             return sum(r.method == "POST" and r.path.startswith("/api/blobs/") for r in self.requests)
 
     @property
     def chats(self) -> list[dict[str, Any]]:
-        """The bodies of all chat requests, in order."""
+        """Return the bodies of all chat requests, in order."""
         with self._came:
             return [r.body for r in self.requests if r.path == "/api/chat"]
 
@@ -547,6 +550,6 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves is part of many tests; anything else is a fault of this server and must be seen."""
+        """Ignore a client that leaves, as in many tests; show anything else, as a fault of this server."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

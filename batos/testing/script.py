@@ -1,6 +1,6 @@
-"""The script of a scripted Ollama: which answer or fault meets a request, and who is kept waiting.
+"""Script of a scripted Ollama: the answer or fault for each request, and the requests that are held back.
 
-What a scripted Ollama says when nobody told it: deterministic, sane, and of the form that was asked for.
+Without a scripted answer it gives a default: deterministic, sane, and in the requested format.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PIECE = re.compile(r"\s*\S+|\s+$")
 
 
 def default_answer(request: dict[str, Any]) -> str:
-    """The answer to a chat request: JSON of its `format`, else a text that quotes the user's words."""
+    """Return the answer to a chat request: JSON of its `format`, else a text that quotes the user's words."""
     asked = user_text(request)
     schema = request.get("format")
     if isinstance(schema, dict):
@@ -38,18 +38,18 @@ def default_answer(request: dict[str, Any]) -> str:
 
 
 def user_text(request: dict[str, Any]) -> str:
-    """The last message of the user."""
+    """Return the last message of the user."""
     messages = request.get("messages") or []
     return next((str(m.get("content", "")) for m in reversed(messages) if m.get("role") == "user"), "")
 
 
 def pieces(text: str) -> list[str]:
-    """A text in parts, as a stream brings it; a piece counts as a token."""
+    """Return a text in parts, as a stream brings it; a piece counts as a token."""
     return _PIECE.findall(text)
 
 
 def stopped(text: str, stop: Sequence[str]) -> str:
-    """A text up to the first of the sequences that end it."""
+    """Return a text up to the first of the sequences that end it."""
     return text[: min((at for sequence in stop if (at := text.find(sequence)) >= 0), default=len(text))]
 
 
@@ -62,7 +62,7 @@ def parted(text: str) -> tuple[str, str]:
 
 
 def embedding(text: str) -> list[float]:
-    """A unit vector that depends on the words of the text: shared words make vectors alike."""
+    """Return a unit vector that depends on the words of the text: shared words make vectors alike."""
     total = [0.0] * DIMENSIONS
     for word in _words(text.lower()) or [text]:
         total = [x + y for x, y in zip(total, _direction(word), strict=True)]
@@ -92,10 +92,10 @@ class _Instances:
         self._open = ["#"]  # the references that are being followed
 
     def of(self, schema: dict[str, Any], words: list[str], name: str = "") -> Any:
-        """A value of a schema.
+        """Return a value of a schema.
 
         :param words: of which texts are made. `name`: of the property that it is for.
-        :raises _Endless: where every value would hold another one.
+        :raises _Endless: if every value would hold another one.
         """
         if "$ref" in schema:
             return self._referred(str(schema["$ref"]), words, name)
@@ -209,7 +209,7 @@ class _Rule:
     fault: Fault | None = None
 
     def take(self, path: str, request: dict[str, Any]) -> bool:
-        """Whether the rule is for this request; counts it if so."""
+        """Return True if the rule matches this request, and count the match."""
         if path != self.path or self.left == 0 or not _fits(self.when, request):
             return False
         if self.left is not None:
@@ -254,12 +254,12 @@ class Script:
             self._rules.clear()
 
     def fault_for(self, path: str, request: dict[str, Any]) -> Fault | None:
-        """The fault that meets this request."""
+        """Return the fault that meets this request."""
         with self._changed:
             return next((r.fault for r in self._rules if r.fault is not None and r.take(path, request)), None)
 
     def answer_for(self, request: dict[str, Any]) -> str:
-        """The text that answers this chat."""
+        """Return the text that answers this chat."""
         with self._changed:
             answer = next((r.answer for r in self._rules if r.answer is not None and r.take("/api/chat", request)), None)
         if answer is None:

@@ -42,7 +42,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Finds the addresses of a host."""
 
 
-class Origin(NamedTuple):
+class WebOrigin(NamedTuple):
     """A server as browsers name it. `host` is in lower case, without brackets and without a dot at its end."""
 
     scheme: str
@@ -72,7 +72,7 @@ class EgressLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What a server answered. `url` is the one that answered, after redirects. Names of headers are in lower case."""
+    """An answer of a server. `url` is the one that answered, after redirects. Names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -80,7 +80,7 @@ class HttpAnswer:
     url: str
 
 
-def origin_of(url: str | httpx.URL) -> Origin:
+def origin_of(url: str | httpx.URL) -> WebOrigin:
     """Return the origin of an http or https URL.
 
     :raises EgressRefused: if it is not such a URL, or carries a name and password.
@@ -98,7 +98,7 @@ def origin_of(url: str | httpx.URL) -> Origin:
     host = parsed.raw_host.decode("ascii").lower().rstrip(".").strip("[]")
     if not host:
         raise EgressRefused(f"{shown(str(url))} names no host")
-    return Origin(parsed.scheme, host, parsed.port or PORTS[parsed.scheme])
+    return WebOrigin(parsed.scheme, host, parsed.port or PORTS[parsed.scheme])
 
 
 def is_public(address: str) -> bool:
@@ -125,9 +125,9 @@ class Egress:
 
     def __init__(
         self,
-        origins: Iterable[Origin] = (),
+        origins: Iterable[WebOrigin] = (),
         *,
-        private: Iterable[Origin] = (),
+        private: Iterable[WebOrigin] = (),
         any_public: bool = False,
         limits: EgressLimits | None = None,
         resolve: Resolve | None = None,
@@ -141,7 +141,7 @@ class Egress:
         self.limits = limits or EgressLimits()
         self._backend = _GuardedBackend(frozenset(origins), frozenset(private), any_public, resolve or _addresses, self.limits.connect_s)
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
-        self._turns: dict[Origin, deque[float]] = {}
+        self._turns: dict[WebOrigin, deque[float]] = {}
 
     async def request(
         self,
@@ -190,7 +190,9 @@ class Egress:
             origin = target
         raise EgressFailed(f"{shown(url)}: more than {self.limits.redirects} redirects", sent=True)
 
-    async def _once(self, method: str, url: str, origin: Origin, headers: dict[str, str], content: bytes | None, sent: _Sent) -> HttpAnswer:
+    async def _once(
+        self, method: str, url: str, origin: WebOrigin, headers: dict[str, str], content: bytes | None, sent: _Sent
+    ) -> HttpAnswer:
         self._backend.check_origin(origin)
         await self._turn(origin)
         target = httpx.URL(url).copy_with(fragment=None)
@@ -219,7 +221,7 @@ class Egress:
                 raise EgressFailed(f"the answer of {shown(url)} is larger than {self.limits.bytes} bytes", sent=True)
         return bytes(body)
 
-    async def _turn(self, origin: Origin) -> None:
+    async def _turn(self, origin: WebOrigin) -> None:
         turns = self._turns.setdefault(origin, deque(maxlen=self.limits.per_minute))
         now = time.monotonic()
         turn = max(now, turns[0] + _MINUTE) if len(turns) == self.limits.per_minute else now
@@ -253,12 +255,12 @@ class _GuardedBackend(httpcore.AsyncNetworkBackend):
     """Opens connections to allowed addresses only."""
 
     def __init__(
-        self, origins: frozenset[Origin], private: frozenset[Origin], any_public: bool, resolve: Resolve, connect_s: float
+        self, origins: frozenset[WebOrigin], private: frozenset[WebOrigin], any_public: bool, resolve: Resolve, connect_s: float
     ) -> None:
         self._inner = httpcore.AnyIOBackend()
         self._origins, self._private, self._any_public, self._resolve, self._connect_s = origins, private, any_public, resolve, connect_s
 
-    def check_origin(self, origin: Origin) -> None:
+    def check_origin(self, origin: WebOrigin) -> None:
         """
         :raises EgressRefused: if no grant reaches it.
         """

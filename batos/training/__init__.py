@@ -1,5 +1,4 @@
-"""Training an expert for the system's own code: tasks with proved answers, a LoRA adapter, its measurement.
+"""Training of experts for the system's own code: tasks with proved answers, a LoRA adapter, and its measurement.
 
-Above the mind, since it asks in the mind's own words; nothing in the daemon needs it. What is heavy (torch, transformers) is imported
-inside functions: the extra `training`.
+Nothing in the daemon needs it. Heavy packages (torch, transformers) are imported inside functions: the extra `training`.
 """

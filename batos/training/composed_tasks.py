@@ -1,14 +1,11 @@
 """Composed families: sources, conditions, changes and ends put together, thousands of them, so that a model learns how words become code.
 
-Three forms: what is made of many things (`the sum of the numbers that are even, each doubled`), what is done to a slot and answered
-then (`add the number to SLOT if it is positive, and answer what it was before`), and what is made of one thing in several steps. None
-has the shape of a family that measures: a shape is in one part, as with the others (`Family.part`).
+There are three forms: an aggregation of many items (`the sum of the numbers that are even, each doubled`), a change of a slot with an
+answer (`add the number to SLOT if it is positive, and answer what it was before`), and a chain of steps on one value. No composed family
+has the shape of a family that measures (`Family.part`).
 
-Compositional data of this kind: Lake and Baroni 2018 (arXiv:1711.00350), Andreas 2020 (arXiv:1904.09545).
-
-The parts of composed families, from `parts.txt`, which says what a part's columns are.
-
-Other words for the same: composed families say things one way each, and people do not (`wordings.txt`).
+The parts stand in `parts.txt`, which explains its columns, and synonyms in `wordings.txt`. Compositional data of this kind: Lake and
+Baroni 2018 (arXiv:1711.00350), Andreas 2020 (arXiv:1904.09545).
 """
 
 from __future__ import annotations
@@ -54,13 +51,13 @@ class GrammarPart(NamedTuple):
 
 @cache
 def grammar_parts(section: str) -> tuple[GrammarPart, ...]:
-    """The parts of a section: `ends: number`."""
+    """Return the parts of a section of the grammar: `ends: number`."""
     return _sections()[section]
 
 
 @cache
 def changed_kinds(kind: str) -> tuple[str, ...]:
-    """What things of a kind can be changed to."""
+    """Return the kinds that items of a kind can be changed to."""
     return tuple(name.rpartition(" ")[2] for name in _sections() if name.startswith(f"changes: {kind} to "))
 
 
@@ -84,7 +81,7 @@ _SHARE = 0.6  # of what could be said in other words
 
 
 def reworded(words: str, rng: random.Random) -> str:
-    """The purpose in words drawn from those that say the same; holes (`SLOT`, `K`) stay as they are."""
+    """Return a purpose in other words, drawn from synonyms. Holes (`SLOT`, `K`) stay as they are."""
     for there, others in _rules():
         if rng.random() < _SHARE:
             words = there.sub(rng.choice(others), words)
@@ -98,7 +95,7 @@ def _rules() -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
 
 
 def _pattern(there: str) -> re.Pattern[str]:
-    """Whole words only."""
+    """Return a pattern of whole words."""
     before, after = ("" if there[0] in "^,(" else r"\b"), ("" if there.endswith("$") else r"\b")
     return re.compile(before + there + after)
 
@@ -128,7 +125,7 @@ _KEEPING = {
 
 
 def composed(count: int, seed: int) -> list[Family]:
-    """So many families whose shapes are in the training's part, and in no far family."""
+    """Return composed families whose shapes are in the training's part, and in no far family."""
     rng, found = random.Random(f"composed {seed}"), {}
     measured = _far_shapes()
     for family in _drawn(rng):
@@ -140,7 +137,7 @@ def composed(count: int, seed: int) -> list[Family]:
 
 
 def _in_other_words(family: Family, rng: random.Random) -> Family:
-    """The family with more wordings; the first is that of its parts."""
+    """Return a family with further wordings behind that of its parts."""
     plain = family.intents[0]
     return replace(family, intents=tuple(dict.fromkeys((plain, *(reworded(plain, rng) for _ in range(_WORDINGS))))))
 
@@ -151,7 +148,7 @@ def _far_shapes() -> frozenset[str]:
 
 
 def _drawn(rng: random.Random) -> Iterator[Family]:
-    """Endless draws; the same may come again."""
+    """Yield composed families without end. The same family may come again."""
     forms: tuple[Callable[[random.Random], Family | None], ...] = (_of_many, _of_many, _of_slot, _in_steps)
     while True:
         if (family := rng.choice(forms)(rng)) is not None:
@@ -195,7 +192,7 @@ def _of_many(rng: random.Random) -> Family | None:
 def _kept(
     rng: random.Random, names: list[str], words: str, kinds: list[str], line: str, chosen: Sequence[GrammarPart], made: str
 ) -> Family:
-    """The same, put into a slot."""
+    """Return a family whose result is put into a slot."""
     result = _RESULTS[chosen[-1].name]
     name, told, code = rng.choice(_KEEPING[result])
     slot = result if result != "list" else "words" if made == TEXT else "numbers"
@@ -204,7 +201,7 @@ def _kept(
 
 
 def _fit(chosen: Sequence[GrammarPart]) -> bool:
-    """Whether the parts can stand together: one meaning a hole, and words that say which argument is meant."""
+    """Return True if parts can stand together: each hole has one meaning, and the words say which argument is meant."""
     source, *others = chosen
     code = "".join(part.code for part in chosen)
     names = argument_names([kind for part in chosen for kind in part.arguments])
@@ -222,7 +219,7 @@ def _has(code: str, hole: str) -> bool:
 
 
 def _with_arguments(chosen: Sequence[GrammarPart]) -> tuple[list[str], list[str]]:
-    """The kinds of all arguments in order, and each part's code with the names that its own have."""
+    """Return the kinds of all arguments in order, and the code of each part with the names of its own arguments."""
     kinds = [kind for part in chosen for kind in part.arguments]
     names = iter(argument_names(kinds))
     codes = []
@@ -239,7 +236,7 @@ def _with_arguments(chosen: Sequence[GrammarPart]) -> tuple[list[str], list[str]
 
 
 def _lines(end: str, source: str, condition: str, one: str) -> list[str]:
-    """The statements of an end, its places filled."""
+    """Return the statements of an end, with its places filled."""
     test = f" if {condition}" if condition else ""
     if one == "x" and not condition:  # nothing but the source
         whole = source if source.startswith(("items", "self.")) and "(" not in source else f"list({source})"
@@ -319,7 +316,7 @@ def _in_steps(rng: random.Random) -> Family | None:
 
 
 def _steps(rng: random.Random, kind: str, own: str, count: int) -> tuple[list[str], str, str, list[GrammarPart]] | None:
-    """The names, words and code of steps in a row, and the steps."""
+    """Return the names, words and code of a chain of steps, and the steps."""
     words, code, chosen = f"the {own}", own, rng.sample(grammar_parts(f"steps: {kind}"), count)
     for step in chosen:
         if step.code.count("<x>") > 1 and code != own:

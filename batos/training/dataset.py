@@ -1,8 +1,7 @@
-"""The data set: tasks of all families, deduplicated, split by family, and as a model reads them.
+"""The data set of the expert for methods: tasks of all families and of an image, without duplicates, split by family, with proved answers.
 
-Examples from an image's own record: methods that were accepted, with the calls that users made of them, refused ones included.
-
-Proof of answers: what enters a data set has passed the guardian, the sandbox and its own trials, as what a model writes must.
+The tasks of an image are its accepted methods, with the calls that users made of them, refused ones included. Every answer has passed the
+guardian, the sandbox and its own trials, as a model's methods must.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ from batos.config import Settings
 from batos.errors import ImageDamaged, MessageNotUnderstood, MethodError, MethodUnsupported, SandboxFailed
 from batos.forge import method_prompts
 from batos.forge.lessons import RecordedCall, last_refusal, method_for, recorded_calls, was_refused
-from batos.forge.method_prompts import COMPACT_SYSTEM
+from batos.forge.method_prompts import COMPACT_SYSTEM, WantedMethod
 from batos.guardian import PersistenceGuardian
 from batos.image import history, ledger, taught_examples
-from batos.image.taught_examples import Example
-from batos.objects import Method, UvmObject
+from batos.objects import Example, Method, UvmObject
 from batos.sandbox import Activity, Sandbox
 from batos.synthesis.families import EVERYDAY, Family, families
 from batos.synthesis.handbook import handbook
-from batos.synthesis.plain_values import same
+from batos.synthesis.specification import same
 from batos.training.tasks import Task, make
 
 PARTS = ("train", "validation", "test", "far")
@@ -54,9 +52,10 @@ def tasks_of(family: Family, count: int, seed: int) -> list[Task]:
 
 
 def generate(part: str, seed: int, *, each: int, each_product: int | None = None, each_everyday: int | None = None) -> list[Task]:
-    """The tasks of a part.
+    """Return the tasks of a part.
 
-    :param each: tasks of a family; of one that is put together of parts, `each_product`; of those asked for first, `each_everyday`.
+    :param each: tasks of a family; `each_product` for a family that is put together of parts, `each_everyday` for one that is asked for
+        first.
     """
 
     def count(family: Family) -> int:
@@ -85,20 +84,20 @@ def pairs(tasks: Iterable[Task], seed: int, *, shown: bool = True) -> list[tuple
 
 
 def as_read(prompt: str, system: str = COMPACT_SYSTEM) -> str:
-    """A request in the template of the base (ChatML).
+    """Return a request in the template of the base (ChatML).
 
-    :param system: who is asked; as it stands, the expert for methods.
+    :param system: the system message; that of the expert for methods, if left out.
     """
     return f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def answered(source: str) -> str:
-    """An answer in the template of the base."""
+    """Return an answer in the template of the base."""
     return f"{source.strip()}<|im_end|>"
 
 
 def digest_of(data: Sequence[tuple[str, str]]) -> str:
-    """A digest of prompts and answers."""
+    """Return a digest of prompts and answers."""
     return hashlib.sha256(json.dumps(list(data), ensure_ascii=False).encode()).hexdigest()
 
 
@@ -137,14 +136,13 @@ def _asked(root: Any, mission: UvmObject, counted: Counter[bytes], chars: int) -
             continue
         taught, intent = taught_examples.examples_of(root, call.target, call.selector)
         intent = intent or str(dict(method.provenance).get("intent", ""))
-        (prompt,) = method_prompts.compact(
-            call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent, book=handbook()
-        )
+        wanted = WantedMethod(call.target, call.selector, call.args, call.kwargs, intent, taught)
+        (prompt,) = method_prompts.compact(wanted, chars=chars, book=handbook())
         yield prompt, answered(method.source), HARD_FROM_IMAGE if _was_hard(root, mission, call, method) else 1
 
 
 def _was_hard(root: Any, mission: UvmObject, call: RecordedCall, method: Method) -> bool:
-    """Whether the model did not write a method at its first try, in its own mission or an earlier one."""
+    """Return True if the model failed to write a method at its first try, in this mission or an earlier one."""
     came = dict(method.provenance)
     return bool(came.get("tries", 1) > came.get("candidates", 1) or was_refused(mission) or last_refusal(root, call))
 
@@ -154,7 +152,7 @@ _AGAIN = 3  # times
 
 
 class Judgement(NamedTuple):
-    """What came of a source: why it was refused ("" if it was not), and how many of the trials it passed."""
+    """The judgement of a source: why it was refused ("" if it was not), and how many of the trials it passed."""
 
     refused: str
     passed: int
@@ -162,7 +160,7 @@ class Judgement(NamedTuple):
 
     @property
     def right(self) -> bool:
-        """Whether it is what was asked for, as far as the trials tell."""
+        """True if the source passed all trials."""
         return not self.refused and self.passed == self.trials
 
 
@@ -180,9 +178,9 @@ class Prover:
         await self._sandbox.close()
 
     async def judge(self, task: Task, source: str, trials: Sequence[Example] | None = None) -> Judgement:
-        """What becomes of a source as the answer to a task.
+        """Judge a source as the answer to a task.
 
-        :param trials: those of the task, if left out.
+        :param trials: the trials; those of the task, if left out.
         :raises SandboxFailed: if no worker runs, again and again.
         """
         for _ in range(_AGAIN):  # a busy machine may keep a worker waiting for too long; the next one is a new one
@@ -208,7 +206,7 @@ class Prover:
         return Judgement("", passed, len(wanted))
 
     async def run(self, task: Task, source: str, trial: Example) -> tuple[Any, Mapping[str, Any] | None]:
-        """What a source answers in a trial, and the slots after it; None for those where it failed."""
+        """Return the answer of a source in each trial, with the slots after it; None where it failed."""
         obj = task.target()
         for name, value in copy.deepcopy(trial.slots):
             obj._slots[name] = value
@@ -231,7 +229,7 @@ class Prover:
 
 
 async def proved(tasks: Sequence[Task], settings: Settings) -> tuple[list[Task], list[tuple[Task, str]]]:
-    """The tasks whose answers pass, and those whose do not, with the reason.
+    """Return the tasks whose answers pass, and those whose answers fail, with the reasons.
 
     :raises SandboxFailed: if no worker runs, again and again.
     """

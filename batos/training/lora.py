@@ -1,8 +1,8 @@
-"""Training a LoRA adapter on the base of a profile, on the CPU: bounded by the clock, seeded, taken up again where it was left.
+"""Training of a LoRA adapter on the base of a profile, on the CPU: bounded in time, seeded, and resumable.
 
-Plain LoRA (Hu et al. 2021, arXiv:2106.09685) on the projections of the upper layers, the frozen weights in bfloat16 where the processor
-computes in it, the adapter in float32. The loss is that of the answer's tokens only, and only for those the vocabulary's scores are
-computed.
+Plain LoRA (Hu et al. 2021, arXiv:2106.09685) on the projections of the upper layers. The frozen weights are in bfloat16 where the
+processor computes in it, the adapter in float32. Only the tokens of the answer count in the loss, and only for these the scores of the
+vocabulary are computed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How an adapter is trained."""
+    """The parameters of a training."""
 
     minutes: float
     seed: int = 1
@@ -102,7 +102,7 @@ class Trainer:
         return True
 
     def read(self, file: Path) -> dict[str, Any]:
-        """The tensors of an earlier training's adapter.
+        """Read the tensors of an earlier training's adapter.
 
         :raises InvalidInput: if it is of another rank or other layers.
         """
@@ -178,7 +178,7 @@ class Trainer:
         self.save(digest)
 
     def _batches(self, encoded: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
-        """Batches of examples of about the same length, in the order of the seed, from the step on that is to come."""
+        """Yield batches of examples of about the same length, in the order of the seed, from the next step on."""
         size, number = self.plan.batch, 0
         for epoch in range(10**6):
             rng = random.Random(f"{self.plan.seed} {epoch}")
@@ -234,7 +234,7 @@ class Trainer:
         return math.exp(total / count)
 
     def answers(self, prompts: Sequence[str], tokens: int) -> list[str]:
-        """What the model says to each as it is now, the likeliest word each time; at most so many tokens. All at once, which is quicker."""
+        """Return the model's present answer to each prompt, by greedy decoding and of a bounded length. All at once is faster."""
         torch = self._torch
         asked = [self._tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
         width = max(map(len, asked))
@@ -248,11 +248,11 @@ class Trainer:
 
     @property
     def layers(self) -> int:
-        """How many layers the base has."""
+        """The number of layers of the base."""
         return len(self._model.model.layers)
 
     def tensors(self) -> dict[str, Any]:
-        """The adapter under PEFT's names, in half precision."""
+        """Return the adapter under PEFT's names, in half precision."""
         return {
             _tensor(name, half): getattr(pair, half.lower()).detach().half().contiguous()
             for name, pair in self._adapted.items()
@@ -261,15 +261,15 @@ class Trainer:
 
 
 def _tensor(name: str, half: str) -> str:
-    """A tensor's name as PEFT has it."""
+    """Return the name of a tensor as PEFT has it."""
     return f"base_model.model.{name}.lora_{half}.weight"
 
 
 def begun(work: Path, plan: TrainingPlan) -> TrainingPlan:
-    """The plan of the training that a work folder holds, before anything is made ready for going on with it.
+    """Return the plan of the training that a work folder holds, before it is resumed.
 
-    :param plan: what it is to be gone on by; at which rate it was begun may differ.
-    :raises InvalidInput: if it holds none that can be read, or one by another plan.
+    :param plan: the plan to resume it by. Only its learning rate may differ.
+    :raises InvalidInput: if the folder holds no readable training, or one by another plan.
     """
     state = work / _STATE
     if not state.exists():
@@ -290,7 +290,7 @@ def _of_another(state: Path) -> InvalidInput:
 
 
 def _comparable(plan: TrainingPlan) -> dict[str, Any]:
-    """What of a plan must stay as it was: how long it takes, and on how many threads, may change."""
+    """Return the fields of a plan that a resumed training must keep. Duration and threads may change."""
     held: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
     return {name: value for name, value in held.items() if name not in ("minutes", "threads")}
 
@@ -312,8 +312,9 @@ def _base(weights: Path) -> tuple[Any, Any]:
 
 
 def computes_in_bfloat16() -> bool:
-    """Whether this processor does: else products of such matrices take forty times as long as those in float32 (with AVX2 alone, 1.8 for 71
-    GFLOP/s)."""
+    """Return True if this processor computes in bfloat16. Without it such matrix products take forty times as long as in float32 (1.8
+    instead of 71 GFLOP/s with AVX2 alone).
+    """
     import torch
 
     known = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # what torch's own compiler asks; only on x86 and ARM

@@ -16,11 +16,24 @@ from batos import private_files
 from batos.bridge.lora import adapters
 from batos.config import Settings
 from batos.errors import InvalidInput
+from batos.forge.method_prompts import SynthesisLimits
 from batos.training.composed_tasks import composed
 from batos.training.dataset import digest_of, generate, pairs, pairs_from_image, proved, tasks_of
 from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
 from batos.training.tasks import Task
-from batos.training.workspace import Expert, TrainingLineage, alone, base_of, check_place, export, line, next_version, reading, versions_in
+from batos.training.workspace import (
+    Expert,
+    TrainingLimits,
+    TrainingLineage,
+    alone,
+    base_of,
+    check_place,
+    export,
+    line,
+    next_version,
+    reading,
+    versions_in,
+)
 
 EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
 """Tasks of a family, of one of `products.txt`, of one that is asked for first; composed families, of one task each; the validation's."""
@@ -71,7 +84,9 @@ def train_methods(
             tell(f"beginning with {before}")
         if not resume:
             _keep(work, data)
-        trainer.train(data.pairs, data.checked, data.digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
+        trainer.train(
+            data.pairs, data.checked, data.digest, lambda point, done: tell(line(point, done)), TrainingLimits.of(settings).save_s
+        )
         figures = _figures(trainer, data)
         if held is not None and not data.own:  # what users taught is kept whole
             learned, together = trainer.keep_the_better(held, data.checked)
@@ -86,7 +101,7 @@ def _version(folder: Path, known: str, tell: Callable[[str], None]) -> int:
 
 
 def _staged(folder: Path) -> Path | None:
-    """The weights of the expert that is staged; None where there are none.
+    """Return the weights of the staged expert; None where there are none.
 
     :raises InvalidInput: where they are damaged.
     """
@@ -99,7 +114,7 @@ def _staged(folder: Path) -> Path | None:
 
 
 class _Data(NamedTuple):
-    """What is learned: examples, those for validation, the tasks behind them, and what an image added, with its revision."""
+    """The data of a training: examples, validation examples, the tasks behind them, and what an image added, with its revision."""
 
     pairs: Pairs
     checked: Pairs
@@ -132,7 +147,7 @@ def _keep(work: Path, data: _Data) -> None:
 
 
 def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
-    """What an image had added to the training that is gone on with; None where that is not known."""
+    """Return what an image had added to a training that is resumed; None where that is not known."""
     try:
         held = json.loads((work / _OWN).read_text("utf-8"))
         return [(prompt, answer) for prompt, answer in held["pairs"]], held["revision"]
@@ -141,15 +156,15 @@ def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
 
 
 def training_tasks(seed: int) -> list[Task]:
-    """All tasks that are trained on."""
+    """Return all tasks for training."""
     written = generate("train", seed, each=EACH, each_product=EACH_PRODUCT, each_everyday=EACH_EVERYDAY)
     return written + [task for family in composed(COMPOSED, seed) for task in tasks_of(family, 1, seed)]
 
 
 def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[list[Task], int]:
-    """The tasks whose answers pass guardian, sandbox and trials, and how many do not.
+    """Return the tasks whose answers pass guardian, sandbox and trials, and how many do not.
 
-    Answers that differ by nothing but their selector are one; those proved before are known by their digest in the work folder.
+    Answers that differ by their selector alone count as one. Answers that were proved before are known by their digest in the work folder.
     """
     file = work / "proved.json"
     known: dict[str, bool] = {}
@@ -174,7 +189,7 @@ def _of_image(image: str, settings: Settings) -> tuple[list[tuple[str, str]], st
     if not image:
         return [], ""
     with reading(image) as (root, revision):
-        return pairs_from_image(root, chars=settings.synthesis_chars), revision
+        return pairs_from_image(root, chars=SynthesisLimits.of(settings).chars), revision
 
 
 def _figures(trainer: Trainer, data: _Data) -> dict[str, float]:

@@ -1,10 +1,7 @@
 """`batos train persona`: from the missions that users liked to a voice of the persona that spoke in them, in the staging folder.
 
-What a persona said in missions that their users liked: prompts and answers, as the record has them.
-
-The record keeps the answers of a mission's inferences and checksums of what was asked. The prompts are put together again from the
-mission's thought, and one is used only where it has the checksum of the one that was asked: what cannot be rebuilt word for word
-is left out.
+The record keeps the answers of a mission's inferences and checksums of the prompts. The prompts are rebuilt from the mission's thought. A
+prompt is used only where its checksum matches: what cannot be rebuilt word for word is not learned from.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from batos.config import Settings
 from batos.errors import ConfigError, ExpertRefused, InvalidInput, UnknownPersona
 from batos.image import journal, ledger
 from batos.mind import answer_checks, evidence, plans, prompts
+from batos.mind.evidence import EvidenceLimits
 from batos.mind.incarnation import facets, system_message
 from batos.mind.inference import By
 from batos.objects import UvmObject
@@ -31,6 +29,7 @@ from batos.training.dataset import answered, as_read, digest_of
 from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
 from batos.training.workspace import (
     Expert,
+    TrainingLimits,
     TrainingLineage,
     alone,
     base_of,
@@ -74,10 +73,11 @@ class Liked(NamedTuple):
 
 
 def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int]:
-    """The missions that users rated +1 and in which a persona spoke, newest first; and of how many none of its prompts could be rebuilt.
+    """Return the missions that users rated +1 and in which a persona spoke, the newest first; and how many of them have no prompt that
+    could be rebuilt.
 
-    Not those rated otherwise or undone, the system's own, messages, what is answered in a form, and those of which retention dropped
-    the texts.
+    Left out are missions that were rated otherwise or undone, system missions, messages, answers of a schema, and missions whose texts
+    retention dropped.
     """
     found, lost = [], 0
     for mission in ledger.newest_first(root):
@@ -97,10 +97,9 @@ def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int
 
 
 def parted(missions: Sequence[Liked], share: float) -> tuple[list[Liked], list[Liked]]:
-    """Those to be learned from, and those that measure what was learned: at least one of each, where there are two.
+    """Split missions into those to learn from and those to measure by: at least one of each, where there are two.
 
-    By mission, and never by what was said in it: one conversation, or one brief, is on one side. Which side that is follows from a
-    digest of the brief, so that it hardly changes as missions come.
+    A conversation, or a brief, is on one side. The side follows from a digest of the brief, so it hardly changes as missions come.
     """
     groups: dict[str, list[Liked]] = {}
     for one in missions:
@@ -112,14 +111,14 @@ def parted(missions: Sequence[Liked], share: float) -> tuple[list[Liked], list[L
 
 
 def conversations(missions: Sequence[Liked]) -> int:
-    """How many missions there are that begin with different briefs."""
+    """Return the number of missions that begin with different briefs."""
     return len({" ".join(one.begun.lower().split()) for one in missions})
 
 
 def _counts(mission: UvmObject) -> bool:
     told = ledger.describe(mission)
-    usable = told["state"] == ledger.COMPLETE and told["origin"] != "system" and not (told["message"] or told["schema"] or told["undone"])
-    rated = told["rating"] is not None and told["rating"]["rating"] > 0
+    usable = told.state == ledger.COMPLETE and told.origin != "system" and not (told.message or told.schema or told.undone)
+    rated = told.rating is not None and told.rating["rating"] > 0
     return bool(usable and rated and mission.thought is not None and not journal.of(mission).spent)
 
 
@@ -140,17 +139,18 @@ def _begun(root: Any, mission: UvmObject) -> str:
 
 
 def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -> Iterator[Said]:
-    """What a cycle's persona said in it, facet by facet, and in one voice at the end."""
+    """Return what the persona of a cycle said, facet by facet, and in one voice at the end."""
     slots = cycle._slots
     earlier, direct = "depth" not in slots, slots.get("depth") == "direct"
     if slots.get("flavour") == "off":
         return  # it was nobody's voice
     states, intents = root["lobby"].psm, dict(facets(cycle.persona))
-    bounds = {"missions": settings.context_missions, "chars": settings.context_chars}
+    limits = EvidenceLimits.of(settings)
+    bounds = {"missions": limits.context_missions, "chars": limits.context_chars}
     before = prompts.conversation_text(root, mission, **bounds)
     turns = prompts.conversation_turns(root, mission, **bounds) if direct and "." not in str(cycle.number) else ()
     told = prompts.brief_text("" if direct else before, cycle.brief, cycle.asked)
-    passages = evidence.recorded(root, mission.id, settings.evidence_chars).get(str(cycle.brief), ())
+    passages = evidence.recorded(root, mission.id, EvidenceLimits.of(settings).chars).get(str(cycle.brief), ())
     entries, spoken = journal.load(root, mission.id), dict(slots.get("voices", ()))
     system = system_message(cycle.persona, slots.get("flavour", "full"))
 
@@ -178,9 +178,9 @@ def _answer(
     prompt: str,
     turns: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """What was answered to a prompt; "" where it was not asked in just these words.
+    """Return the answer to a prompt; "" where the prompt was not asked in just these words.
 
-    Where the gate sent an answer back, it is the one that passed.
+    Where the gate refused an answer, it is the one that passed.
     """
     label = By(str(cycle.number), state, str(cycle.persona.name)).label(part)
     asked = [entry for entry in entries if entry.label == label]
@@ -197,8 +197,7 @@ ANSWER_TOKENS = 64  # of an answer that is compared: what it says, it says by th
 
 
 class KnownVoice(NamedTuple):
-    """What the image gives: missions to learn from and missions that measure, what the entropy metric needs besides, and the versions of
-    the voice that it knows."""
+    """The image's data for a voice: missions to learn from, missions to measure by, inputs of the entropy metric, and known versions."""
 
     learned: list[Liked]
     held: list[Liked]
@@ -209,10 +208,10 @@ class KnownVoice(NamedTuple):
 
 
 class VoiceFigures(NamedTuple):
-    """What a voice is like on missions that it did not learn from.
+    """The figures of a voice on missions that it did not learn from.
 
     :ivar perplexity: of the answers that users liked.
-    :ivar cem: mean entropy metric of answers of its own, and how many of them the gate refuses; None where none were asked for.
+    :ivar cem: the mean entropy metric of its own answers, and how many of them the gate refuses; None where none were asked for.
     """
 
     perplexity: float
@@ -221,7 +220,7 @@ class VoiceFigures(NamedTuple):
 
 
 def voice_plan(plan: TrainingPlan) -> TrainingPlan:
-    """How a voice is trained, within what a plan allows."""
+    """Return the plan of a voice's training, within what a plan allows."""
     return dataclasses.replace(plan, rate=RATE, batch=BATCH, passes=PASSES)
 
 
@@ -247,10 +246,11 @@ def train_voice(
         or a staged voice of another shape.
     :raises ExpertRefused: if it came out worse; nothing is staged then.
     """
-    if settings.training_consent != "on":
+    if settings.memory.training_consent != "on":
         raise ConfigError(
-            "what missions say would be learned into weights, which may be passed on; if you agree, say so: --set training_consent=on, "
-            'or training_consent = "on" in batos.toml'
+            "what missions say would be learned into weights, which may be passed on; if you agree, say so: "
+            "--set memory.training_consent=on, "
+            'or training_consent = "on" in the section [memory] of batos.toml'
         )
     persona = persona.lower()
     source, weights = base_of(settings)
@@ -258,11 +258,11 @@ def train_voice(
     if resume:
         begun(work, plan)
     known = _known(settings, image, persona)
-    data = list(dict.fromkeys(_pairs(known.learned, settings.training_chars)))
+    data = list(dict.fromkeys(_pairs(known.learned, TrainingLimits.of(settings).chars)))
     answers = {answer for _, answer in data}
-    held = [pair for pair in dict.fromkeys(_pairs(known.held, settings.training_chars)) if pair[1] not in answers]
+    held = [pair for pair in dict.fromkeys(_pairs(known.held, TrainingLimits.of(settings).chars)) if pair[1] not in answers]
     if not (data and held):
-        raise InvalidInput(f"all that {persona} said is the same, or longer than {settings.training_chars} characters (training_chars)")
+        raise InvalidInput(f"all that {persona} said is the same, or longer than {TrainingLimits.of(settings).chars} characters")
     tell(f"{len(data)} examples from {len(known.learned)} missions; {len(held)} from {len(known.held)} others measure")
     expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
     folder = staging / name_of(persona)
@@ -283,10 +283,12 @@ def train_voice(
             tell(f"{name}: {_told(figures)}")
         if resume and trainer.resume(digest):
             tell(f"going on at step {trainer.step}")
-        trainer.train(data, (), digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
+        trainer.train(data, (), digest, lambda point, done: tell(line(point, done)), TrainingLimits.of(settings).save_s)
         tuned = _measured(trainer, held, known, settings)
         tell(f"the new voice: {_told(tuned)}")
-        if worse := [why for name, figures in rivals.items() for why in worse_than(figures, tuned, settings.training_entropy, name)]:
+        if worse := [
+            why for name, figures in rivals.items() for why in worse_than(figures, tuned, TrainingLimits.of(settings).entropy, name)
+        ]:
             raise ExpertRefused(f"the new voice of {persona} is not staged: {'; '.join(worse)}; rate more missions, or train it longer")
         lineage = TrainingLineage(
             digest, plan.seed, known.revision, tuple(one.id for one in known.learned), _figures(trainer, plain, tuned, len(data), len(held))
@@ -295,21 +297,21 @@ def train_voice(
 
 
 def name_of(persona: str) -> str:
-    """The folder of a persona's voice."""
+    """Return the folder name of a persona's voice."""
     return f"{persona}-voice"
 
 
 def worse_than(rival: VoiceFigures, tuned: VoiceFigures, margin: float, name: str) -> list[str]:
-    """In what a voice is worse than another one, in words; nothing where it may speak.
+    """Return in what a voice is worse than another one, in words; nothing where it may speak.
 
-    :param margin: by how much its answers' entropy may be lower.
-    :param name: of the other, in words.
+    :param margin: by how much the entropy of its answers may be lower.
+    :param name: the other voice, in words.
     """
     found = []
     if not tuned.perplexity < rival.perplexity:
         found.append(f"on what it did not learn its perplexity is {tuned.perplexity:.2f}, that of {name} {rival.perplexity:.2f}")
     if rival.cem is not None and tuned.cem is not None and tuned.cem < rival.cem - margin:
-        found.append(f"the entropy of its answers is {tuned.cem:.3f}, with {name} {rival.cem:.3f} (setting training_entropy)")
+        found.append(f"the entropy of its answers is {tuned.cem:.3f}, with {name} {rival.cem:.3f}")
     if rival.refused is not None and tuned.refused is not None and tuned.refused > rival.refused:
         found.append(f"the gate refuses {tuned.refused} of its answers, {rival.refused} of those of {name}")
     return found
@@ -321,13 +323,13 @@ def _known(settings: Settings, image: str, persona: str) -> KnownVoice:
         if persona not in there:
             raise UnknownPersona(f"no persona {persona!r}; there are: {', '.join(there)}")
         found, lost = liked(root, persona, settings)
-        if (count := conversations(found)) < settings.training_missions:
+        if (count := conversations(found)) < TrainingLimits.of(settings).missions:
             left = f"; of {lost} more the prompts cannot be rebuilt" if lost else ""
             raise InvalidInput(
                 f"{persona} spoke in {count} missions with briefs of their own that were rated +1{left}; a voice takes "
-                f"{settings.training_missions} (setting training_missions): `batos rate MISSION +1` rates one"
+                f"{TrainingLimits.of(settings).missions}: `batos rate MISSION +1` rates one"
             )
-        learned, held = parted(found, settings.training_held_out)
+        learned, held = parted(found, TrainingLimits.of(settings).held_out)
         return KnownVoice(
             learned,
             held,
@@ -344,10 +346,10 @@ def _pairs(missions: Sequence[Liked], chars: int) -> Pairs:
 
 
 def _measured(trainer: Trainer, held: Pairs, known: KnownVoice, settings: Settings) -> VoiceFigures:
-    """What the model is like as it is now."""
+    """Return the figures of the present model."""
     asked = [(one, next((said for said in one.said if said.whole), None)) for one in known.held]
-    wholes = [(one, said) for one, said in asked if said is not None and len(said.prompt) <= settings.training_chars]
-    if not (wholes := wholes[: settings.training_answers]):
+    wholes = [(one, said) for one, said in asked if said is not None and len(said.prompt) <= TrainingLimits.of(settings).chars]
+    if not (wholes := wholes[: TrainingLimits.of(settings).answers]):
         return VoiceFigures(trainer.perplexity(held))
     answers = trainer.answers([as_read(said.prompt, said.system) for _, said in wholes], ANSWER_TOKENS)
     window, refused, values = Window(len(wholes)), 0, []

@@ -1,9 +1,7 @@
-"""Kinds of arguments and slots: what values a task is tried with.
+"""Samplers: the values that a task is tried with, by the kind of its arguments and slots.
 
-A kind that ends in `_of` (and some others) looks at the values before it: a word of the text, an item of the list, so that a
-membership is tried both ways.
-
-Further kinds of arguments and slots (see `kinds`), registered when this is imported.
+A kind that ends in `_of` (and some others) looks at the values before it: a word of the text, an item of the list. So a membership is
+tried both ways.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def kind(*names: str) -> Callable[[Sampler], Sampler]:
 
 
 def sample(name: str, rng: random.Random, before: Sequence[Any]) -> Any:
-    """A value of a kind.
+    """Draw a value of a kind.
 
     :param before: the values drawn before it.
     """

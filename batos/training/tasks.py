@@ -1,7 +1,6 @@
 """Tasks: a family with its holes filled, in one wording, with a call, an example, and trials whose answers are known.
 
-What a task's method must answer is computed by running the family's method in plain Python here; `batos.training.dataset` then holds
-the sandbox against it.
+The answers are those of the family's method in plain Python; `batos.training.dataset` then holds the sandbox against them.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.forge import method_prompts
-from batos.image.taught_examples import Example
-from batos.objects import Method, UvmObject
-from batos.synthesis import plain_values
+from batos.objects import Example, Method, UvmObject
+from batos.synthesis import specification
 from batos.synthesis.families import NEW_SLOT_NAMES, SLOT_NAMES, Family, draw, fill
 from batos.synthesis.handbook import Handbook
 from batos.training import samplers
@@ -54,30 +52,29 @@ class Task(NamedTuple):
     source: str
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the task as a JSON object."""
         return {
             **self._asdict(), "args": list(self.args), "kwargs": dict(self.kwargs),
             "shown": self.shown.to_json(), "trials": [one.to_json() for one in self.trials],
         }  # fmt: skip
 
     def target(self) -> UvmObject:
-        """An object as the task has it, in no image."""
+        """Return the task's receiver, in no image."""
         obj = UvmObject(**copy.deepcopy(dict(self.slots)))
         for selector, source in self.helpers.items():
             obj._slots[selector] = Method(selector, source)
         return obj
 
     def prompt(self, *, example: bool, chars: int = 4000, book: Handbook | None = None, but: Collection[str] = ()) -> str:
-        """The request for its method, as the mind makes it for an expert."""
+        """Return the request for its method, as the forge makes it for an expert."""
         shown = [self.shown] if example else []
-        (request,) = method_prompts.compact(
-            self.target(), self.selector, self.args, dict(self.kwargs), intent=self.intent, examples=shown, chars=chars, book=book, but=but
-        )
+        wanted = method_prompts.WantedMethod(self.target(), self.selector, self.args, dict(self.kwargs), self.intent, shown)
+        (request,) = method_prompts.compact(wanted, chars=chars, book=book, but=but)
         return request
 
 
 def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task | None:
-    """A task of a family; None where too few of the drawn calls have an answer."""
+    """Return a task of a family; None where too few of the drawn calls have an answer."""
     holes, slot_kinds, helpers = draw(family, rng, new_names=new_names)
     if family.group == "thinking" or rng.random() < 0.1:
         helpers["think_"] = _THINK
@@ -109,9 +106,9 @@ def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task
 
 
 def examples_of(source: str, selector: str, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[Example]:
-    """What a method of this package answers, where it does not fail.
+    """Return the examples of a method of this package on calls where it does not fail.
 
-    :param calls: arguments, and the slots before it.
+    :param calls: arguments, and the slots before the call.
     """
     methods = _compiled(source)
     came = (_answered(methods, selector, slots, args, None, slots) for args, slots in calls)
@@ -122,7 +119,7 @@ def examples_of(source: str, selector: str, calls: Iterable[tuple[Sequence[Any],
 
 
 def _distractors(rng: random.Random, slot_kinds: Mapping[str, str], new_names: bool) -> dict[str, Any]:
-    """Slots that the method has nothing to do with."""
+    """Return slots that the method does not use."""
     found: dict[str, Any] = {}
     for kind in rng.sample(_DISTRACTING, rng.choice((0, 0, 1, 2))):
         name = rng.choice((NEW_SLOT_NAMES if new_names else SLOT_NAMES)[kind])
@@ -132,18 +129,18 @@ def _distractors(rng: random.Random, slot_kinds: Mapping[str, str], new_names: b
 
 
 def _canonical(args: Sequence[Any], of: Sequence[str]) -> list[str]:
-    """The names that a family's method has for its arguments."""
+    """Return the names of arguments in a family's method."""
     stand_ins = [object() if kind in ("item_of", "member_of") else value for kind, value in zip(of, args, strict=True)]
     return _parameters("m", stand_ins)
 
 
 def _parameters(selector: str, args: Sequence[Any]) -> list[str]:
-    inside = plain_values.signature(selector, args, {}).partition("(")[2].removesuffix("):")
+    inside = specification.signature(selector, args, {}).partition("(")[2].removesuffix("):")
     return inside.split(", ")[1:]
 
 
 def _names(selector: str, args: Sequence[Any], body: str, rng: random.Random) -> tuple[list[str], str | None]:
-    """The names of the method's parameters; and the last one's, where it is given by name."""
+    """Return the names of the method's parameters; and the last one's, where it is given by name."""
     names = _parameters(selector, args)
     if not names or rng.random() > 0.12:
         return names, None
@@ -185,7 +182,7 @@ def _case(family: Family, slot_kinds: Mapping[str, str], holes: Mapping[str, str
 
 
 def _few_fields(value: Any, holes: Mapping[str, str]) -> Any:
-    """Records with their name, the fields that matter, and one more."""
+    """Return records with their name, the fields that matter, and one more."""
     sample = value[0] if isinstance(value, list) and value else value
     if not isinstance(sample, dict) or not {"name", "city", "age"} <= set(sample):
         return value
@@ -198,7 +195,7 @@ def _few_fields(value: Any, holes: Mapping[str, str]) -> Any:
 def _answered(
     methods: Mapping[str, Any], selector: str, slots: Mapping[str, Any], args: Sequence[Any], keyword: str | None, told: Mapping[str, Any]
 ) -> Example | None:
-    """What the method answers and leaves behind; None where it fails."""
+    """Return the method's answer and the slots after it; None where it fails."""
     given = copy.deepcopy(list(args))
     by_name = {keyword: given.pop()} if keyword else {}
     kept = (tuple(copy.deepcopy(given)), tuple(copy.deepcopy(by_name).items()))
@@ -215,7 +212,7 @@ def _answered(
 
 
 def _compiled(*sources: str) -> dict[str, Any]:
-    """The functions of sources of this package: what a model writes runs in the sandbox only."""
+    """Return the functions of sources of this package. A model's sources run in the sandbox only."""
     scope: dict[str, Any] = {}
     for source in sources:
         exec(source, scope)  # noqa: S102
@@ -229,7 +226,7 @@ def _plain(value: Any) -> Any:
 
 
 def _various(found: list[Example], rng: random.Random) -> list[Example]:
-    """The different examples: those that show something first, as the one that a user gives does, and of them different results."""
+    """Return different examples: specific ones first, as a user gives them, and among these different results."""
     different = list({repr(one): one for one in found}.values())
     rng.shuffle(different)
     different.sort(key=_shows_little)
@@ -241,7 +238,7 @@ def _various(found: list[Example], rng: random.Random) -> list[Example]:
 
 
 def _shows_little(one: Example) -> bool:
-    """Whether much else answers the same: nothing, or one of the things given, and no slot changed."""
+    """Return True for an example that many methods satisfy: the answer is nothing, or one of the inputs, and no slot changes."""
     if one.after or isinstance(one.result, bool):
         return False
     given = [*one.args, *(value for _, value in (*one.kwargs, *one.slots))]

@@ -1,8 +1,7 @@
-"""From a training to an expert that the LoRA factory takes: a folder with the adapter, its config and `expert.toml`.
+"""The workspace of a training: the base's weights as a file, a work folder, the image as it is now, the loss curve, and the expert's
+folder.
 
-The curve of a training, as text and as a picture.
-
-What a training begins with: the base's weights as a file, a work folder of its own, and the image as it is now.
+The folder of an expert has the adapter, its config and `expert.toml`, as the LoRA factory takes it.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from batos.bridge.profiles import BaseModelSource
 from batos.bridge.selection import configured_profile
 from batos.bridge.service import exclusive_lock
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.errors import ConfigError, ImageError, InvalidInput
 from batos.training.lora import Point, Trainer
 
@@ -36,7 +36,7 @@ Colour = tuple[int, int, int]
 
 
 def curve_as_text(curve: Sequence[Point]) -> str:
-    """A line a point: step, minutes, loss, and the loss on the validation where it was taken."""
+    """Return one line for each point: step, minutes, loss, and the validation loss where it was measured."""
     lines = ["step  minutes  loss    validation"]
     for point in curve:
         checked = "" if point.validation is None else f"{point.validation:.4f}"
@@ -45,7 +45,7 @@ def curve_as_text(curve: Sequence[Point]) -> str:
 
 
 def curve_as_png(curve: Sequence[Point]) -> bytes:
-    """A picture of it, as a PNG: loss over steps from zero on, the training in blue, the validation in red."""
+    """Return a picture of the loss over steps, as a PNG: training in blue, validation in red."""
     picture = [[(255, 255, 255)] * WIDTH for _ in range(HEIGHT)]
     steps = max((point.step for point in curve), default=1)
     top = max((max(point.loss, point.validation or 0) for point in curve), default=1) or 1
@@ -66,7 +66,7 @@ def _line(picture: list[list[Colour]], points: Sequence[tuple[int, int]], colour
 
 
 def _png(picture: list[list[Colour]]) -> bytes:
-    """The bytes of a PNG file (W3C PNG, 2003: 8 bits a sample, RGB, no filter)."""
+    """Return the bytes of a PNG file (W3C PNG, 2003: 8 bits a sample, RGB, no filter)."""
     rows = b"".join(b"\0" + bytes(sample for pixel in row for sample in pixel) for row in picture)
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
@@ -75,14 +75,32 @@ def _png(picture: list[list[Colour]]) -> bytes:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingLimits(Limits):
+    """Limits of the training of a persona's voice."""
+
+    save_s: float = limit(60.0, gt=0, le=86_400)
+    """Time between two states of a training that it can go on from."""
+    missions: int = limit(12, ge=2, le=1_000_000)
+    """Missions rated +1 that the training of a persona's voice needs."""
+    held_out: float = limit(0.25, gt=0, lt=1)
+    """Share of the missions that is not learned from, and measures what was learned."""
+    chars: int = limit(6000, ge=200, le=1_000_000)
+    """Greatest length of a prompt with its answer that a voice learns, in characters."""
+    answers: int = limit(6, ge=0, le=1000)
+    """Answers that a new voice and the plain model give, to compare their entropy."""
+    entropy: float = limit(0.05, ge=0, le=1)
+    """Fall of the entropy of a new voice's answers up to which it is accepted."""
+
+
 @dataclass(frozen=True)
 class Expert:
-    """What an expert is, beside its weights.
+    """The description of an expert, apart from its weights.
 
-    :ivar name: with persona and version, its model's name.
+    :ivar name: with persona and version, the name of its model.
     :ivar role: `voice` or `methods`.
-    :ivar does: what it does, in a sentence.
-    :ivar on_choice: whether it speaks only once it is chosen.
+    :ivar does: its job, in a sentence.
+    :ivar on_choice: True if it speaks only once it is chosen.
     """
 
     persona: str
@@ -94,11 +112,11 @@ class Expert:
 
 @dataclass(frozen=True)
 class TrainingLineage:
-    """Where an expert came from.
+    """The origin of an expert.
 
     :ivar data: digest of its examples.
-    :ivar missions: ids of those that it learned from.
-    :ivar figures: what was counted and measured.
+    :ivar missions: ids of the missions that it learned from.
+    :ivar figures: counts and measurements.
     """
 
     data: str
@@ -115,9 +133,11 @@ def check_place(folder: Path) -> None:
     """
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
-        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set lora_staging to another")
+        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set inference.staging to another")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set lora_staging")
+        raise ConfigError(
+            f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set inference.staging"
+        )
     try:
         private_files.fit(folder)
     except private_files.Exposed as e:
@@ -125,8 +145,8 @@ def check_place(folder: Path) -> None:
 
 
 def next_version(folder: Path, expert: Expert, known: Iterable[int] = ()) -> int:
-    """The version after all that there are of an expert, since none is ever made twice: in its folder, in those beside it, where the loop
-    puts what it trained, and of those that are known.
+    """Return the version after all known ones of an expert, since no version is made twice: those in its folder, in folders beside it (the
+    loop puts its trainings there), and those in the image.
 
     :raises InvalidInput: where its own folder holds an expert.toml that cannot be read.
     """
@@ -169,7 +189,7 @@ def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource
 
 
 def about_expert(expert: Expert, version: int, base: str, minutes: float, lineage: TrainingLineage) -> str:
-    """The text of `expert.toml`."""
+    """Return the text of `expert.toml`."""
     figures = ", ".join(f"{name} = {value}" for name, value in lineage.figures.items())
     facts: dict[str, Any] = {
         "persona": expert.persona, "name": expert.name, "version": version, "base": base, "role": expert.role,
@@ -184,7 +204,7 @@ def about_expert(expert: Expert, version: int, base: str, minutes: float, lineag
 
 
 def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
-    """The base model of the profile, and the file of its weights.
+    """Return the base model of the profile, and the file of its weights.
 
     :raises ConfigError: where they are not to be had as a file, or the extra is missing.
     """
@@ -194,7 +214,9 @@ def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
     except FileNotFoundError as e:
         raise ConfigError(f"{e}: `make models` installs it") from None
     if not paths:
-        raise ConfigError(f"the base of the profile {settings.profile!r} is no GGUF file of a package; train with --set profile=embedded")
+        raise ConfigError(
+            f"the base of the profile {settings.inference.profile!r} is no GGUF file of a package; train with --set profile=embedded"
+        )
     for module in ("torch", "transformers", "accelerate", "safetensors", "gguf"):
         if importlib.util.find_spec(module) is None:
             raise ConfigError(f"{module} is missing: pip install 'batos[training]'")
@@ -215,14 +237,14 @@ def alone(work: Path) -> Iterator[None]:
 
 
 def known_versions(root: Any, persona: str, name: str) -> list[int]:
-    """The versions of an expert that an image knows, those included of which it has no model any more."""
+    """Return the versions of an expert that an image knows, including those without a model."""
     from batos.image import model_registry
 
     return [int(one["version"]) for one in model_registry.describe_experts(root) if (one["persona"], one["expert"]) == (persona, name)]
 
 
 def versions_in(image: str, persona: str, name: str, tell: Callable[[str], object]) -> list[int]:
-    """As `known_versions`, of the image of a URI; none where there is none yet, or it cannot be read, which is told."""
+    """Return `known_versions` of the image of a URI. Return none for a missing image; for one that cannot be read too, with a warning."""
     from batos.image.storage import file_path
 
     if not image or ((path := file_path(image)) is not None and not path.exists()):
@@ -237,7 +259,7 @@ def versions_in(image: str, persona: str, name: str, tell: Callable[[str], objec
 
 @contextlib.contextmanager
 def reading(image: str) -> Iterator[tuple[Any, str]]:
-    """The root of an image as it is now, to be read, and its revision; a daemon may have it open."""
+    """Yield the root of an image as it is now, for reading, and its revision. A daemon may have it open."""
     from batos.image.storage import check_format, open_database
     from batos.image.unit_of_work import snapshot
 
@@ -251,6 +273,6 @@ def reading(image: str) -> Iterator[tuple[Any, str]]:
 
 
 def line(point: Point, done: float) -> str:
-    """How far a training is, in words."""
+    """Return the progress of a training in words."""
     checked = "" if point.validation is None else f", validation {point.validation:.4f}"
     return f"step {point.step}, {done:.0%}, loss {point.loss:.4f}{checked}"

@@ -1,4 +1,4 @@
-"""The wire: how missions come in and answers go out, over ZeroMQ. The protocol is `docs/wire.md`."""
+"""The wire: requests in and replies out, over ZeroMQ. The protocol is `docs/wire.md`."""
 
 from batos.wire.client import Accepted, Client
 from batos.wire.keys import ClientKeys

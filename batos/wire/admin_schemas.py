@@ -1,4 +1,4 @@
-"""What a client may ask about the image, the memory and the models as a whole: see `batos.wire.schemas`."""
+"""Schemas of requests about the image, the memory and the models as a whole: see `batos.wire.schemas`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from batos.wire.fields import (
 
 
 class PackRequest(Request):
-    """History older than `days` goes; left out, the setting `history_days` says how much stays."""
+    """History older than `days` goes; left out, the setting `image.history_days` says how much stays."""
 
     op: Literal["pack"]
     days: Annotated[float, Field(ge=0, le=DAYS_LIMIT, allow_inf_nan=False)] | None = None
@@ -40,7 +40,7 @@ class PackRequest(Request):
 
 
 class UndoRequest(Request):
-    """What a mission did is taken back, or with `redo` done again; with `cascade` what depends on it, too. `dry`: it is only said."""
+    """Undo the changes of a mission, or with `redo` apply them again; with `cascade` dependent changes, too. `dry`: report only."""
 
     op: Literal["undo"]
     id: MissionId
@@ -84,7 +84,7 @@ class UndoChangeRequest(Request):
 
 
 class ForkRequest(Request):
-    """The whole image as it was at a moment (left out: as it is) into a folder of the daemon's machine, by its absolute path."""
+    """Copy the whole image as it was at a moment (default: now) into a folder of the daemon's machine, given by its absolute path."""
 
     op: Literal["fork"]
     folder: Folder
@@ -137,8 +137,10 @@ class ExpertsRequest(Request):
 
 
 class IngestRequest(Request):
-    """Files, and folders of them, of the daemon's machine are read into the memory; `follow` are folders that it watches from now on;
-    `exclude` are patterns, as in `.gitignore`, of what is left out of the folders."""
+    """Read files, and the files of folders, of the daemon's machine into the memory.
+
+    `follow` are folders that it watches from now on; `exclude` are ignore patterns, as in `.gitignore`, for the folders.
+    """
 
     op: Literal["ingest"]
     paths: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
@@ -162,7 +164,7 @@ class IngestRequest(Request):
 
 
 class MemoryRequest(Request):
-    """What the memory holds: figures, with `documents` the newest of those, or after one was forgotten or a folder left alone."""
+    """Report the memory: figures, and with `documents` the newest documents; optionally after one change, such as `forget`."""
 
     least_role: ClassVar[Role] = "read"
     operating: ClassVar[tuple[str, ...]] = ("forget", "unfollow", "restore", "pin", "unpin")
@@ -245,7 +247,7 @@ class ModelsRequest(Request):
 
 
 class Accepting(BaseModel):
-    """Where the codex is to have its way: in one slot of a persona; without a slot in all that the image holds otherwise."""
+    """Slot of a persona that is to take the value of the codex; without a slot, all slots in which the image differs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     persona: Persona

@@ -5,12 +5,11 @@
         async for event in batos.watch(accepted.id):
             print(event)
 
-Every request carries a `ref`, so many can be open at once. A request without an answer is sent again: a mission has its
-id from here, and an id accepted twice is one mission, so that neither a lost message nor a restarted daemon makes two of it.
+Every request carries a `ref`, so many can be open at once. A request without an answer is sent again. The client gives a mission its id,
+and an id accepted twice is one mission, so that neither a lost message nor a restarted daemon makes two of it.
 
-What a client asks about the whole: the daemon itself, its metrics, the methods of its image.
-
-Files of images that a client brings: what is read of them, and what is said of those that cannot be.
+`Operating` holds the requests about the daemon itself: its facts, its metrics, the methods of its image. `image_bytes` reads the image
+files that a client attaches.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
 
 
 class Operating(Connection):
-    """The part of `batos.wire.client.Client` for whoever looks after a daemon."""
+    """Part of `batos.wire.client.Client` for the operator of a daemon."""
 
     async def info(self) -> dict[str, Any]:
-        """What the daemon says of itself."""
+        """Return the daemon's facts about itself."""
         return await self._ask("info")
 
     async def metrics(self) -> dict[str, Any]:
-        """What Prometheus would read, as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
+        """Return the Prometheus metrics as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
         return await self._ask("metrics")
 
     async def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
-        """What an object holds under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
+        """Return the method of an object under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
 
         :param at: the moment, as of `show`.
-        :raises InvalidInput: if there is nothing.
+        :raises InvalidInput: if there is nothing under that selector.
         """
         return await self._ask("method", target=target, selector=selector, at=at)
 
     async def methods(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """The generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
+        """Return the generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
         return await self._ask("methods", target=target, at=at)
 
     async def missions(
@@ -66,7 +65,7 @@ class Operating(Connection):
         words: str | None = None,
         system: bool | None = None,
     ) -> dict[str, Any]:
-        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
+        """Return the missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
 
         :param before: only those that were accepted before the mission of that id.
         :param words: only those whose brief has all of these, or whose id begins so.
@@ -83,7 +82,7 @@ class Operating(Connection):
         limit: int | None = None,
         at: float | str | None = None,
     ) -> dict[str, Any]:
-        """The failed attempts that fit, the newest first: of a mission, with an error's code or cause, of messages with a selector."""
+        """Return the failed attempts, newest first: of one mission, with one error's code or cause, or of messages with one selector."""
         return await self._ask("failures", id=id, code=code, selector=selector, limit=limit, at=at)
 
 
@@ -93,9 +92,9 @@ LIMIT = 128 * MIB  # the most that any daemon takes: what is larger is not read
 
 
 def image_bytes(image: ImageFile) -> tuple[bytes, str]:
-    """What is in an image's file, and its name.
+    """Return the content of an image file, and its name.
 
-    :raises Unreadable: for one that is not there, cannot be read, is empty or larger than any daemon takes.
+    :raises Unreadable: if the file is missing, unreadable, empty or larger than any daemon accepts.
     """
     if isinstance(image, bytes):
         data, name, what = image, "", "the image"
@@ -142,7 +141,7 @@ class Client(Operating):
     :param keys: to come in with, where the daemon asks for keys (`batos.wire.ClientKeys.load`).
     """
 
-    async def submit(
+    async def submit(  # noqa: PLR0913  each is a field of the wire; none goes by its place
         self,
         brief: str,
         *,
@@ -187,14 +186,14 @@ class Client(Operating):
         raise AssertionError("the second time returns or raises")
 
     async def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
-        """Bring an image to the daemon, for missions to come; it is durable when this returns, and waits for one for `upload_hours`.
+        """Upload an image to the daemon, for later missions. It is durable on return, kept for `UploadLimits.hours` without a mission.
 
         :param image: a file, or its bytes.
-        :param name: by which it is shown; left out, that of the file.
-        :returns: `digest` and `name`, by which `submit` takes it, and `type`, `bytes`, `width`, `height`.
-        :raises Unreadable: for a file that cannot be read.
-        :raises InvalidInput: for what is no image that models take.
-        :raises MessageTooLarge: for one of more bytes or pixels than the daemon takes.
+        :param name: name to show; default: that of the file.
+        :returns: `digest` and `name`, which `submit` accepts, and `type`, `bytes`, `width`, `height`.
+        :raises Unreadable: if the file cannot be read.
+        :raises InvalidInput: if it is not an image that models accept.
+        :raises MessageTooLarge: if it has more bytes or pixels than the daemon accepts.
         """
         data, called = await asyncio.to_thread(image_bytes, image)
         digest = hashlib.sha256(data).hexdigest()
@@ -207,7 +206,7 @@ class Client(Operating):
 
     @property
     def _part_bytes(self) -> int:
-        """How much of an image goes into one message: base64 makes four bytes of three."""
+        """Return the number of bytes of an image that fit into one message: base64 makes four bytes of three."""
         return max(3, (self._message_bytes - _BESIDE_DATA) * 3 // 4)
 
     async def send(
@@ -227,7 +226,7 @@ class Client(Operating):
         """
         return await self.send_message(target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority)
 
-    async def send_message(
+    async def send_message(  # noqa: PLR0913  each is a field of the wire
         self,
         target: str,
         selector: str,
@@ -240,10 +239,10 @@ class Client(Operating):
         may_ask: bool = False,
         write: bool = False,
     ) -> Accepted:
-        """As `send`, with the arguments of the message as a sequence and a mapping: any name may be a keyword.
+        """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as of `submit`.
-        :param write: whether a method may be written for a selector that is nearly a known one, and is kept though nobody vouches for it.
+        :param write: allow a method to be written for a selector that is nearly a known one, and kept without a rating or an example.
         """
         mission = str(uuid.uuid4()) if id is None else id
         message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
@@ -277,16 +276,16 @@ class Client(Operating):
         return await self._accept("grant", id=mission, target=target, selector=selector, message=message, revoke=revoke or None)
 
     async def status(self, id: str) -> dict[str, Any]:
-        """Where the mission stands.
+        """Return the state of a mission.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if there is no mission with that id.
         """
         return await self._ask("status", id=id)
 
     async def result(self, id: str, wait: bool = True, timeout_s: float | None = None) -> dict[str, Any]:
-        """The result of the mission: `text`, `value`, `persona`, `usage` and more.
+        """Return the result of the mission: `text`, `value`, `persona`, `usage` and more.
 
-        :param wait: whether to wait for it, for `timeout_s` seconds, or as long as it takes.
+        :param wait: wait for it, for `timeout_s` seconds, or as long as it takes.
         :raises MissionFailed: (or MissionCancelled, DeadlineExceeded ...) if it ended FAILED; `context["code"]` says why.
         :raises MissionPending: if there is no result in that time.
         """
@@ -308,7 +307,7 @@ class Client(Operating):
                 raise MissionPending(f"the mission {id} has no result yet: it is {reply.get('state')}", id=id, state=reply.get("state"))
 
     async def watch(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of the mission as they happen, the first one its state now, the last one its result.
+        """Yield the events of the mission as they happen, the first one its state now, the last one its result.
 
         A watch outlives a restart of the daemon if that takes less than the time-out. Events may be missing then, and
         after `"dropped": N`; the result never is.
@@ -349,30 +348,30 @@ class Client(Operating):
         return await self._ask("rate", id=id, rating=rating, why=why)
 
     async def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
-        """The object `target` (path or oid) as it is now, or was at a moment.
+        """Return the object `target` (path or oid) as it is now, or was at a moment.
 
-        :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`); what it wrote is seen.
-        :raises UnknownTarget: if there is none.
-        :raises HistoryGone: for a moment that is not kept any more.
+        :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`), whose writes are included.
+        :raises UnknownTarget: if there is no such object.
+        :raises HistoryGone: if the moment is no longer kept.
         """
         return await self._ask("show", target=target, at=at)
 
     async def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """What the object `target` holds (left out: the lobby): name, kind, oid and a few words of each slot."""
+        """Return the slots of the object `target` (default: the lobby): name, kind, oid and a short text of each."""
         return await self._ask("ls", target=target, at=at)
 
     async def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
-        """The slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
+        """Return the slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
         return await self._ask("diff", target=target, a=a, b=b)
 
     async def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
-        """The revisions of the object `target`, the newest first."""
+        """Return the revisions of the object `target`, the newest first."""
         return await self._ask("history", target=target, limit=limit)
 
     async def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
         """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended.
 
-        :param prompts: whether what each inference was asked is told, too.
+        :param prompts: return the prompt of each inference, too.
         """
         return await self._ask("replay", hold_s=timeout_s, id=id, prompts=prompts or None)
 
@@ -399,7 +398,7 @@ class Client(Operating):
         return await self._ask("undo", hold_s=timeout_s, id=id, **flags, expect=None if expect is None else list(expect))
 
     async def changes(self, number: int | None = None, *, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
-        """The changes that the system proposed and made of its own accord, the newest first; with a number one of them, whole.
+        """Return the changes that the system proposed and made of its own accord, the newest first; with a number one of them, whole.
 
         :param state: only those that are proposed, refused, promoted, kept, undone or disabled.
         :raises UnknownChange: if there is none of that number.
@@ -425,7 +424,7 @@ class Client(Operating):
         return await self._ask("fork", hold_s=timeout_s, folder=folder, at=at)
 
     async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.
+        """Drop the history older than `days`, or than the setting `image.history_days`; sizes before and after.
 
         :raises Busy: while the daemon packs or backs up already.
         """
@@ -439,27 +438,29 @@ class Client(Operating):
         return await self._ask("backup", hold_s=timeout_s, folder=folder, full=full or None)
 
     async def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """The models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
+        """Return the models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
         return await self._ask("models", hold_s=timeout_s if ensure else 0.0, names=list(names) or None, ensure=ensure or None)
 
     async def use_model(self, name: str, *, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Let a model think from now on, also after a restart: that of a name, of a profile (`auto` the best that there is), or
-        `robin=NAME` for one persona. `model` says who does now, `before` who did, `models` how it stands with what it takes.
+        """Let a model think from now on, also after a restart: a name, a profile (`auto`: the best installed), or `robin=NAME` for one
+        persona.
 
-        :raises InvalidInput: where there is no such model, or it cannot.
+        `model` is the new one, `before` the former, `models` the status of all that it needs.
+
+        :raises InvalidInput: if there is no such model, or it is unfit.
         """
         return await self._ask("models", hold_s=timeout_s, use=name)
 
     async def fit_models(self, names: Sequence[str] = (), *, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """What there is to think with: `fit` lists the models of Ollama, what each can do and what it takes; `budget` are the bytes
-        that it may take.
+        """Return the models to think with: `fit` lists Ollama's models, with capabilities and memory; `budget` is the memory limit in
+        bytes.
 
-        :param names: models that are tried first.
+        :param names: models to try first.
         """
         return await self._ask("models", hold_s=timeout_s, fit=True, names=list(names) or None)
 
     async def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> AsyncGenerator[dict[str, Any], None]:
-        """As `models`, with what happens meanwhile: the list at first, `progress` and `model` events, the list at the end."""
+        """Yield the list as `models`, then `progress` and `model` events, and the list at the end."""
         fields = {"names": list(names) or None, "ensure": ensure or None}
         async with contextlib.aclosing(self._follow("models", **fields, watch=True)) as events:
             async for event in events:
@@ -470,29 +471,29 @@ class Client(Operating):
     async def experts(
         self, *, scan: bool = False, persona: str | None = None, voice: str | None = None, timeout_s: float = LONG_S
     ) -> dict[str, Any]:
-        """The LoRA experts, the folders that are not taken, and whose voice each persona has.
+        """Return the LoRA experts, the refused folders, and the voice of each persona.
 
-        :param scan: look into the staging folder first, and build what is to be built.
-        :param persona: with `voice`: let `newest`, `plain` or an expert's model decide who speaks for it from now on.
-        :raises ExpertRefused: for an expert that cannot.
+        :param scan: look into the staging folder first, and build new experts.
+        :param persona: with `voice`: let `newest`, `plain` or an expert's model speak for it from now on.
+        :raises ExpertRefused: if the expert cannot speak.
         """
         return await self._ask("experts", hold_s=timeout_s if scan else 0.0, scan=scan or None, persona=persona, voice=voice)
 
     async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
-        """Have files, and those in folders, read into the memory: absolute paths of the daemon's machine. `queued` says how many.
+        """Read files, and the files of folders, into the memory: absolute paths of the daemon's machine. `queued` is their number.
 
-        They are in the daemon's queue when this returns, and are read also if it is killed now. `refused` has those that are not there.
+        They are in the daemon's queue on return, and survive a kill. `refused` has the paths that do not exist.
 
         :param follow: folders that the daemon watches from now on.
-        :param exclude: patterns of what is left out of folders, as in `.gitignore`; `left_out` tells how much that is.
-        :raises Unreadable: where none of them is there.
+        :param exclude: ignore patterns for folders, as in `.gitignore`; `left_out` counts what they exclude.
+        :raises Unreadable: if none of them exists.
         """
         return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None, exclude=list(exclude) or None)
 
     async def watch_ingest(
         self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """As `ingest`, with what becomes of each file: an event `file` each, in the end the figures."""
+        """Ingest like `ingest`. Yield an event `file` for each file, and the figures at the end."""
         fields = {"paths": list(paths) or None, "follow": list(follow) or None, "exclude": list(exclude) or None}
         async with contextlib.aclosing(self._follow("ingest", **fields, watch=True)) as events:
             async for event in events:
@@ -501,12 +502,14 @@ class Client(Operating):
                     return
 
     async def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
-        """What the memory holds.
+        """Return the content of the memory.
 
-        :param documents: so many documents, the newest first.
-        :param change: `archives`, so many of them; or first, one of: `forget`, the source of a document; `unfollow`, a folder; `restore`,
-            the number of an archive or the source of a document; `pin` and `unpin`, the source of a document that stays, or a folder.
-        :raises UnknownSource: if nothing is from there.
+        :param documents: number of documents to list, newest first.
+        :param change: `archives`, the number of archives to list; or one change to make first: `forget`, the source of a document;
+            `unfollow`, a
+            folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of a document to keep, or
+            a folder.
+        :raises UnknownSource: if the memory holds nothing from that source.
         """
         return await self._ask("memory", hold_s=LONG_S if change else 0.0, documents=documents, **change)
 
@@ -526,22 +529,22 @@ class Client(Operating):
         since: str | None = None,
         until: str | None = None,
     ) -> dict[str, Any]:
-        """The passages of the memory that answer a question best: `hits`, the best first, each with where it is from.
+        """Return the passages of the memory that answer a question best: `hits`, the best first, each with its source.
 
-        :param k: at most so many.
-        :param explain: say also what each signal added to each score, and by which links it was come by.
-        :param kind: only of documents of this kind; so of `source`, a file or folder, and of `speaker`.
-        :param since: only of this day (`2026-05-31`) or later; `until` of this day or earlier.
+        :param k: maximum number of passages.
+        :param explain: return also the contribution of each signal to each score, and the links that led to a passage.
+        :param kind: only documents of this kind; likewise `source`, a file or folder, and `speaker`.
+        :param since: only this day (`2026-05-31`) or later; `until`: this day or earlier.
         """
         fields: dict[str, Any] = {"kind": kind, "source": source, "speaker": speaker, "since": since, "until": until}
         return await self._ask("search", question=question, k=k, explain=explain or None, **fields)
 
     async def personas(self, *, accept: str | None = None, slot: str | None = None) -> dict[str, Any]:
-        """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone.
+        """Return the personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone.
 
         :param accept: a persona in which the codex's values take the place of the image's own first.
         :param slot: only in this slot; left out: wherever they differ, and a persona that was deleted comes back.
-        :raises InvalidInput: where they do not differ.
+        :raises InvalidInput: if they do not differ.
         """
         wanted = None if accept is None else {"persona": accept, **({} if slot is None else {"slot": slot})}
         return await self._ask("personas", accept=wanted)

@@ -1,6 +1,6 @@
-"""A connection to a daemon: requests with a `ref`, the replies that carry it, and what is done when none comes.
+"""Connection to a daemon: send requests with a `ref`, match the replies, and retry if none comes.
 
-What becomes of a client's handshakes: libzmq goes on silently where a daemon will never let it in, so its events are heard.
+`Handshakes` follows libzmq's events, because libzmq silently retries a handshake that a daemon will never accept.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Handshakes:
         self._task = asyncio.create_task(self._hear())
 
     def way(self) -> int:
-        """Which connection takes what is sent now: the one that stands, else the next."""
+        """Return the number of the connection that takes the next request: the established one, else the next."""
         return self._made if self._there else self._made + 1
 
     def stands(self, way: int) -> bool:
-        """Whether a connection stands: on one that does not, no answer comes any more."""
+        """Return True if a connection is established: a reply cannot come on any other."""
         return self._there and way == self._made
 
     def check(self) -> None:
@@ -105,15 +105,15 @@ class Handshakes:
         elif event == zmq.EVENT_DISCONNECTED:
             self._there = False
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            return "does not know this client's key; put its public key into the daemon's folder of clients (curve_clients)"
+            return "does not know this client's key; put its public key into the daemon's folder of clients (wire.client_keys)"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             if self._with_keys:
-                return "asks for no keys; leave curve_client and curve_server out"
-            return "lets in only clients with keys; name yours in curve_client, and the daemon's public one in curve_server"
+                return "asks for no keys; leave wire.client_key and wire.server_key out"
+            return "lets in only clients with keys; name yours in wire.client_key, and the daemon's public one in wire.server_key"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL and self._with_keys:
             self._hang_ups += 1
             if self._hang_ups >= _HANG_UPS:
-                return "hangs up: most likely its key is another than curve_server says, or it asks for no keys"
+                return "hangs up: most likely its key is another than wire.server_key says, or it asks for no keys"
         return None
 
 
@@ -128,13 +128,13 @@ _PING_MS, _SILENCE_MS = 15_000, 60_000  # as the daemon's own: nothing else tell
 
 
 class Connection:
-    """What `batos.wire.client.Client` asks through: an async context manager.
+    """Connection that `batos.wire.client.Client` uses: an async context manager.
 
-    :param endpoint: of the daemon; left out, the first one of the setting `listen`, by `BATOS_LISTEN` and `batos.toml` as for the command
-        line: a local socket of this user's, unless they say otherwise. Then its keys, too, are those that the settings name.
-    :param timeout_s: time for an answer that is not waited for on purpose.
+    :param endpoint: endpoint of the daemon; default: the first of the setting `wire.listen`, from environment and `batos.toml` as for
+        the command line: a local socket of this user, unless they say otherwise. The default keys then come from the settings, too.
+    :param timeout_s: seconds to wait for an answer that is not delayed on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
-    :param keys: to come in with, where the daemon asks for keys (`ClientKeys.load`).
+    :param keys: keys to authenticate with, if the daemon requires keys (`ClientKeys.load`).
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Connection:
             await asyncio.to_thread(self._context.term)
 
     async def _follow(self, op: str, **fields: Any) -> AsyncGenerator[dict[str, Any], None]:
-        """The replies to a request that is answered by many, as they come; it is asked again after a silence."""
+        """Yield the replies to a request that is answered by many, as they come; it is asked again after a silence."""
         with self._stream(op, **fields) as stream:
             begun = silent = False
             while True:
@@ -219,9 +219,9 @@ class Connection:
         raise self._unavailable(round(asyncio.get_running_loop().time() - begun, 1))
 
     async def _reply(self, stream: _Stream, hold_s: float) -> dict[str, Any]:
-        """Send a request; its next reply. What is held back for long is waited for in spells, while the connection stands on which it went.
+        """Send a request. Return its next reply. A long delay is waited for in spells, while its connection stands.
 
-        :raises TimeoutError: if none comes any more.
+        :raises TimeoutError: if no reply can come any more.
         """
         now = asyncio.get_running_loop().time
         spell_s = min(hold_s, self.timeout_s) + self.timeout_s / _TRIES
@@ -238,7 +238,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _stream(self, op: str, **fields: Any) -> Iterator[_Stream]:
-        """A request with a new `ref`, and a queue for the replies that carry it."""
+        """Open a request with a new `ref`, and a queue for the replies that carry it."""
         if self._reader is None:
             raise RuntimeError("a Client is used inside `async with Client(...) as client:`")
         ref = next(self._refs)
@@ -280,7 +280,7 @@ class Connection:
             stream.put(reply)
 
     def _refuse(self, error: KeyRefused) -> None:
-        """No request that is open will be answered."""
+        """Fail all open requests: none will be answered."""
         for stream in self._streams.values():
             stream.put({"type": "error", **error.to_wire()})
 
@@ -298,7 +298,7 @@ class _Stream:
         self._dropped = 0
 
     def put(self, reply: dict[str, Any]) -> None:
-        """Keep a reply; events are dropped and counted while nobody takes them."""
+        """Keep a reply; events are dropped and counted while they are not taken."""
         if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "revised", "progress", "model", "file"):
             self._dropped += 1 + reply.get("dropped", 0)
             return

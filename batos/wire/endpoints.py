@@ -1,4 +1,4 @@
-"""Where the daemon may listen: loopback TCP and local sockets, and with keys anywhere. Anything else is refused, with the remedy."""
+"""Endpoints that the daemon may listen at: loopback TCP and local sockets, and with keys any address. Others are refused, with a remedy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,55 @@ import os
 import re
 import socket as sockets
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
 
-from batos.config import local_endpoint
+from batos.config import MIB, local_endpoint
+from batos.config.limits import Limits, limit
 from batos.errors import EndpointError
 
 _TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:\[\]]+):(\d{1,5}|\*)")
 _IPC = "ipc://"
 MACHINE = "ipc:///run/batos/wire.sock"
 """Where a daemon listens that `batos service install` made a unit of the machine; root can open it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits(Limits):
+    """Limits of the wire: messages, connections and clients."""
+
+    message_bytes: int = limit(MIB, ge=1024, le=64 * MIB)
+    """Largest message, all frames together."""
+    message_depth: int = limit(32, ge=2, le=512)
+    """Nesting of the JSON in a message."""
+    client_queue: int = limit(1024, ge=8, le=1_000_000)
+    """Replies waiting for one client; past it, events are dropped."""
+    client_queue_bytes: int = limit(16 * MIB, ge=1024, le=1024 * MIB)
+    """Bytes of replies waiting for one client."""
+    clients: int = limit(4096, ge=1, le=1_000_000)
+    """Clients with replies waiting or missions watched."""
+    watches: int = limit(256, ge=1, le=100_000)
+    """Missions that one client watches."""
+    outbox_bytes: int = limit(256 * MIB, ge=1024, le=65536 * MIB)
+    """Bytes of replies waiting for all blocked clients."""
+    requests: int = limit(1024, ge=1, le=100_000)
+    """Requests answered at the same time; past it, reading pauses."""
+    waits: int = limit(10_000, ge=1, le=1_000_000)
+    """`result` requests that wait; one more is answered busy."""
+    handshake_s: float = limit(5.0, gt=0, le=60)
+    """Time for a new connection to shake hands."""
+    ping_s: float = limit(15.0, ge=0.1, le=600)
+    """Pause between two pings of a connection."""
+    silence_s: float = limit(60.0, ge=0.1, le=3600)
+    """Silence after a ping by which a connection counts as dead."""
+    linger_s: float = limit(1.0, ge=0, le=60)
+    """Time for the last replies to leave at shutdown."""
+    key_check_s: float = limit(1.0, ge=0.05, le=3600)
+    """Seconds after which connections of a client whose key was taken out of the folder are closed."""
+    probe_s: float = limit(2.0, gt=0, le=60)
+    """Seconds for an answer to the question whether a daemon is there."""
 
 
 def normalised(endpoint: str, *, guarded: bool = False) -> str:
@@ -40,15 +78,15 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
     if not guarded and not _is_loopback(host):
         raise EndpointError(
             f"will not listen at {endpoint!r}: other machines could reach it, and without CURVE keys anybody there could use it; "
-            "make keys (`batos keys new`) and name them in curve_secret, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
+            "make keys (`batos keys new`), name them in wire.secret_key, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
         )
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
 def prepare(endpoint: str) -> None:
-    """Make the folder of the local socket that is the default, where it is not there yet; of any other its user does.
+    """Create the folder of the default local socket, if it is missing; a user creates that of any other.
 
-    :raises EndpointError: if it cannot be made, or others may write in it: whoever owns the folder could put his own socket there.
+    :raises EndpointError: if it cannot be created, or others may write in it: the folder's owner could put another socket there.
     """
     if endpoint != local_endpoint():
         return
@@ -65,9 +103,9 @@ def prepare(endpoint: str) -> None:
 
 
 def to_connect(endpoint: str) -> str:
-    """Where a client of this machine finds a daemon that listens at `endpoint`: every address of it is loopback, too.
+    """Return the endpoint at which a client of this machine reaches a daemon that listens at `endpoint`; wildcards become loopback.
 
-    Who has no daemon of his own is led to that of the machine, where there is one: a socket that a killed daemon left is none.
+    A user without a daemon of his own is led to the machine's, if there is one. A socket that a killed daemon left does not count as one.
     """
     if endpoint == local_endpoint() and _is_there(MACHINE) and not _answers(endpoint.removeprefix(_IPC)):
         return MACHINE
@@ -125,9 +163,9 @@ def _is_there(endpoint: str) -> bool:
 
 
 def _check_free(endpoint: str) -> None:
-    """See that nothing is lost where libzmq binds a local socket: it unlinks whatever has that name.
+    """Check that libzmq destroys nothing when it binds a local socket: it unlinks any file with that name.
 
-    :raises EndpointError: for another daemon's socket, and for what is no socket.
+    :raises EndpointError: if there is another daemon's socket, or a file that is not a socket.
     """
     path = endpoint[len(_IPC) :]
     if not path.startswith("@"):

@@ -1,7 +1,4 @@
-"""The kinds of values that requests are made of: names, moments, limits; each with what it may be.
-
-What all requests have in common, and the roles in which clients ask.
-"""
+"""Fields of requests: names, moments and limits with their allowed values; the base class of requests, and the roles of clients."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ def _day(text: str) -> str:
 
 
 def unlike(pattern: str, text: str) -> str:
-    """What is wrong with a text that a pattern of `WORDS` does not let pass."""
+    """Return the reason why a text does not match a pattern of `WORDS`."""
     fine, words = WORDS[pattern]
     bad = re.sub(fine, "", text, flags=re.ASCII)[:1]
     shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
@@ -121,17 +118,17 @@ class Request(BaseModel):
 
     @property
     def role(self) -> Role:
-        """The least role in which this request may be made."""
+        """Return the least role in which this request may be made."""
         return "operate" if any(getattr(self, field) for field in self.operating) else self.least_role
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The files and folders of the daemon's machine that it names, to be read or written."""
+        """Return the files and folders of the daemon's machine that it names, to be read or written."""
         return ()
 
     @property
     def waits(self) -> bool:
-        """Whether its answer may be held back on purpose, so that many may be open at a time."""
+        """Return True if the answer may be delayed on purpose, so that many may be open at a time."""
         return False
 
     @property

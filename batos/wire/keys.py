@@ -1,8 +1,8 @@
-"""CURVE keys: pairs in files, the clients that a daemon lets in, and what a client needs to come in.
+"""CURVE keys: key pairs in files, the clients that a daemon admits, and the keys that a client needs.
 
-A file is of ZeroMQ's own form (`zmq.auth`): `NAME.key` holds a public key and may be read by anybody, `NAME.key_secret` holds both
-and must be the owner's alone. What a client may do is its `role`, among the metadata of its public key in the daemon's folder. Keys are
-of Curve25519 in Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
+A file has ZeroMQ's own form (`zmq.auth`): `NAME.key` holds a public key and may be read by anyone, `NAME.key_secret` holds both and must be
+readable by its owner only. The `role` of a client is in the metadata of its public key in the daemon's folder. Keys are of Curve25519 in
+Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import zmq
 from batos import private_files
 from batos.config import Settings
 from batos.errors import ConfigError
+from batos.wire.endpoints import WireLimits
 from batos.wire.fields import ROLES, Role
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class KeyPair(NamedTuple):
 
 
 class ClientKeys(NamedTuple):
-    """What a client comes in with: a pair of its own, and the public key of the daemon that it will talk to and no other."""
+    """Keys of a client: its own pair, and the public key of the only daemon that it will talk to."""
 
     own: KeyPair
     server: bytes
@@ -69,15 +70,17 @@ class ClientKeys(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> ClientKeys | None:
-        """Those that the settings name; None where they name none.
+        """Return those that the settings name; None if they name none.
 
-        :raises ConfigError: where only one of them is named, too.
+        :raises ConfigError: if only one of them is named, too.
         """
-        if not settings.curve_client and not settings.curve_server:
+        if not settings.wire.client_key and not settings.wire.server_key:
             return None
-        if not settings.curve_client or not settings.curve_server:
-            raise ConfigError("a client needs both settings, curve_client (its own secret key) and curve_server (the daemon's public key)")
-        return cls.load(Path(settings.curve_client), settings.curve_server)  # a key as it is may end in a slash
+        if not settings.wire.client_key or not settings.wire.server_key:
+            raise ConfigError(
+                "a client needs both settings, wire.client_key (its own secret key) and wire.server_key (the daemon's public key)"
+            )
+        return cls.load(Path(settings.wire.client_key), settings.wire.server_key)  # a key as it is may end in a slash
 
     def use(self, socket: zmq.Socket[Any]) -> None:
         """Have a socket come in with them; before it connects."""
@@ -87,7 +90,7 @@ class ClientKeys(NamedTuple):
 
 
 class KnownClient(NamedTuple):
-    """A client that is let in: the name of its key's file, and its role."""
+    """Admitted client: the name of its key's file, and its role."""
 
     name: str
     role: Role
@@ -119,9 +122,9 @@ def create(folder: Path, name: str, public: Path | None = None, *, role: Role | 
 
 
 def load_pair(path: Path) -> KeyPair:
-    """A secret key's file.
+    """Load the key pair in a secret key's file.
 
-    :raises ConfigError: if it cannot be read, is no pair, or others may read it.
+    :raises ConfigError: if it cannot be read, is not a pair, or others may read it.
     """
     public, secret = _read(path)
     if secret is None:
@@ -132,7 +135,7 @@ def load_pair(path: Path) -> KeyPair:
 
 
 def load_public(named: str | os.PathLike[str]) -> bytes:
-    """A public key: out of its file, or as it is.
+    """Return a public key: from its file, or as given.
 
     :raises ConfigError: if it is neither.
     """
@@ -143,9 +146,9 @@ def load_public(named: str | os.PathLike[str]) -> bytes:
 
 
 def give_role(folder: Path, name: str, role: Role) -> None:
-    """Give a client another role. Its open connections have it from the daemon's next look at the folder on.
+    """Give a client another role. Its open connections have it after the daemon's next look into the folder.
 
-    :raises ConfigError: if there is no public key of that name, or it cannot be written.
+    :raises ConfigError: if there is no public key with that name, or it cannot be written.
     """
     path = folder / f"{name}.key"
     public, _ = _read(path)
@@ -156,7 +159,7 @@ def give_role(folder: Path, name: str, role: Role) -> None:
 
 
 class Clients:
-    """The public keys in a folder, as it was at the last look: when somebody knocked, or a moment ago."""
+    """Public keys in a folder, as of the last look: at the last handshake, or a moment ago."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -166,15 +169,15 @@ class Clients:
         self._readable = True
 
     def __contains__(self, key: object) -> bool:
-        """Whether the client with this public key was let in at the last look."""
+        """Return True if the client with this public key was admitted at the last look into the folder."""
         return key in self._known
 
     def role(self, key: bytes) -> Role:
-        """What the client with this public key may do, by the last look; of one that is not known, the least."""
+        """Return the role of the client with this public key, by the last look; the least role for an unknown key."""
         return self._known[key].role if key in self._known else ROLES[0]
 
     async def callback(self, domain: str, key: bytes) -> bool:
-        """Whether the client with this public key may come in: what `zmq.auth` asks. Never raises: that would end the asking."""
+        """Return True if the client with this public key is admitted; `zmq.auth` calls this. Never raises: that would end its loop."""
         await self.look()
         if key not in self:
             log.warning("client_refused", key=key.decode(), hint=f"put its public key into {self.folder}")
@@ -196,7 +199,7 @@ class Clients:
                 log.info("clients", folder=str(self.folder), names=sorted(one.name for one in known.values()))
 
     def known(self) -> dict[bytes, KnownClient]:
-        """The public keys, and whose each is; read again where a file has changed."""
+        """Return the public keys, and whose each is; read again where a file has changed."""
         seen = self._signature()
         if seen != self._seen:
             known = {}
@@ -222,15 +225,15 @@ class Clients:
 
 
 class KeyGate:
-    """What a daemon with keys asks of those who knock."""
+    """Authentication of clients for a daemon with keys."""
 
     def __init__(self, settings: Settings) -> None:
         """
         :raises ConfigError: if the daemon's own key cannot be used.
         """
-        self._own = load_pair(Path(settings.curve_secret))
+        self._own = load_pair(Path(settings.wire.secret_key))
         self.clients = Clients(settings.clients)
-        self._look_s = settings.curve_look_s
+        self._look_s = WireLimits.of(settings).key_check_s
         self._asked: AsyncioAuthenticator | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -249,7 +252,7 @@ class KeyGate:
         self._watch = asyncio.create_task(self._look(looked), name="folder of clients")
 
     def close(self) -> None:
-        """Ask no more; nobody comes in then."""
+        """End the authentication; no client is admitted after that."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -277,7 +280,7 @@ def _read(path: Path) -> tuple[bytes, bytes | None]:
 
 
 def _role(path: Path) -> Role:
-    """The role that a public key's file names among its metadata.
+    """Return the role that a public key's file names among its metadata.
 
     :raises ConfigError: for one that there is not: it was meant for something, and a guess might give too much.
     """

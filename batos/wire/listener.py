@@ -1,17 +1,14 @@
-"""The ROUTER socket of the daemon: requests in, replies out, and nothing that a peer sends or fails to read stops it.
+"""The ROUTER socket of the daemon: requests in, replies out. Nothing that a peer sends or fails to read stops it.
 
-One turn (`_pump`): send what is queued, then read a bounded batch. Each good request becomes a task of its own that calls
-the handler; a bad one is answered at once. The socket is used on the loop's thread only.
+One turn (`_pump`) sends the queued replies, then reads a bounded batch. Each good request becomes a task of its own that calls the
+handler; a bad one is answered at once. The socket is used on the loop's thread only.
 
-Reading the ROUTER socket: frames become messages, whatever is sent, in bounded memory and bounded steps.
+Frames become messages in bounded memory and bounded steps, whatever peers send. libzmq limits the bytes of one frame only, so frames are
+counted and added up here, and those of a message that is too large are dropped as they arrive.
 
-libzmq limits the bytes of one frame only. So frames are counted and added up here, and those of a message that is
-too large are let go as they come.
-
-Who may ask what: the role of each message's sender, and the folders that he may name.
-
-A sender is known by what he cannot choose: the CURVE key of his connection, or the user who opened a local socket, as the kernel told
-libzmq. Over TCP without keys nothing is known of him but that he is on this machine. `docs/wire.md` lists each operation's role.
+`Authority` holds the rights of a message's sender: his role, and the folders that he may name. A sender is identified by what he cannot
+choose: the CURVE key of his connection, or the user who opened a local socket, as the kernel told libzmq. Over TCP without keys it is
+only known that he is on this machine. `docs/wire.md` lists each operation's role.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ from batos.errors import (
 )
 from batos.wire import payloads
 from batos.wire.admin_schemas import BackupRequest
-from batos.wire.endpoints import bind, prepare
+from batos.wire.endpoints import WireLimits, bind, prepare
 from batos.wire.fields import ROLES, Request, Role
 from batos.wire.keys import DOMAIN, Clients, KeyGate
 from batos.wire.outbox import ClientHandle, Outbox, Peer
@@ -65,10 +62,10 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """The messages that arrive at `socket`, at most `message_bytes` each.
+    """Messages that arrive at `socket`, at most `WireLimits.message_bytes` each.
 
-    What did not come by ZMTP/3 is let go: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them as the
-    listener sets it up; this is a second wall, which stands by itself. Only ZMTP/3 tells the type of the sender's socket.
+    A message that did not come by ZMTP/3 is dropped: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them
+    as the listener configures it; this is a second, independent check. Only ZMTP/3 tells the type of the sender's socket.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], message_bytes: int, *, with_keys: bool = False) -> None:
@@ -88,7 +85,7 @@ class Inbox:
         self._key, self._address, self._spoken = b"", "", True
 
     def read(self, frames: int) -> Iterator[Message]:
-        """The messages that are complete after at most `frames` more frames; never blocks."""
+        """Yield the messages that are complete after at most `frames` more frames; never blocks."""
         self.drained = False
         receive, option = self._socket.recv, self._socket.getsockopt
         for _ in range(frames):
@@ -141,7 +138,7 @@ class Inbox:
 
 
 def _told(frame: zmq.Frame, what: str) -> str:
-    """What libzmq knows of the connection by which a frame came; "" where it knows nothing of that kind."""
+    """Return a property of the connection by which a frame came; "" if libzmq has none of that name."""
     try:
         return str(frame.get(what))
     except zmq.ZMQError:
@@ -159,29 +156,29 @@ class Authority:
         :param clients: the keys that are let in, where the socket asks for keys.
         """
         self._clients = clients
-        self._local_role: Role = settings.local_role
+        self._local_role: Role = settings.wire.role
         self._backups = settings.backups
-        self._folders = (settings.data, settings.backups, *map(Path, settings.folders))
+        self._folders = (settings.data, settings.backups, *map(Path, settings.wire.folders))
         self._own = os.getuid()
 
     def check(self, request: Request, message: Message) -> None:
         """See that a sender may make a request.
 
-        :raises KeyRefused: where his key was taken out of the folder of clients since he came in.
-        :raises RoleRefused: where his role is too little for it.
+        :raises KeyRefused: if his key was taken out of the folder of clients since he came in.
+        :raises RoleRefused: if his role is too little for it.
         """
         if self._clients is not None and message.key not in self._clients:
             # libzmq asks for a key once a connection, and knows no way to end one
-            raise KeyRefused("this client's key was taken out of the daemon's folder of clients (curve_clients)")
+            raise KeyRefused("this client's key was taken out of the daemon's folder of clients (wire.client_keys)")
         if ROLES.index(request.role) > ROLES.index(role := self._role(message)):
             raise RoleRefused(_refusal(request, role, with_keys=self._clients is not None))
 
     def operates(self, message: Message) -> bool:
-        """Whether a message is from an operator."""
+        """Return True if a message is from an operator."""
         return self._role(message) == ROLES[-1]
 
     def bounds(self, request: Request, message: Message) -> bool:
-        """Whether the files and folders that a request names have to be looked at: see `check_paths`."""
+        """Return True if the paths that a request names must be checked: see `check_paths`."""
         return bool(request.named) and not self._is_own(message)
 
     async def check_paths(self, request: Request) -> None:
@@ -194,7 +191,7 @@ class Authority:
             if not await asyncio.to_thread(_is_within, path, self._folders):
                 raise PathRefused(
                     f"{request.op}: {named!r} is in no folder that this client may name; there are the data folder and what the "
-                    f"daemon's setting `folders` lists: put {os.fspath(path.parent)!r} there, or ask as the daemon's own user at ipc://"
+                    f"daemon's setting `wire.folders` lists: put {os.fspath(path.parent)!r} there, or ask as the daemon's own user at ipc://"
                 )
 
     def _role(self, message: Message) -> Role:
@@ -203,7 +200,7 @@ class Authority:
         return self._local_role if self._clients is None else self._clients.role(message.key)
 
     def _is_own(self, message: Message) -> bool:
-        """Whether the daemon's user, or root, opened the local socket by which a message came: he can do by himself what the daemon can."""
+        """Return True if a message came by a local socket that the daemon's user, or root, opened: he can do the daemon's work himself."""
         host, *ids = message.address.split(":")
         return host == _LOCAL and len(ids) == 3 and ids[0].isdecimal() and int(ids[0]) in (self._own, 0)
 
@@ -214,7 +211,7 @@ def _refusal(request: Request, role: Role, *, with_keys: bool) -> str:
         return f"{needs}, and this client's key has the role {role}; beside the daemon, `batos keys role NAME {request.role}` changes that"
     return (
         f"{needs}, and clients without keys have the role {role} here; ask as the daemon's own user at its ipc:// endpoint, or raise the "
-        "daemon's setting `local_role`"
+        "daemon's setting `wire.role`"
     )
 
 
@@ -230,7 +227,7 @@ _SEND_AHEAD = 256  # replies that libzmq takes from us per connection
 
 
 class RequestHandler(Protocol):
-    """Who answers requests."""
+    """Handler of requests."""
 
     async def handle(self, request: Request, client: ClientHandle) -> None:
         """Answer `request` through `client`, now or later.
@@ -245,7 +242,7 @@ class Listener:
     def __init__(self, endpoints: Sequence[str], settings: Settings, handler: RequestHandler) -> None:
         self.bound: list[str] = []
         self._endpoints = endpoints
-        self._settings = settings
+        self._settings, self._wire = settings, WireLimits.of(settings)
         self._limits = PayloadLimits.of(settings)
         self._handler = handler
         self._working: dict[int, asyncio.Task[None]] = {}
@@ -262,7 +259,7 @@ class Listener:
         :raises EndpointError: if one of them cannot be bound or may not be; then none is.
         :raises ConfigError: if the daemon's key cannot be used.
         """
-        self._gate = KeyGate(self._settings) if self._settings.curve_secret else None
+        self._gate = KeyGate(self._settings) if self._settings.wire.secret_key else None
         self._authority = Authority(self._settings, None if self._gate is None else self._gate.clients)
         for endpoint in self._endpoints:
             prepare(endpoint)
@@ -279,7 +276,7 @@ class Listener:
             raise
         self._context, self._socket, self.bound = context, socket, bound
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(socket, self._settings.message_bytes, with_keys=self._gate is not None)
+        self._inbox = Inbox(socket, self._wire.message_bytes, with_keys=self._gate is not None)
         self._outbox = Outbox(socket, self._settings, self._schedule)
         self._fd = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._pump)
@@ -287,11 +284,11 @@ class Listener:
         log.info("listening", endpoints=self.bound, keys=self._gate is not None)
 
     async def stop(self) -> None:
-        """Take no more requests, finish those under way, let replies leave, close; `linger_s` in all, and a little for libzmq."""
+        """Take no more requests, finish those under way, let replies leave, close: `WireLimits.linger_s`, and a little for libzmq."""
         if self._socket is None or self._stopping:
             return
         self._stopping = True
-        end = self._loop.time() + self._settings.linger_s
+        end = self._loop.time() + self._wire.linger_s
         # no unbind: libzmq would close the accepted connections with it, and the last replies would have nowhere to go
         await self._finish(end)
         with contextlib.suppress(TimeoutError):
@@ -299,24 +296,23 @@ class Listener:
                 await self._outbox.drained()
         self._loop.remove_reader(self._fd)
         self._outbox.close()
-        left_s = max(end - self._loop.time(), min(self._settings.linger_s, 0.2))
+        left_s = max(end - self._loop.time(), min(self._wire.linger_s, 0.2))
         socket, self._socket = self._socket, None
         socket.close(linger=int(left_s * 1000))
         self._close_gate()
         await asyncio.to_thread(self._context.term)
 
     def _configure(self, socket: zmq.Socket[bytes]) -> None:
-        settings = self._settings
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),  # tell of peers that are gone or do not read, instead of dropping in silence
             (zmq.ROUTER_HANDOVER, 0),  # nobody takes over the routing id of a connected client
             (zmq.ZAP_DOMAIN, DOMAIN.encode()),
-            (zmq.MAXMSGSIZE, _REFUSAL_ROOM * settings.message_bytes),
+            (zmq.MAXMSGSIZE, _REFUSAL_ROOM * self._wire.message_bytes),
             (zmq.RCVHWM, _READ_AHEAD),
             (zmq.SNDHWM, _SEND_AHEAD),
-            (zmq.HANDSHAKE_IVL, int(settings.handshake_s * 1000)),
-            (zmq.HEARTBEAT_IVL, int(settings.ping_s * 1000)),
-            (zmq.HEARTBEAT_TIMEOUT, int(settings.silence_s * 1000)),
+            (zmq.HANDSHAKE_IVL, int(self._wire.handshake_s * 1000)),
+            (zmq.HEARTBEAT_IVL, int(self._wire.ping_s * 1000)),
+            (zmq.HEARTBEAT_TIMEOUT, int(self._wire.silence_s * 1000)),
         ):
             socket.setsockopt(option, value)
 
@@ -325,9 +321,9 @@ class Listener:
             self._gate.close()
 
     def _looked(self, known: Container[bytes]) -> None:
-        """The folder of clients was looked at: who is not in it any more hears nothing more."""
+        """Close clients whose keys are no longer in the folder, after a look into it."""
         if gone := self._outbox.shut_out(known):
-            log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of curve_clients")
+            log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of wire.client_keys")
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -339,7 +335,7 @@ class Listener:
         if self._socket is None:
             return
         self._outbox.flush()
-        if self._stopping or len(self._working) >= self._settings.requests_at_once:
+        if self._stopping or len(self._working) >= self._wire.requests:
             self._socket.getsockopt(zmq.EVENTS)  # else the descriptor stays readable and the loop spins
             return
         for message in self._inbox.read(_BATCH_FRAMES):
@@ -372,7 +368,7 @@ class Listener:
         except (KeyRefused, RoleRefused) as e:
             client.refuse(e, request.mission)
             return
-        if request.waits and len(self._waiting) >= self._settings.waits_limit:
+        if request.waits and len(self._waiting) >= self._wire.waits:
             client.refuse(Busy("too many clients wait for results; try again later, or use `watch`"), request.mission)
             return
         tasks = self._waiting if request.waits else self._working
@@ -398,13 +394,13 @@ class Listener:
             told = {"message": "a request ended in a signal", "exception": signal, "task": asyncio.current_task()}
             self._loop.call_exception_handler(told)
         finally:  # here, as a callback of the task would be one more turn of the loop for each
-            if len(self._working) >= self._settings.requests_at_once:
+            if len(self._working) >= self._wire.requests:
                 self._schedule()  # reading was paused
             self._working.pop(serial, None)
             self._waiting.pop(serial, None)
 
     async def _finish(self, end: float) -> None:
-        """Let the requests under way come to their end until `end`; those that wait for something are told to come again."""
+        """Let the requests under way finish until `end`; requests that wait are told to come again."""
         for task in self._waiting.values():
             task.cancel()
         if under_way := [*self._working.values(), *self._waiting.values()]:

@@ -1,8 +1,8 @@
-"""Replies on their way out: a bounded queue per client, and nobody ever waits for a client that does not read.
+"""Outbox: a bounded queue of replies for each client. Nothing ever waits for a client that does not read.
 
-A reply is queued by whoever makes it and sent by the listener's own turn of the loop. While a client does not read, its
-queue fills; then its events are dropped, and the next message of the stream says how many. Replies stay, up to the limits.
-Everything here belongs to the loop's thread.
+A reply is queued by its maker and sent by the listener's own turn of the loop. While a client does not read, its queue fills; then its
+events are dropped, and the next message of the stream says how many. Replies stay, up to the limits. Everything here belongs to the
+loop's thread.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import zmq
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.wire import payloads
+from batos.wire.endpoints import WireLimits
 
 log = structlog.get_logger("batos.wire")
 
@@ -30,7 +31,7 @@ _RETRIES_A_FLUSH = 4  # and with each flush, for readers that were only a moment
 
 
 class Recipient(Protocol):
-    """Where replies go, as those who make them see it: a client on the socket, or a part of this process that asks as one."""
+    """Recipient of replies, as their makers see it: a client on the socket, or a part of this process that asks as one."""
 
     def send(self, reply: dict[str, Any], *, event: bool = False) -> None:
         """Take a reply; it never waits and never raises. On the loop's thread.
@@ -40,12 +41,12 @@ class Recipient(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether nobody will read any more."""
+        """Return True if no one will read any more."""
         ...
 
     @property
     def operates(self) -> bool:
-        """Whether who asks is an operator: he may grant a method what changes more than its receiver, and do it himself."""
+        """Return True if the client is an operator: he may grant a method to change more than its receiver, and do so himself."""
         ...
 
     @property
@@ -55,14 +56,14 @@ class Recipient(Protocol):
 
     @property
     def key(self) -> bytes:
-        """What tells one client from another."""
+        """Return the identifier that tells one client from another."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class ClientHandle:
-    """Where the replies to one request go: a client, and the `ref` by which it knows the request.
+    """Address for the replies to one request: a client, and the `ref` by which it knows the request.
 
     Two handles are equal if their messages cannot be told apart at the other end: watching twice under one `ref` is watching once.
     """
@@ -91,12 +92,12 @@ class ClientHandle:
 
     @property
     def closed(self) -> bool:
-        """Whether the client is known to be gone. It is found out when something is sent to it."""
+        """Return True if the client is known to be gone. The daemon finds that out when it sends to the client."""
         return self._peer.closed or self._outbox.closed
 
     @property
     def key(self) -> bytes:
-        """What tells one connected client from another. It proves nothing about who it is."""
+        """Return the identifier of the connected client. It proves nothing about its identity."""
         return self._peer.routing_id
 
     @property
@@ -141,10 +142,10 @@ class Outbox:
     def __init__(self, socket: zmq.Socket[bytes], settings: Settings, wake: Callable[[], None]) -> None:
         """:param wake: asks the owner to call `flush` soon, and to read the socket after it: sending may swallow its read signal."""
         self._send = super(zmq.Socket, socket).send  # without what is for sockets of other kinds
-        self._queue_limit = settings.client_queue
-        self._queue_bytes = settings.client_queue_bytes
-        self._total_bytes = settings.outbox_bytes
-        self._clients_limit = settings.clients_limit
+        self._queue_limit = WireLimits.of(settings).client_queue
+        self._queue_bytes = WireLimits.of(settings).client_queue_bytes
+        self._total_bytes = WireLimits.of(settings).outbox_bytes
+        self._clients_limit = WireLimits.of(settings).clients
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._peers: WeakValueDictionary[bytes, Peer] = WeakValueDictionary()
@@ -157,7 +158,7 @@ class Outbox:
         self.closed = False
 
     def peer(self, routing_id: bytes, curve_key: bytes = b"") -> Peer | None:
-        """The client behind `routing_id`; None for a new one when there are as many as may be.
+        """Return the client behind `routing_id`; None for a new one when there are as many as may be.
 
         :param curve_key: its public key, where the socket asks for keys. An id that comes back under another is another client.
         """
@@ -182,7 +183,7 @@ class Outbox:
         return len(gone)
 
     def stuck(self, peer: Peer) -> bool:
-        """Whether another reply to this client could not be kept: it does not read, and its queue is full."""
+        """Return True if another reply to this client could not be queued: it does not read, and its queue is full."""
         return peer.blocked and self._full(peer)
 
     def put(self, client: ClientHandle, reply: dict[str, Any], event: bool) -> None:
@@ -228,7 +229,7 @@ class Outbox:
         await self._idle.wait()
 
     def close(self) -> None:
-        """Let go of what is queued; every handle is closed from now on."""
+        """Drop the queued replies; every handle is closed from now on."""
         self.closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -328,7 +329,7 @@ class Outbox:
             self._drain(peer)  # puts it back in line if it still does not read
 
     def _forget(self, peer: Peer) -> None:
-        """The client is gone: what waits for it goes too."""
+        """Drop everything queued for a client that is gone."""
         peer.closed = True
         peer.queue.clear()
         self.bytes -= peer.bytes

@@ -1,9 +1,8 @@
-"""From a payload to the request in it, or to the error that says what is wrong with it.
+"""Payloads: parse bytes into a request, or raise the error that says what is wrong with them.
 
-JSON as the wire accepts it: stricter than `json.loads`, and never a Python error that is not ours.
-
-Refused: bytes that are not strict UTF-8, anything but one object, duplicate keys, NaN and infinities (also `1e999`), lone
-surrogates, integers of more digits than Python converts, and nesting deeper than the limit.
+JSON is read more strictly than by `json.loads`, and never ends in an unexpected Python error. Refused are: bytes that are not strict UTF-8,
+anything but one object, duplicate keys, NaN and infinities (also `1e999`), lone surrogates, integers of more digits than Python converts,
+and nesting deeper than the limit.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from batos.config import Settings
 from batos.errors import InvalidRequest, MalformedMessage, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire.admin_schemas import Accepting
+from batos.wire.endpoints import WireLimits
 from batos.wire.fields import NAME_CHARS, MissionId, Ref, Request, unlike
 from batos.wire.schemas import OPS, AnswerRequest, Image, SendRequest, SubmitRequest, TaughtExample
 
@@ -26,7 +26,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
-    """The JSON object in `payload`.
+    """Return the JSON object in `payload`.
 
     :param depth: deepest nesting of objects and arrays; the outermost object is level 1.
     :raises MalformedMessage: saying what is wrong with it, and where if that is known.
@@ -55,7 +55,7 @@ def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
 
 
 def decode_leniently(payload: bytes) -> dict[str, Any]:
-    """What can be read of a message that `decode` refused; empty if nothing can. Only for saying which request was refused."""
+    """Return the readable part of a message that `decode` refused; empty if there is none. Only used to name the refused request."""
     try:
         value = _LENIENT.decode(payload.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -133,7 +133,7 @@ _NESTED: dict[str, type[BaseModel]] = {"examples": TaughtExample, "accept": Acce
 
 
 class PayloadLimits(NamedTuple):
-    """What `parse_request` measures against: bytes of a payload and of a brief, levels of JSON."""
+    """Limits for `parse_request`: bytes of a payload and of a brief, levels of JSON."""
 
     message_bytes: int
     message_depth: int
@@ -141,11 +141,13 @@ class PayloadLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> PayloadLimits:
-        return cls(settings.message_bytes, settings.message_depth, settings.brief_bytes)
+        """Return the limits that the settings hold."""
+        wire = WireLimits.of(settings)
+        return cls(wire.message_bytes, wire.message_depth, settings.missions.brief_bytes)
 
 
 class RefusedPayload(Exception):
-    """A payload that is no request, with the marks by which its sender knows which one it was."""
+    """Error: a payload is not a request; with the marks by which its sender recognises it."""
 
     def __init__(self, error: InvalidRequest, ref: str | int | None = None, mission: str | None = None) -> None:
         super().__init__(error.message)
@@ -153,7 +155,7 @@ class RefusedPayload(Exception):
 
 
 def parse_request(payload: bytes, limits: PayloadLimits) -> Request:
-    """The request in `payload`.
+    """Return the request in `payload`.
 
     :raises Refused: with the InvalidRequest that says why, and `ref` and `id` of the message if they could be read.
     """
@@ -209,7 +211,7 @@ def _first(error: ValidationError) -> str:
 
 
 def _text(error: Any) -> str:
-    """What is wrong, in words: pydantic tells patterns as they are, and of lengths only what they may be."""
+    """Return the fault in words: pydantic reports patterns as they are, and of lengths only the allowed ones."""
     text = str(error["msg"])
     if error["type"] == "string_pattern_mismatch":
         return unlike(error["ctx"]["pattern"], error["input"])
@@ -217,13 +219,13 @@ def _text(error: Any) -> str:
 
 
 def _of_union(errors: list[Any]) -> str:
-    """What is wrong with a value that may be of several types: of the one that it is of, else which there are."""
+    """Return the fault of a value that may have several types: the fault for its own type, else the list of types."""
     limit = next((_text(one) for one in errors if not one["type"].endswith("_type")), None)
     return limit or str(errors[0]["msg"]) + "".join(f", or {one['msg'].removeprefix('Input should be ')}" for one in errors[1:])
 
 
 def _path(loc: tuple[str | int, ...]) -> str:
-    """Where in a request something is wrong: `examples[0].args`."""
+    """Return the place of a fault in a request: `examples[0].args`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:64]}" for part in loc).removeprefix(".")
 
 
@@ -232,11 +234,11 @@ def _check_brief(brief: str, limit: int) -> None:
         raise InvalidRequest("submit: the brief is empty; say what the mission is")
     # four bytes a character at most: only long ones need to be encoded to be measured
     if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
-        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `brief_bytes`)")
+        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `missions.brief_bytes`)")
 
 
 def _is_blank(text: str) -> bool:
-    """Whether nothing of it can be seen: spaces, control characters, marks that have no width."""
+    """Return True if a text has no visible character: only spaces, control characters and marks without width."""
     return not any(char.isprintable() and not char.isspace() for char in text)
 
 

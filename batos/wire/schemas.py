@@ -1,7 +1,7 @@
-"""What a client may ask: one pydantic model an op.
+"""Schemas of requests: one pydantic model for each operation.
 
-Schemas are strict (no number in a string's place, no boolean in a number's) and closed (a field the op does not have is refused).
-The same rules in prose, with examples that are tested: `docs/wire.md`.
+Schemas are strict (no number in a string's place, no boolean in a number's) and closed (a field that the operation does not have is
+refused). The same rules in prose, with examples that are tested: `docs/wire.md`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _MissionRequest(Request):
 
 
 class Image(BaseModel):
-    """An image of a brief, by what is in it."""
+    """Image of a brief, by its content."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -171,7 +171,7 @@ class AnswerRequest(Request):
 
 
 class RateRequest(Request):
-    """What the user thinks of a mission that has ended; a later rating takes the place of an earlier one."""
+    """Rate a mission that has ended; a later rating replaces an earlier one."""
 
     least_role: ClassVar[Role] = "submit"
     op: Literal["rate"]
@@ -181,7 +181,7 @@ class RateRequest(Request):
 
 
 class MethodRequest(Request):
-    """What an object holds under a selector: the versions of a method, its examples, its intent."""
+    """Report the method of an object under a selector: its versions, its examples, its intent."""
 
     least_role: ClassVar[Role] = "read"
     op: Literal["method"]
@@ -200,7 +200,7 @@ class MethodsRequest(Request):
 
 
 class TaughtExample(BaseModel):
-    """What a message shall answer: trial cases of the method that is written for it."""
+    """Expected answer of a message: a trial case for the method that is written for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -258,7 +258,7 @@ class HistoryRequest(Request):
 
 
 class DiffRequest(Request):
-    """What is another in an object at `b` (left out: now) than it was at `a`."""
+    """Report the differences of an object between `a` and `b` (default: now)."""
 
     least_role: ClassVar[Role] = "read"
     op: Literal["diff"]
@@ -268,7 +268,7 @@ class DiffRequest(Request):
 
 
 class LsRequest(Request):
-    """What an object holds; left out, the lobby."""
+    """List the slots of an object; default: the lobby."""
 
     least_role: ClassVar[Role] = "read"
     op: Literal["ls"]

@@ -1,51 +1,22 @@
-"""`SyncClient`: the same as `Client`, for code without an event loop. The loop runs in a thread of its own."""
+"""The client for callers without an event loop: `SyncClient`.
+
+Written by tools/gen_sync.py from batos/wire/client.py: change that, then run `make docs`.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-from batos.wire.client import LONG_S, Accepted, Client, ImageFile
-from batos.wire.connection import MESSAGE_BYTES
-from batos.wire.keys import ClientKeys
-
-T = TypeVar("T")
+from batos.wire.client import LONG_S, Accepted, ImageFile
+from batos.wire.sync_connection import SyncConnection
 
 
-class SyncClient:
-    """A connection to the daemon, as a context manager; arguments, answers and errors are those of `Client`.
+class SyncClient(SyncConnection):
+    """A connection to the daemon, as a context manager. Arguments, results and errors are those of `Client`.
 
-    It may be used by several threads at once.
+    Several threads may use it at once.
     """
-
-    def __init__(
-        self,
-        endpoint: str | None = None,
-        timeout_s: float = 10.0,
-        *,
-        message_bytes: int = MESSAGE_BYTES,
-        keys: ClientKeys | None = None,
-    ) -> None:
-        self._client = Client(endpoint, timeout_s, message_bytes=message_bytes, keys=keys)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._asking = threading.Lock()  # so that nothing is asked of a loop that ends
-
-    def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="batos-client", daemon=True)
-        self._thread.start()
-        try:
-            self._run(self._client.__aenter__())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end(self._client.__aexit__)
 
     def submit(
         self,
@@ -63,11 +34,47 @@ class SyncClient:
         needs: Sequence[str] = (),
         images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
-        wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask, "depth": depth, "flavour": flavour}
-        wants |= {"needs": needs, "images": images}
-        return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority, **wants))
+        """Give the daemon a mission; it is durable when this returns.
+
+        :param id: the mission's name; the same id and brief again is the same mission. A new one is made if left out.
+        :param context: the mission that this one follows: it sees that conversation, and begins when that one has ended.
+        :param schema: JSON schema of the answer; the result's `value` is then of that form.
+        :param depth: how much it is thought about: `direct`, `facets` or `council`; `auto`, or left out, by the brief and the model.
+        :param flavour: how much of the persona's own flavour is in the answer: `full`, `light`, `off`, `auto`.
+        :param needs: what its model must be able to do: `vision`, `tools`, `thinking`, `context:32k`; `auto`: what its plan names.
+        :param images: files of images that go with the brief (PNG, JPEG, WebP), or their bytes, or what `upload` returned of them.
+        :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
+        :raises Unreadable: for a file of an image that cannot be read.
+        :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
+        :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
+        """
+        return self._run(
+            self._client.submit(
+                brief,
+                id=id,
+                persona=persona,
+                deadline_s=deadline_s,
+                priority=priority,
+                context=context,
+                schema=schema,
+                may_ask=may_ask,
+                depth=depth,
+                flavour=flavour,
+                needs=needs,
+                images=images,
+            )
+        )
 
     def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
+        """Upload an image to the daemon, for later missions. It is durable on return, kept for `UploadLimits.hours` without a mission.
+
+        :param image: a file, or its bytes.
+        :param name: name to show; default: that of the file.
+        :returns: `digest` and `name`, which `submit` accepts, and `type`, `bytes`, `width`, `height`.
+        :raises Unreadable: if the file cannot be read.
+        :raises InvalidInput: if it is not an image that models accept.
+        :raises MessageTooLarge: if it has more bytes or pixels than the daemon accepts.
+        """
         return self._run(self._client.upload(image, name))
 
     def send(
@@ -81,6 +88,10 @@ class SyncClient:
         priority: int | None = None,
         **kwargs: Any,
     ) -> Accepted:
+        """Send a message to the object `target` (path or oid): a mission, whose result holds the answer. Errors as of `submit`.
+
+        Keyword arguments of the message that are named as options of this method go through `send_message`.
+        """
         return self._run(self._client.send(target, selector, *args, id=id, deadline_s=deadline_s, priority=priority, **kwargs))
 
     def send_message(
@@ -96,94 +107,119 @@ class SyncClient:
         may_ask: bool = False,
         write: bool = False,
     ) -> Accepted:
-        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask, "write": write}
-        return self._run(self._client.send_message(target, selector, args, kwargs, id=id, **more))
+        """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
+
+        :param may_ask: as of `submit`.
+        :param write: allow a method to be written for a selector that is nearly a known one, and kept without a rating or an example.
+        """
+        return self._run(
+            self._client.send_message(
+                target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority, may_ask=may_ask, write=write
+            )
+        )
 
     def teach(
         self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
     ) -> Accepted:
+        """Say what a message shall answer; a mission sees that a method keeps the examples.
+
+        :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: what the message is called with, what slots hold
+            before, what it answers, what they hold after. All but `result` may be left out.
+        :param intent: what the message is for, in words.
+        """
         return self._run(self._client.teach(target, selector, examples, intent=intent, id=id))
 
     def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
+        """Bring an earlier version of a method back: the one before the newest, or that of `version`; 0 is what was before the first."""
         return self._run(self._client.revert(target, selector, version, id=id))
 
     def grant(self, target: str, selector: str, message: str, *, revoke: bool = False, id: str | None = None) -> Accepted:
+        """Let the method that answers `selector` send a message that changes more than its receiver. A later version needs another grant.
+
+        :param message: what it may send, such as `forget_`.
+        :param revoke: take that back.
+        """
         return self._run(self._client.grant(target, selector, message, revoke=revoke, id=id))
 
-    def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
-        return self._run(self._client.method(target, selector, at))
-
-    def methods(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
-        return self._run(self._client.methods(target, at))
-
     def status(self, id: str) -> dict[str, Any]:
+        """Return the state of a mission.
+
+        :raises UnknownMission: if there is no mission with that id.
+        """
         return self._run(self._client.status(id))
 
     def result(self, id: str, wait: bool = True, timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the result of the mission: `text`, `value`, `persona`, `usage` and more.
+
+        :param wait: wait for it, for `timeout_s` seconds, or as long as it takes.
+        :raises MissionFailed: (or MissionCancelled, DeadlineExceeded ...) if it ended FAILED; `context["code"]` says why.
+        :raises MissionPending: if there is no result in that time.
+        """
         return self._run(self._client.result(id, wait, timeout_s))
 
     def watch(self, id: str) -> Iterator[dict[str, Any]]:
+        """Yield the events of the mission as they happen, the first one its state now, the last one its result.
+
+        A watch outlives a restart of the daemon if that takes less than the time-out. Events may be missing then, and
+        after `"dropped": N`; the result never is.
+
+        :raises UnknownMission: if there is none of that id.
+        :raises DaemonUnavailable: if the daemon does not answer any more.
+        """
         return self._events(self._client.watch(id))
 
-    def _events(self, events: AsyncGenerator[dict[str, Any], None]) -> Iterator[dict[str, Any]]:
-        try:
-            while (event := self._run(_next(events))) is not None:
-                yield event
-        finally:
-            if self._loop is not None:  # closed by now if the reader left the loop after the client
-                self._run(events.aclose())
-
     def cancel(self, id: str) -> dict[str, Any]:
+        """Take the mission back; it ends FAILED with the code `cancelled` unless it had ended before. The reply is its status."""
         return self._run(self._client.cancel(id))
 
     def pause(self, id: str) -> dict[str, Any]:
+        """Let the mission rest until `resume`, also over restarts; its deadline goes on. The reply is its status."""
         return self._run(self._client.pause(id))
 
     def resume(self, id: str) -> dict[str, Any]:
+        """Let a paused mission go on. The reply is its status."""
         return self._run(self._client.resume(id))
 
     def answer(self, id: str, text: str, number: int | None = None) -> dict[str, Any]:
+        """Answer the mission's question: the open one, or that of `number`. The reply is its status.
+
+        :raises InvalidInput: if it has no such question, or was answered otherwise.
+        """
         return self._run(self._client.answer(id, text, number))
 
     def rate(self, id: str, rating: Literal[1, -1], why: str | None = None) -> dict[str, Any]:
+        """Say what you think of a mission that has ended. The reply is its status.
+
+        :raises InvalidInput: if it has not ended.
+        """
         return self._run(self._client.rate(id, rating, why))
 
     def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
+        """Return the object `target` (path or oid) as it is now, or was at a moment.
+
+        :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`), whose writes are included.
+        :raises UnknownTarget: if there is no such object.
+        :raises HistoryGone: if the moment is no longer kept.
+        """
         return self._run(self._client.show(target, at))
 
     def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        """Return the slots of the object `target` (default: the lobby): name, kind, oid and a short text of each."""
         return self._run(self._client.ls(target, at))
 
     def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
+        """Return the slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
         return self._run(self._client.diff(target, a, b))
 
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
+        """Return the revisions of the object `target`, the newest first."""
         return self._run(self._client.history(target, limit))
 
-    def missions(
-        self,
-        state: str | None = None,
-        limit: int | None = None,
-        at: float | str | None = None,
-        *,
-        before: str | None = None,
-        words: str | None = None,
-        system: bool | None = None,
-    ) -> dict[str, Any]:
-        return self._run(self._client.missions(state, limit, at, before=before, words=words, system=system))
-
-    def failures(
-        self,
-        id: str | None = None,
-        *,
-        code: str | None = None,
-        selector: str | None = None,
-        limit: int | None = None,
-        at: float | str | None = None,
-    ) -> dict[str, Any]:
-        return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))
-
     def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
+        """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended.
+
+        :param prompts: return the prompt of each inference, too.
+        """
         return self._run(self._client.replay(id, timeout_s, prompts=prompts))
 
     def undo(
@@ -196,58 +232,125 @@ class SyncClient:
         expect: Sequence[str] | None = None,
         timeout_s: float = LONG_S,
     ) -> dict[str, Any]:
+        """Take back what a mission did to the image; `missions`, `objects` and `documents` say what that was.
+
+        :param redo: do what was undone again.
+        :param cascade: with the missions whose work depends on it.
+        :param dry: only say what would be done.
+        :param expect: the missions that were agreed to; it is refused if others would be undone.
+        :raises UndoConflict: if later work depends on it.
+        :raises HistoryGone: if it is from before the last pack.
+        """
         return self._run(self._client.undo(id, redo=redo, cascade=cascade, dry=dry, expect=expect, timeout_s=timeout_s))
 
     def changes(self, number: int | None = None, *, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
+        """Return the changes that the system proposed and made of its own accord, the newest first; with a number one of them, whole.
+
+        :param state: only those that are proposed, refused, promoted, kept, undone or disabled.
+        :raises UnknownChange: if there is none of that number.
+        """
         return self._run(self._client.changes(number, state=state, limit=limit))
 
     def undo_change(self, number: int, *, why: str | None = None, dry: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Take back a change that the system made of its own accord; `objects` says what that was. It is not made again.
+
+        :param why: is kept with it.
+        :param dry: only say what would be done.
+        :raises UndoConflict: if later work depends on it.
+        :raises HistoryGone: if it is from before the last pack.
+        """
         return self._run(self._client.undo_change(number, why=why, dry=dry, timeout_s=timeout_s))
 
     def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Make a folder of the daemon's machine with the whole image as of a moment (as of `show`; left out: now), for another daemon.
+
+        :raises Busy: while the daemon packs, backs up or forks already.
+        :raises HistoryGone: for a moment that is not kept any more.
+        """
         return self._run(self._client.fork(folder, at, timeout_s))
 
     def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Drop the history older than `days`, or than the setting `image.history_days`; sizes before and after.
+
+        :raises Busy: while the daemon packs or backs up already.
+        """
         return self._run(self._client.pack(days, timeout_s))
 
     def backup(self, folder: str | None = None, *, full: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Add a backup to a folder of the daemon's machine, proved by restoring it; its figures.
+
+        :raises Busy: while the daemon packs or backs up already.
+        """
         return self._run(self._client.backup(folder, full=full, timeout_s=timeout_s))
 
-    def info(self) -> dict[str, Any]:
-        return self._run(self._client.info())
-
-    def metrics(self) -> dict[str, Any]:
-        return self._run(self._client.metrics())
-
     def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Return the models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
         return self._run(self._client.models(names, ensure=ensure, timeout_s=timeout_s))
 
     def use_model(self, name: str, *, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Let a model think from now on, also after a restart: a name, a profile (`auto`: the best installed), or `robin=NAME` for one
+        persona.
+
+        `model` is the new one, `before` the former, `models` the status of all that it needs.
+
+        :raises InvalidInput: if there is no such model, or it is unfit.
+        """
         return self._run(self._client.use_model(name, timeout_s=timeout_s))
 
     def fit_models(self, names: Sequence[str] = (), *, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Return the models to think with: `fit` lists Ollama's models, with capabilities and memory; `budget` is the memory limit in
+        bytes.
+
+        :param names: models to try first.
+        """
         return self._run(self._client.fit_models(names, timeout_s=timeout_s))
 
     def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the list as `models`, then `progress` and `model` events, and the list at the end."""
         return self._events(self._client.watch_models(names, ensure=ensure))
 
     def experts(
         self, *, scan: bool = False, persona: str | None = None, voice: str | None = None, timeout_s: float = LONG_S
     ) -> dict[str, Any]:
+        """Return the LoRA experts, the refused folders, and the voice of each persona.
+
+        :param scan: look into the staging folder first, and build new experts.
+        :param persona: with `voice`: let `newest`, `plain` or an expert's model speak for it from now on.
+        :raises ExpertRefused: if the expert cannot speak.
+        """
         return self._run(self._client.experts(scan=scan, persona=persona, voice=voice, timeout_s=timeout_s))
 
     def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
+        """Read files, and the files of folders, into the memory: absolute paths of the daemon's machine. `queued` is their number.
+
+        They are in the daemon's queue on return, and survive a kill. `refused` has the paths that do not exist.
+
+        :param follow: folders that the daemon watches from now on.
+        :param exclude: ignore patterns for folders, as in `.gitignore`; `left_out` counts what they exclude.
+        :raises Unreadable: if none of them exists.
+        """
         return self._run(self._client.ingest(paths, follow=follow, exclude=exclude))
 
     def watch_ingest(
         self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
     ) -> Iterator[dict[str, Any]]:
+        """Ingest like `ingest`. Yield an event `file` for each file, and the figures at the end."""
         return self._events(self._client.watch_ingest(paths, follow=follow, exclude=exclude))
 
     def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
+        """Return the content of the memory.
+
+        :param documents: number of documents to list, newest first.
+        :param change: `archives`, the number of archives to list; or one change to make first: `forget`, the source of a document;
+            `unfollow`, a
+            folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of a document to keep, or
+            a folder.
+        :raises UnknownSource: if the memory holds nothing from that source.
+        """
         return self._run(self._client.memory(documents, **change))
 
     def curate(self, *, dry: bool = False) -> dict[str, Any]:
+        """Have the memory's curator archive what may leave; with `dry`, only look."""
         return self._run(self._client.curate(dry=dry))
 
     def search(
@@ -262,52 +365,72 @@ class SyncClient:
         since: str | None = None,
         until: str | None = None,
     ) -> dict[str, Any]:
-        facets = {"kind": kind, "source": source, "speaker": speaker, "since": since, "until": until}
-        return self._run(self._client.search(question, k, explain=explain, **facets))
+        """Return the passages of the memory that answer a question best: `hits`, the best first, each with its source.
+
+        :param k: maximum number of passages.
+        :param explain: return also the contribution of each signal to each score, and the links that led to a passage.
+        :param kind: only documents of this kind; likewise `source`, a file or folder, and `speaker`.
+        :param since: only this day (`2026-05-31`) or later; `until`: this day or earlier.
+        """
+        return self._run(
+            self._client.search(question, k, explain=explain, kind=kind, source=source, speaker=speaker, since=since, until=until)
+        )
 
     def personas(self, *, accept: str | None = None, slot: str | None = None) -> dict[str, Any]:
+        """Return the personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone.
+
+        :param accept: a persona in which the codex's values take the place of the image's own first.
+        :param slot: only in this slot; left out: wherever they differ, and a persona that was deleted comes back.
+        :raises InvalidInput: if they do not differ.
+        """
         return self._run(self._client.personas(accept=accept, slot=slot))
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        with self._asking:
-            loop = self._loop
-            future = None if loop is None else asyncio.run_coroutine_threadsafe(work, loop)
-        if future is None:
-            work.close()
-            raise RuntimeError("a SyncClient is used inside `with SyncClient(...) as client:`")
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            if self._loop is loop:
-                raise
-            raise RuntimeError("the SyncClient was closed by another thread; what was asked for may have been done or not") from None
-        except BaseException:  # Ctrl-C ends the wait, so it has to end the work too
-            future.cancel()
-            raise
+    def info(self) -> dict[str, Any]:
+        """Return the daemon's facts about itself."""
+        return self._run(self._client.info())
 
-    def _end(self, *last: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """End what other threads still wait for, then do `last`, then end the loop. Nothing is left to do where it ended before."""
-        with self._asking:
-            loop, self._loop = self._loop, None
-        if loop is None:
-            return
-        try:
-            for work in (_given_up, *last, loop.shutdown_default_executor):
-                asyncio.run_coroutine_threadsafe(work(), loop).result()
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join()
-            loop.close()
+    def metrics(self) -> dict[str, Any]:
+        """Return the Prometheus metrics as data: `metrics`, each with `name`, `kind`, `help` and `samples`."""
+        return self._run(self._client.metrics())
 
+    def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
+        """Return the method of an object under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
 
-async def _next(events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-    return await anext(events, None)
+        :param at: the moment, as of `show`.
+        :raises InvalidInput: if there is nothing under that selector.
+        """
+        return self._run(self._client.method(target, selector, at))
 
+    def methods(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        """Return the generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
+        return self._run(self._client.methods(target, at))
 
-async def _given_up() -> None:
-    """End all that is under way on this loop."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    if others:
-        await asyncio.wait(others)
+    def missions(
+        self,
+        state: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+        *,
+        before: str | None = None,
+        words: str | None = None,
+        system: bool | None = None,
+    ) -> dict[str, Any]:
+        """Return the missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
+
+        :param before: only those that were accepted before the mission of that id.
+        :param words: only those whose brief has all of these, or whose id begins so.
+        :param system: False: without those of the system's own.
+        """
+        return self._run(self._client.missions(state, limit, at, before=before, words=words, system=system))
+
+    def failures(
+        self,
+        id: str | None = None,
+        *,
+        code: str | None = None,
+        selector: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+    ) -> dict[str, Any]:
+        """Return the failed attempts, newest first: of one mission, with one error's code or cause, or of messages with one selector."""
+        return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))

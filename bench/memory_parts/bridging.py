@@ -16,8 +16,8 @@ from batos.memory.search_index import Collection, View
 from batos.memory.section_builder import Gazetteer
 from batos.memory.segments import Entry, Facts, build, traits
 from batos.memory.tokenizer import words
-from bench.memory_parts.conversations import RRF_K
-from bench.memory_parts.minilm import Array, vectors
+from bench.memory_parts.catalogue import RRF_K
+from bench.memory_parts.embedder import Array, vectors
 
 if TYPE_CHECKING:
     from bench.memory import Bench

@@ -24,6 +24,7 @@ BATCH = 1000
 DIMENSIONS = 384
 SECTION = 20  # chunks
 QUESTIONS = 300
+RRF_K = 60  # of reciprocal rank fusion (Cormack et al. 2009)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from batos.memory.chunking import boundaries
-from bench.memory_parts.minilm import vectors
+from bench.memory_parts.embedder import vectors
 
 if TYPE_CHECKING:
     from bench.memory import Bench

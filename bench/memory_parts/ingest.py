@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
 from typing import TYPE_CHECKING, Any
 
 from batos.app.memory import Recollection
 from batos.bridge.client import OllamaInference
+from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.image import LivingImage
 from batos.memory import objects, section_builder
 from batos.memory.store import library_of
 from bench.memory_parts.catalogue import texts
-from bench.memory_parts.served import served
+from bench.memory_parts.embedder import served
 
 if TYPE_CHECKING:
     from bench.memory import Bench
@@ -38,16 +38,11 @@ async def measure(bench: Bench) -> dict[str, Any]:
 
 async def _measured(bench: Bench, notes: Any, inference: OllamaInference, model: str) -> dict[str, Any]:
     settings = Settings(data=bench.folder)
-    async with contextlib.AsyncExitStack() as stack:
+    async with Lifetime() as life:
         image = await LivingImage.open(f"file://{bench.folder / 'live_image.fs'}", steps=(objects.install,))
-        stack.push_async_callback(image.close)
+        life.push_async_callback(image.close)
         memory = Recollection(image, settings)
-
-        def background(work: Any, name: str) -> None:
-            task = asyncio.create_task(work, name=name)
-            stack.callback(task.cancel)
-
-        await memory.open(inference, model, stack=stack, background=background)
+        await memory.open(inference, model, life=life)
         await memory.readers.present.embed(["The model is loaded now."])
         done, heard = asyncio.Event(), memory.embedded
 

@@ -11,12 +11,13 @@ import { homedir } from "node:os";
 import process from "node:process";
 import { Dealer } from "zeromq";
 
-const { BATOS_LISTEN, BATOS_SERVER_KEY, BATOS_PUBLIC_KEY, BATOS_SECRET_KEY } = process.env;
+const { BATOS_WIRE_LISTEN, BATOS_SERVER_KEY, BATOS_PUBLIC_KEY, BATOS_SECRET_KEY } = process.env;
 // Where a daemon of this user listens: as the environment or the first batos.toml says, else at its local socket.
 const home = `${homedir()}/.local/share/batos`;
 const file = ["batos.toml", `${process.env.BATOS_DATA ?? home}/batos.toml`].find(existsSync);
-const listed = file && readFileSync(file, "utf8").match(/^\s*listen\s*=\s*\[?\s*["']([^"',]+)/m)?.[1];
-const own = (BATOS_LISTEN?.split(/[,\s]+/).find(Boolean) ?? listed ?? `ipc://${home}/wire.sock`).replace(/\/\/(\*|0\.0\.0\.0):/, "//127.0.0.1:");
+const wire = file && readFileSync(file, "utf8").split(/^\[/m).find((section) => section.startsWith("wire]"));
+const listed = wire?.match(/^\s*listen\s*=\s*\[?\s*["']([^"',]+)/m)?.[1];
+const own = (BATOS_WIRE_LISTEN?.split(/[,\s]+/).find(Boolean) ?? listed ?? `ipc://${home}/wire.sock`).replace(/\/\/(\*|0\.0\.0\.0):/, "//127.0.0.1:");
 const [brief = "Plan a birthday party for a cat lover on a budget", endpoint = own] = process.argv.slice(2);
 
 const socket = new Dealer({ linger: 0, receiveTimeout: 5_000 }); // milliseconds: a daemon that is there accepts at once

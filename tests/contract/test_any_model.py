@@ -1,5 +1,5 @@
 """Models of the user's own, of six architectures, on a real Ollama: what BAT OS asks of them works, and nothing of another family's
-leaks into it. Their weights are made here (see `tests.tiny_models`), so that it is known what each says."""
+leaks into it. Their weights are made here (see `tests.support.tiny_models`), so that it is known what each says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.bridge.profiles import PERSONA_PREFIX, Voice, load_profile, on_model, with_personas
 from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Residency
-from tests.tiny_models import KINDS, created
+from tests.support.tiny_models import KINDS, created
 
 MARKS = tuple(load_profile("embedded").options["stop"])
 OPTIONS = {"num_ctx": 512, "num_predict": 24, "num_thread": 1, "temperature": 0.0, "seed": 1}

@@ -12,8 +12,8 @@ from batos.bridge.client import OllamaInference, connect
 from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.testing import ScriptedOllama
-from tests.pictures import JPEG, plain, webp
-from tests.tiny_models import BRIGHT, DARK, created
+from tests.support.pictures import JPEG, plain, webp
+from tests.support.tiny_models import BRIGHT, DARK, created
 
 OPTIONS = {"num_ctx": 1024, "num_predict": 24, "num_thread": 1, "temperature": 0.0, "seed": 1}
 ASKED = ChatRequest("", "You are ROBIN.", "What is it?")

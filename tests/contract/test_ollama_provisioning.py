@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from ollama import AsyncClient
-from ollama_fixture import FOLDER
 
 from batos.bridge import service as service_module
 from batos.bridge.client import OllamaInference, break_control_marks, connect
@@ -22,6 +21,7 @@ from batos.bridge.provisioning import Provisioner
 from batos.bridge.service import OllamaService, ProcessNote
 from batos.config import load
 from batos.errors import ProvisioningFailed
+from tests.support.ollama_fixture import FOLDER
 
 CONTROL = 3  # llama.cpp's llama_token_type
 MODELFILE = 'FROM {base}\n\nSYSTEM """You are "Robin".\nBe kind."""\n' + (

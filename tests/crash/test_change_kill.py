@@ -16,10 +16,9 @@ from batos.autotelic import changes, schema, trigger_missions
 from batos.image import LivingImage, history
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer, user_text
-from tests.crash import daemon_child
-from tests.crash.support import chats, keys_of, on_disk, provision
-from tests.crash.test_leash_kill import prepare
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support import daemon_child
+from tests.support.crash import chats, keys_of, on_disk, prepare, provision
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 QUICK = {
     "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 0.05, "leash_s": 1e6, "crash_limit": 100, "rehearsal_least": 2,
@@ -63,7 +62,7 @@ def server() -> Iterator[Model]:
 
 async def fired(image: LivingImage) -> None:
     """A trigger fired, and the daemon was killed before its mission was accepted."""
-    await image.system(trigger_missions._fire, "entropy_falls", "", "it has fallen.", 1.0)
+    await image.system(trigger_missions.fire, "entropy_falls", "", "it has fallen.", 1.0)
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from batos.image import blobs
 from batos.memory import archive_format, archiver
 from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
-from tests.crash.support import on_disk
-from tests.daemon import Peer, daemon, provisioned
-from tests.unit.memory_support import consistent
-from tests.unit.test_archiving import everything
-from tests.unit.test_curator import DAY, THEMES, curated
+from tests.support.archives import everything
+from tests.support.crash import on_disk
+from tests.support.curator import DAY, THEMES, curated
+from tests.support.daemon import Peer, daemon, provisioned
+from tests.support.memory import consistent
 
 ROOT = Path(__file__).parents[2]
 POINTS = ("summarised", "blob_stored", "voted", "committed", "told", "summarised_again", "round_noted")
@@ -34,8 +34,8 @@ from batos.image.checksummed_storage import CheckedStorage
 from batos.memory import curation
 from batos.memory.curator import Curator
 from batos.app.memory import Recollection
-from tests.unit.test_archiving import everything
-from tests.unit.test_curator import DAY, curated
+from tests.support.archives import everything
+from tests.support.curator import DAY, curated
 
 folder, point = Path(sys.argv[1]), sys.argv[2]
 

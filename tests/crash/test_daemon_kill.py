@@ -16,11 +16,21 @@ import pytest
 
 from batos.image import ledger
 from batos.testing import ScriptedOllama
-from tests.crash.support import BRIEFS, SETTINGS, Sender, chats, completions, journaled, keys_of, on_disk, provision, slow_ollama
-from tests.daemon import END_S, REPLY_S, Peer, daemon
-
-KILLS = int(os.environ.get("CRASH_N") or 10)
-SEED = int(os.environ.get("CRASH_SEED") or random.SystemRandom().randrange(2**32))
+from tests.support.crash import (
+    BRIEFS,
+    KILLS,
+    SEED,
+    SETTINGS,
+    Sender,
+    chats,
+    completions,
+    journaled,
+    keys_of,
+    on_disk,
+    provision,
+    slow_ollama,
+)
+from tests.support.daemon import END_S, REPLY_S, Peer, daemon
 
 
 @pytest.mark.timeout(90 + 10 * KILLS)

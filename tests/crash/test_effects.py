@@ -82,7 +82,7 @@ def shop() -> Iterator[Shop]:
 
 def attempt(folder: Path, shop: Shop, kind: str, point: str, *answers: str) -> tuple[int, str, str]:
     """Run one attempt; its exit status, its last line, and its errors. The world kills it, or it does so itself."""
-    words = [sys.executable, "-m", "tests.crash.effect_child", str(folder), str(shop.port), kind, point, *answers]
+    words = [sys.executable, "-m", "tests.support.effect_child", str(folder), str(shop.port), kind, point, *answers]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         if point in ("sent", "world did it"):
             shop.when[point] = child.kill

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from batos.memory.store import library_of
-from tests.crash.support import on_disk
-from tests.unit.memory_support import consistent
+from tests.support.crash import on_disk
+from tests.support.memory import consistent
 
-CHILD = Path(__file__).with_name("embedder_child.py")
+CHILD = Path(__file__).parents[1] / "support" / "embedder_child.py"
 FILES, PARTS = 4, 25
 
 
@@ -38,7 +38,7 @@ def looked_at(root: Any) -> Held:
 
 def child(folder: Path, model: str, *files: str) -> subprocess.Popen[str]:
     """A child that is open."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHILD.parents[2]), str(CHILD.parents[1] / "unit"), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHILD.parents[2]), *sys.path])}
     process = subprocess.Popen([sys.executable, str(CHILD), str(folder), model, *files], stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     while (line := process.stdout.readline()).strip() != "open":  # what is logged comes before it

@@ -11,10 +11,10 @@ import pytest
 from batos.bridge.client import connect
 from batos.image import model_registry
 from batos.testing import ScriptedOllama
-from tests.crash import daemon_child
-from tests.crash.support import on_disk
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
-from tests.lora import stage
+from tests.support import daemon_child
+from tests.support.crash import on_disk
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.lora import stage
 
 WEAVER = "babs:knowledge-weaver-v1"
 AFTER_CREATE = ("after it is created", "after it is tried", "before it is recorded", "after it is recorded")

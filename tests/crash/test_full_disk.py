@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-CHILD = Path(__file__).with_name("full_disk_child.py")
+CHILD = Path(__file__).parents[1] / "support" / "full_disk_child.py"
 STEP = int(os.environ.get("CRASH_STEP") or 397)
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from batos.image import LivingImage, journal, ledger
-from tests.crash.image_child import PARTS, STEPS, WORKERS
+from tests.support.image_child import PARTS, STEPS, WORKERS
 
-CHILD = Path(__file__).with_name("image_child.py")
+CHILD = Path(__file__).parents[1] / "support" / "image_child.py"
 KILLS = int(os.environ.get("CRASH_N", "6"))
 SEED = int(os.environ.get("CRASH_SEED") or random.randrange(1 << 32))
 LIVES = 25  # of one image: all that it holds is looked at after each kill
@@ -80,8 +80,8 @@ async def compare(uri: str, told: Told) -> collections.Counter[str]:
         pending = set(ledger.ledger_of(root).pending)
         for id, mission in missions.items():
             record = ledger.describe(mission)
-            complete, failed = record["state"] == ledger.COMPLETE, record["state"] == ledger.FAILED
-            found["partial"] += complete != (record["result"] == {"text": id}) or failed != (record["error"] is not None)
+            complete, failed = record.state == ledger.COMPLETE, record.state == ledger.FAILED
+            found["partial"] += complete != (record.result == {"text": id}) or failed != (record.error is not None)
             found["partial"] += failed != bool(ledger.failures_of(root, id))
             found["not pending"] += not complete and not failed and id not in pending
         parts = root["lobby"].parts

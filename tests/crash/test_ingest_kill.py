@@ -11,9 +11,9 @@ import pytest
 
 from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
-from tests.crash.support import on_disk
-from tests.daemon import Peer, daemon, provisioned
-from tests.unit.memory_support import consistent
+from tests.support.crash import on_disk
+from tests.support.daemon import Peer, daemon, provisioned
+from tests.support.memory import consistent
 
 FILES, PARTS = 12, 25
 SETTINGS = {"ingest_batch_bytes": 1024, "ingest_attempts": 100, "embed_sections": 2, "embed_retry_s": 0.1}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from batos.image import LivingImage, history, ledger
 from batos.image.transaction_undo import UNDO
 from batos.objects import Intent
 from batos.testing import ScriptedOllama
-from tests.crash import daemon_child
-from tests.crash.support import on_disk, provision
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
-from tests.unit.test_changes import EVIDENCE, Proposal
-from tests.unit.test_effect import ended
+from tests.support import daemon_child
+from tests.support.autonomy import EVIDENCE, Proposal, ended
+from tests.support.crash import on_disk, prepare, provision
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 QUICK = {"autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 0.05, "crash_limit": 100, "leash_missions": 4, "leash_s": 1}
 DURABLE = ("after its commit, before its sync", "before searches hear of it")
@@ -55,19 +53,6 @@ async def deadly(image: LivingImage) -> None:
         schema.part_of(root, "leash").change, schema.part_of(root, "leash").running = 1, True
 
     await image.system(dead)
-
-
-def prepare(folder: Path, what: Callable[[LivingImage], Any]) -> None:
-    """Do something to the image of a daemon that is not at work."""
-
-    async def work() -> None:
-        image = await LivingImage.open(f"file://{folder / 'live_image.fs'}")
-        try:
-            await what(image)
-        finally:
-            await image.close()
-
-    asyncio.run(work())
 
 
 def standing(root: Any) -> tuple[str, bool, int]:

@@ -11,9 +11,8 @@ import pytest
 
 from batos.autotelic import entropy_records, schema, telemetry
 from batos.image import ledger
-from tests.crash.support import SETTINGS, Sender, on_disk, provision, slow_ollama
-from tests.crash.test_daemon_kill import KILLS, SEED
-from tests.daemon import REPLY_S, daemon
+from tests.support.crash import KILLS, SEED, SETTINGS, Sender, on_disk, provision, slow_ollama
+from tests.support.daemon import REPLY_S, daemon
 
 LIVES = max(3, KILLS // 2)
 QUICK = {

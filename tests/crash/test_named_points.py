@@ -14,8 +14,8 @@ import pytest
 from batos.errors import EXIT_IMAGE_FAILED
 from batos.image import ledger
 from batos.testing import ScriptedOllama
-from tests.crash import daemon_child
-from tests.crash.support import (
+from tests.support import daemon_child
+from tests.support.crash import (
     BRIEFS,
     SETTINGS,
     ScriptedFleet,
@@ -28,7 +28,7 @@ from tests.crash.support import (
     provision,
     slow_ollama,
 )
-from tests.daemon import END_S, Daemon, Peer, daemon
+from tests.support.daemon import END_S, Daemon, Peer, daemon
 
 PASSES = {
     "before accept": (2, 5),

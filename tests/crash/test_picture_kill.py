@@ -17,10 +17,10 @@ import zmq
 
 from batos.image import blobs, ledger
 from batos.testing import ScriptedOllama
-from tests.crash import daemon_child
-from tests.crash.support import SETTINGS, on_disk, provision
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
-from tests.pictures import png
+from tests.support import daemon_child
+from tests.support.crash import SETTINGS, on_disk, provision
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.pictures import png
 
 PICTURE = png(300, 300)
 DIGEST = hashlib.sha256(PICTURE).hexdigest()

@@ -14,9 +14,9 @@ import pytest
 from batos.autotelic import changes, schema
 from batos.image import journal
 from batos.testing import ScriptedOllama
-from tests.crash import daemon_child
-from tests.crash.support import completions, on_disk, provision
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support import daemon_child
+from tests.support.crash import completions, on_disk, provision
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 SEER = "seer:9b"
 VOICES = {f"batos/{name}:seer-9b" for name in ("robin", "brick", "babs", "alfred")}

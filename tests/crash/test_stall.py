@@ -13,10 +13,10 @@ import pytest
 from batos.errors import EXIT_STALLED
 from batos.supervision import HEAD_START_S
 from batos.testing import ScriptedOllama
-from tests.crash.stalled_child import BRIEF
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.stalled_child import BRIEF
 
-CHILD = str(Path(__file__).with_name("stalled_child.py"))
+CHILD = str(Path(__file__).parents[1] / "support" / "stalled_child.py")
 LIMIT_S = 1
 
 

@@ -19,11 +19,10 @@ from batos.synthesis.handbook import handbook
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer, user_text
 from batos.training.dataset import generate
-from tests.crash import daemon_child
-from tests.crash.support import on_disk, provision
-from tests.crash.test_leash_kill import prepare
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
-from tests.lora import stage
+from tests.support import daemon_child
+from tests.support.crash import on_disk, prepare, provision
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.lora import stage
 
 OLD, NEW, FOLDER = "brick:method-writer-v1", "brick:method-writer-v2", "method-writer-change-1"
 QUICK: dict[str, Any] = {

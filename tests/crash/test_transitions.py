@@ -17,9 +17,9 @@ from batos.image import ledger
 from batos.mind import plans
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
-from tests.crash import daemon_child
-from tests.crash.support import SETTINGS, chats, completions, journaled, keys_of, on_disk, provision
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support import daemon_child
+from tests.support.crash import SETTINGS, chats, completions, journaled, keys_of, on_disk, provision
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 ONE = "I feel stuck, and this is mission {id}"
 TWO = "I feel so lonely and sad in mission {id}. Then plan a small dinner for the friends of {id}."
@@ -125,7 +125,7 @@ def test_killed_around_a_question_and_its_answer(tmp_path: Path) -> None:
                 assert peer.result(id)["state"] == "COMPLETE"
                 assert running.terminate() == 0
             assert asked_again(server, since, known) == [], step
-            assert len(on_disk(tmp_path, lambda root, id=id: ledger.describe(ledger.mission_of(root, id))["questions"])) == 1
+            assert len(on_disk(tmp_path, lambda root, id=id: ledger.describe(ledger.mission_of(root, id)).questions)) == 1
 
 
 def test_killed_before_a_pause_is_recorded_it_was_not_paused(tmp_path: Path) -> None:

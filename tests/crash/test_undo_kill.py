@@ -10,10 +10,10 @@ import pytest
 from batos.image import ledger
 from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
-from tests.crash import daemon_child
-from tests.crash.support import on_disk
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
-from tests.unit.memory_support import consistent
+from tests.support import daemon_child
+from tests.support.crash import on_disk
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.memory import consistent
 
 NOTE = "The key is under the third stone of the garden wall."
 DURABLE = ("after its commit, before its sync", "before searches hear of it", "before it is told")

@@ -19,7 +19,7 @@ import zmq
 
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer, user_text
-from tests.daemon import END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
 
 QUICK: dict[str, Any] = {
     "autotelic": "on", "remember": "off", "evidence_passages": 0, "heartbeat_first_s": 0.5, "heartbeat_s": 1, "senses_s": 0.2,

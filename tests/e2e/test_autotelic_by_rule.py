@@ -13,8 +13,8 @@ from batos.autotelic import changes
 from batos.mind.codex import load_codex
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer, user_text
-from tests.crash.support import on_disk
-from tests.daemon import Daemon, Peer, daemon, provisioned
+from tests.support.crash import on_disk
+from tests.support.daemon import Daemon, Peer, daemon, provisioned
 
 UNATTENDED = {
     "autotelic": "on", "heartbeat_first_s": 0.2, "heartbeat_s": 0.5, "audit_missions": 1000, "senses_s": 0.2, "remember": "off",

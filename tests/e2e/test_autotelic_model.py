@@ -15,9 +15,9 @@ from batos.autotelic import changes
 from batos.autotelic.changes import Proposal
 from batos.bridge.client import connect
 from batos.image import LivingImage
-from tests.crash.test_leash_kill import prepare
-from tests.daemon import Peer, daemon
-from tests.registry import registry
+from tests.support.crash import prepare
+from tests.support.daemon import Peer, daemon
+from tests.support.registry import registry
 
 REAL: dict[str, Any] = {
     "remember": "off", "evidence_passages": 0, "num_predict": 16, "facets_limit": 1, "mission_attempts": 1, "structured_repairs": 0,

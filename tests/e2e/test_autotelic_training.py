@@ -19,8 +19,8 @@ from batos.bridge.client import connect
 from batos.bridge.lora.staging import read_about
 from batos.config import Settings
 from batos.image import ledger, model_registry
-from tests import short_training
-from tests.daemon import ROOT
+from tests.support import short_training
+from tests.support.daemon import ROOT
 
 SETTINGS: dict[str, Any] = {
     "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600, "remember": "off", "evidence_passages": 0, "lora_scan_s": 3600,
@@ -68,8 +68,8 @@ async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, oll
             old = kernel.image.read(model_registry.speaks_methods)
             shipped = read_about(staging / "method-writer" / "expert.toml").version
             assert old == f"brick:method-writer-v{shipped}"
-            one: Any = improver._preparations["training"]
-            one._command = briefly
+            one: Any = improver.preparations["training"]
+            one.command = briefly
             await kernel.image.system(ledger.accept, "m1", "learn", {"origin": "system"}, False)
             await kernel.image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
             proposal = Proposal("training", "methods", {"minutes": MINUTES}, "it has learned")

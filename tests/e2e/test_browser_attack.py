@@ -16,8 +16,8 @@ import zmq
 from selenium.common.exceptions import WebDriverException
 
 from batos.testing import ScriptedOllama
-from tests.browser import Browser, browser
-from tests.daemon import Peer, daemon, provisioned
+from tests.support.browser import Browser, browser
+from tests.support.daemon import Peer, daemon, provisioned
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
-from tests.e2e.test_daemon import A_CYCLE
+from tests.support.daemon import A_CYCLE, END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -12,9 +12,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from batos.testing import ScriptedOllama
-from tests.browser import DESK, PHONE, Browser, browser
-from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
-from tests.e2e.test_time_travel import sent
+from tests.support.browser import DESK, PHONE, Browser, browser
+from tests.support.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned, sent
 
 pytestmark = pytest.mark.timeout(240)
 

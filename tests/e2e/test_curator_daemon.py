@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
-from tests.e2e.test_memory import batos, embedded, sources
-from tests.unit.test_curator import PLACES, text_of
+from tests.support.curator import PLACES, text_of
+from tests.support.daemon import END_S, Daemon, Peer, batos, daemon, embedded, provisioned, sources
 
 SAID = "The harbour ferry has a keel and sails, and sailors go home on it."
 OLD: dict[str, Any] = {"curate_age_days": 0, "curate_fresh_days": 0, "curate_s": 3600, "curate_least": 4, "chunk_smallest": 20}

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,11 @@ import pytest
 import zmq
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import A_CYCLE, END_S, ROOT, Daemon, Peer, daemon, provisioned
 
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
 FEELING = "I'm feeling really stuck on this project, and I don't know why I'm so unmotivated."
-A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
 AN_AUDIT = 4  # of ALFRED's, who has one facet less
-
-
-@pytest.fixture
-def scripted() -> Iterator[ScriptedOllama]:
-    with ScriptedOllama() as server:
-        yield provisioned(server)
 
 
 def asked(server: ScriptedOllama, words: str) -> int:
@@ -470,8 +462,8 @@ def test_a_taken_port_leaves_recovered_missions_as_they_were(tmp_path: Path, scr
     ("name", "text", "words"),
     [
         ("broken.toml", "this is no toml", "no valid TOML"),
-        ("unknown.toml", "heartbeet_s = 5", "heartbeat_s"),
-        ("wrong.toml", "concurrent_missions = 0", "concurrent_missions"),
+        ("unknown.toml", "heartbeet_s = 5", "autonomy.heartbeat_s"),
+        ("wrong.toml", "missions.concurrent = 0", "missions.concurrent"),
         ("missing.toml", None, "missing.toml"),
     ],
 )

@@ -12,8 +12,7 @@ from batos.memory.embedders import NORMALISATION
 from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from batos.testing.models import base
-from tests.daemon import Peer, daemon, provisioned
-from tests.e2e.test_memory_faults import until
+from tests.support.daemon import Peer, daemon, provisioned, until
 
 QUESTION = "Where does the heron stand?"
 OLD = "old-words:latest"

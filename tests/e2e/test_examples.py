@@ -16,7 +16,7 @@ import pytest
 from batos.config import local_endpoint
 from batos.testing import ScriptedOllama
 from batos.wire import Client
-from tests.daemon import END_S, ROOT, Daemon, daemon, provisioned
+from tests.support.daemon import END_S, ROOT, Daemon, daemon, provisioned
 
 BRIEF = "Plan a birthday party for a cat lover on a budget"
 ANSWER = "Bake a cake in the form of a cat."
@@ -50,16 +50,17 @@ def test_python(running: Daemon, name: str) -> None:
 @pytest.mark.parametrize(
     ("environment", "written", "found"),
     [
-        ({"BATOS_LISTEN": "tcp://*:7,ipc://x"}, "", "tcp://127.0.0.1:7"),
-        ({}, 'listen = "tcp://0.0.0.0:8"', "tcp://127.0.0.1:8"),
-        ({}, 'listen = ["tcp://10.0.0.1:9"]', "tcp://10.0.0.1:9"),
-        ({}, 'profile = "embedded"', "ipc://{home}/.local/share/batos/wire.sock"),
+        ({"BATOS_WIRE_LISTEN": "tcp://*:7,ipc://x"}, "", "tcp://127.0.0.1:7"),
+        ({}, 'wire.listen = "tcp://0.0.0.0:8"', "tcp://127.0.0.1:8"),
+        ({}, 'listen = "tcp://10.0.0.1:7"', "tcp://10.0.0.1:7"),
+        ({}, 'wire.listen = ["tcp://10.0.0.1:9"]', "tcp://10.0.0.1:9"),
+        ({}, 'inference.profile = "embedded"', "ipc://{home}/.local/share/batos/wire.sock"),
     ],
 )
 def test_the_examples_mean_the_same_endpoint_as_the_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], written: str, found: str
 ) -> None:
-    for name in ("BATOS_LISTEN", "BATOS_CONFIG", "BATOS_DATA"):
+    for name in ("BATOS_WIRE_LISTEN", "BATOS_CONFIG", "BATOS_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -74,18 +75,18 @@ def test_the_examples_mean_the_same_endpoint_as_the_clients(
 @pytest.mark.parametrize("name", ["send_mission.py", "send_mission_req.py"])
 def test_python_finds_the_daemon_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("BATOS_LISTEN", raising=False)
+    monkeypatch.delenv("BATOS_WIRE_LISTEN", raising=False)
     with ScriptedOllama() as server:
         provisioned(server).say(ANSWER, when="Write the answer to the request")
         with daemon(tmp_path / "var", listen=local_endpoint(), ollama_host=server.host) as running:
             completed(ran(sys.executable, f"examples/{name}", BRIEF))
             monkeypatch.setenv("HOME", "/nowhere")
-            monkeypatch.setenv("BATOS_LISTEN", running.endpoint)
+            monkeypatch.setenv("BATOS_WIRE_LISTEN", running.endpoint)
             completed(ran(sys.executable, f"examples/{name}", BRIEF))
-            monkeypatch.delenv("BATOS_LISTEN")
+            monkeypatch.delenv("BATOS_WIRE_LISTEN")
             (tmp_path / "elsewhere").mkdir()
             for written in (f'"{running.endpoint}"', f'["{running.endpoint}", "tcp://*:5757"]'):
-                (tmp_path / "elsewhere" / "batos.toml").write_text(f"listen = {written}\n")
+                (tmp_path / "elsewhere" / "batos.toml").write_text(f"[wire]\nlisten = {written}\n")
                 completed(ran(sys.executable, ROOT / "examples" / name, BRIEF, cwd=tmp_path / "elsewhere"))
 
 
@@ -96,7 +97,7 @@ def test_node(running: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     shutil.copytree(ROOT / "examples" / "node", folder, ignore=shutil.ignore_patterns("node_modules"))
     ran("npm", "ci", "--no-audit", "--no-fund", cwd=folder)
     completed(ran("node", "send_mission.mjs", BRIEF, running.endpoint, cwd=folder))
-    monkeypatch.setenv("BATOS_LISTEN", running.endpoint)
+    monkeypatch.setenv("BATOS_WIRE_LISTEN", running.endpoint)
     completed(ran("node", "send_mission.mjs", BRIEF, cwd=folder))
 
 

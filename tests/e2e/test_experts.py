@@ -14,9 +14,9 @@ from ollama import AsyncClient
 from batos.bridge.client import connect
 from batos.bridge.lora import adapters
 from batos.bridge.modelfile import parse_modelfile
-from tests import lora
-from tests.daemon import Peer, daemon
-from tests.lora import BASE, about, peft, stage, stage_ships_log, weights
+from tests.support import lora
+from tests.support.daemon import Peer, daemon
+from tests.support.lora import BASE, about, peft, stage, stage_ships_log, weights
 
 QUICK = {"num_predict": 48, "facets_limit": 1, "lora_settle_s": 0.1, "lora_scan_s": 600, "provision_retry_s": 1}
 SEA = ("ahoy", "captain", "starboard", "steady as she goes", "crow's nest")

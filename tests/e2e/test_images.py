@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.daemon import ROOT, Daemon, Peer, daemon
-from tests.pictures import JPEG, plain, png
-from tests.tiny_models import BRIGHT, DARK, created
+from tests.support.daemon import ROOT, Daemon, Peer, daemon
+from tests.support.pictures import JPEG, plain, png
+from tests.support.tiny_models import BRIGHT, DARK, created
 
 SAID = "Hello there"
 

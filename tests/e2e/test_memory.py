@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import END_S, Peer, batos, daemon, embedded, provisioned, sources
 
 NOTES = {
     "garden.md": "# Garden\n\nThe tomatoes stand on the balcony and want water twice a day.\n\n# Cellar\n\nThe apples lie on straw.\n",
@@ -27,30 +24,6 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in NOTES.items():
         (folder / name).write_text(text)
     return folder
-
-
-def batos(running: Daemon, *words: str) -> tuple[int, Any]:
-    """A verb of the command line; its exit code, and what it printed as JSON, the last document of it."""
-    command = [sys.executable, "-m", "batos", *words, "--connect", running.endpoint, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
-    assert done.stderr == "", done.stderr
-    try:
-        return done.returncode, json.loads(done.stdout)
-    except ValueError:  # one document a line
-        return done.returncode, json.loads(done.stdout.splitlines()[-1])
-
-
-def embedded(peer: Peer) -> dict[str, Any]:
-    """What the memory holds, once all chunks have their vectors."""
-    deadline = time.monotonic() + END_S
-    while (told := peer.ask("memory"))["waiting"] != {"files": 0, "sections": 0}:
-        assert time.monotonic() < deadline, told
-        time.sleep(0.05)
-    return told
-
-
-def sources(found: dict[str, Any]) -> list[str]:
-    return [Path(hit["source"]).name for hit in found["hits"]]
 
 
 @pytest.mark.timeout(200)

@@ -5,25 +5,15 @@ from __future__ import annotations
 import os
 import random
 import resource
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
-from tests.unit.test_readers import DATA, pdf
+from tests.support.daemon import Daemon, Peer, daemon, provisioned, until
+from tests.support.documents import DATA, pdf
 
 GB = 1 << 30
-
-
-def until(so: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + END_S
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def peak_bytes(running: Daemon) -> int:

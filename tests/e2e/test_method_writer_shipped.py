@@ -17,7 +17,7 @@ from batos.bridge.client import connect
 from batos.config import Settings
 from batos.image import taught_examples
 from batos.image.model_registry import speaks_methods
-from tests.daemon import ROOT
+from tests.support.daemon import ROOT
 
 SHIPPED = ROOT / "lora_staging" / "method-writer"
 WAIT_S = 120

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batos.testing import ScriptedOllama
-from tests.daemon import ROOT, Peer, daemon, provisioned
+from tests.support.daemon import ROOT, Peer, daemon, provisioned
 
 BAD = "```python\ndef sages_koan_protocol_(self, text):\n    import os\n    return os.getcwd()\n```"
 GOOD = (

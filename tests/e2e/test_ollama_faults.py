@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import ollama_fixture
 import pytest
 
 from batos.bridge.client import OllamaInference, connect
@@ -25,7 +24,8 @@ from batos.bridge.provisioning import Provisioner
 from batos.bridge.service import OllamaService, ProcessNote
 from batos.config import Settings, load
 from batos.errors import InferenceFailed, ProvisioningFailed
-from tests.daemon import Peer, daemon
+from tests.support import ollama_fixture
+from tests.support.daemon import Peer, daemon
 
 NOBODY = "127.0.0.1:1"  # no Ollama of the machine's is used: the tests start their own
 ROOM = 8 * 1024 * 1024  # bytes; the embedded models need a hundred times that

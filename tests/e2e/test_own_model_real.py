@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import Peer, daemon
-from tests.tiny_models import created
+from tests.support.daemon import Peer, daemon
+from tests.support.tiny_models import created
 
 QUICK = {"facets_limit": 1, "mission_attempts": 1}
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from batos.image import journal
 from batos.image.storage import open_database
 from batos.image.unit_of_work import snapshot
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import END_S, ROOT, Daemon, Peer, daemon
 
 PENGUIN = """
 [personas.penguin]
@@ -29,12 +26,6 @@ waddle_facet_ = "Go slowly."
 """
 SHIPPED = (ROOT / "batos" / "mind" / "codex.toml").read_text("utf-8")
 BRIEF = "How cold is the ice today?"
-
-
-@pytest.fixture
-def scripted() -> Iterator[ScriptedOllama]:
-    with ScriptedOllama() as server:
-        yield provisioned(server)
 
 
 def ask(running: Daemon, *words: str) -> Any:

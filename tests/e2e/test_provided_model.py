@@ -16,9 +16,9 @@ import zmq
 from batos.bridge.catalogue import registry_models
 from batos.bridge.client import connect
 from batos.mind.events import Event
-from tests.daemon import Daemon, Peer, daemon
-from tests.registry import Gate, registry
-from tests.tiny_models import CONTEXT, created
+from tests.support.daemon import Daemon, Peer, daemon
+from tests.support.registry import Gate, registry
+from tests.support.tiny_models import CONTEXT, created
 
 pytestmark = pytest.mark.skipif(shutil.which("docker-registry") is None, reason="there is no docker-registry here: run `make registry`")
 SLOW_S = 240

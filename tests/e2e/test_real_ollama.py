@@ -10,7 +10,7 @@ from batos.bridge.profiles import load_profile
 from batos.image import journal
 from batos.image.storage import open_database
 from batos.image.unit_of_work import snapshot
-from tests.daemon import Peer, daemon
+from tests.support.daemon import Peer, daemon
 
 QUICK = {"num_predict": 48, "facets_limit": 2, "mission_attempts": 1, "depth": "facets", "flavour": "full"}
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]

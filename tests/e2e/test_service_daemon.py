@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 
 class Manager:
@@ -76,9 +76,9 @@ def test_ready_then_alive_then_reloading_then_stopping(tmp_path: Path, manager: 
         running.process.send_signal(signal.SIGHUP)
         manager.until(lambda message: "RELOADING" in message)
         told = manager.until(lambda message: "READY" in message)
-        assert "concurrent_missions" in told["STATUS"]
+        assert "missions.concurrent" in told["STATUS"]
         reloaded = peer.ask("info")["reloaded"]
-        assert (reloaded["applied"], reloaded["restart"]) == (["queue_limit", "history_days"], ["concurrent_missions"])
+        assert (reloaded["applied"], reloaded["restart"]) == (["image.history_days", "missions.queue"], ["missions.concurrent"])
 
         (data / "batos.toml").write_text("queue_limit = 'many'\n")
         running.process.send_signal(signal.SIGHUP)
@@ -142,7 +142,7 @@ def test_supervised_it_is_the_same_daemon(tmp_path: Path) -> None:
         assert (info["data"], info["pid"] == running.process.pid) == (str(data), False)
         (data / "batos.toml").write_text("history_days = 3\n")
         running.process.send_signal(signal.SIGHUP)
-        assert running.logged("reloaded")["applied"] == ["history_days"]
+        assert running.logged("reloaded")["applied"] == ["image.history_days"]
         running.process.send_signal(signal.SIGINT)
         assert running.ended() == 0
         assert running.logged("stopped")["event"] == "stopped"

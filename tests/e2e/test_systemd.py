@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from batos.cli.service import NAME
-from tests.booted import PYTHON, Machine, Unbootable, booted
+from tests.support.booted import PYTHON, Machine, Unbootable, booted
 
 pytestmark = pytest.mark.timeout(240)
 
 SOURCE = "[Service]\nEnvironment=PYTHONPATH=/opt/source\n"
-OLLAMA = f"[Service]\nType=notify\nEnvironment=PYTHONPATH=/opt/source\nExecStart={PYTHON} -m tests.booted_ollama\n"
+OLLAMA = f"[Service]\nType=notify\nEnvironment=PYTHONPATH=/opt/source\nExecStart={PYTHON} -m tests.support.booted_ollama\n"
 SETTINGS = 'ollama_host = "{host}"\nautotelic = "off"\nremember = "off"\nlora_staging = "/nothing/there"\nqueue_limit = {queue}\n'
 LEVELS = {"info": "6", "warning": "4", "error": "3"}
 ANNA = 1500
@@ -93,9 +93,9 @@ def test_a_reload_takes_over_settings(machine: Machine) -> None:
     configure(machine, queue=7)
     machine.run("systemctl", "reload", NAME)
     done = machine.until(lambda: [line["MESSAGE"] for line in log(machine) if line["MESSAGE"]["event"] == "reloaded"], "it was reloaded")
-    assert done[-1]["applied"] == ["queue_limit"]
+    assert done[-1]["applied"] == ["missions.queue"]
     assert machine.shown("MainPID") == pid
-    assert json.loads(machine.batos("info", "--json"))["reloaded"]["applied"] == ["queue_limit"]
+    assert json.loads(machine.batos("info", "--json"))["reloaded"]["applied"] == ["missions.queue"]
 
 
 def test_what_was_killed_comes_back_with_what_it_knew(machine: Machine) -> None:
@@ -132,7 +132,7 @@ def test_settings_that_are_not_fit_are_not_tried_again_and_again(machine: Machin
     machine.write("/etc/batos.toml", "queue_limit = 0\n")
     machine.run("systemctl", "start", NAME, code=1)
     assert (machine.shown("ActiveState"), machine.shown("ExecMainStatus"), machine.shown("NRestarts")) == ("failed", "2", "0")
-    assert "queue_limit" in machine.run("journalctl", "-u", NAME, "-n", "20", "--no-pager", "-o", "cat")
+    assert "missions.queue" in machine.run("journalctl", "-u", NAME, "-n", "20", "--no-pager", "-o", "cat")
     machine.batos("service", "uninstall")
     configure(machine)
 

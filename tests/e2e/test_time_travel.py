@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
-from tests.e2e.test_memory import embedded
+from tests.support.daemon import END_S, ROOT, Daemon, Peer, daemon, embedded, provisioned, sent
 
 NOTE = "The key is under the third stone of the garden wall."
 
@@ -23,13 +22,6 @@ def batos(running: Daemon, *words: str) -> tuple[int, dict[str, Any]]:
     command = [sys.executable, "-m", "batos", *words, "--json", *(() if "--image" in words else ("--connect", running.endpoint))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
     return done.returncode, json.loads(done.stdout)
-
-
-def sent(peer: Peer, id: str, target: str, selector: str, *args: Any) -> dict[str, Any]:
-    assert peer.ask("send", id=id, target=target, selector=selector, args=list(args), write=True)["type"] == "accepted"
-    result = peer.result(id)
-    assert result["state"] == "COMPLETE", result
-    return result
 
 
 def found(peer: Peer) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import ROOT
+from tests.support.daemon import ROOT
 from tools.follow import follow
 
 

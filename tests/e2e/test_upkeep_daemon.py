@@ -7,22 +7,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import END_S, ROOT, Daemon, Peer, daemon
 
 A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
-
-
-@pytest.fixture
-def scripted() -> Iterator[ScriptedOllama]:
-    with ScriptedOllama() as server:
-        yield provisioned(server)
 
 
 def batos(*words: str, code: int = 0) -> dict[str, Any]:

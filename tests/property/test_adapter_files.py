@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batos.bridge.lora import adapters
 from batos.bridge.lora.adapters import Unfit
-from tests.lora import BASE, peft, weights
+from tests.support.lora import BASE, peft, weights
 
 
 @functools.cache

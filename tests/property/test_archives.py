@@ -15,9 +15,9 @@ from batos.memory import archive_format
 from batos.memory.archive_format import ArchiveContent, ArchivedChunk, ArchivedSection
 from batos.memory.records import Section
 from batos.memory.segments import FACTS, Entry, Facts, build
-from tests.unit.memory_support import Memory
-from tests.unit.test_archiving import everything, pack
-from tests.unit.test_curator import DAY, Curated, curated
+from tests.support.archives import everything, pack
+from tests.support.curator import DAY, Curated, curated
+from tests.support.memory import Memory
 
 NAMES = ("a.md", "b.md", "c.md", "d.md")
 STEPS = st.lists(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batos.errors import MessageNotUnderstood
 from batos.objects import UvmObject, find, lookup_order, understands
-from tests.image_store import Store
+from tests.support.image import Store
 
 NAMES = ["a", "b", "c", "clone"]
 PARENTS = ["p*", "q*", "r*"]

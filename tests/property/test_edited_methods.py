@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batos.synthesis.handbook import HandbookEntry, entries
-from batos.synthesis.mutations import RequestFacts, edits, makes_sense
+from batos.synthesis.mutations import edits, makes_sense
+from batos.synthesis.specification import RequestFacts
 
 ENTRIES = entries()
 

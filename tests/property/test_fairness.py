@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batos.bridge.admission import AdmissionGate, Fairness, Load, Ticket, session
+from batos.image.mission_record import MissionRecord
 from batos.missions.mission_queue import Grouping, MissionQueue
 
 ADAPTERS = [Load("base", (name,)) for name in "abcd"]
@@ -36,7 +37,7 @@ def queue_of(fairness: Fairness, memories: int = 1) -> MissionQueue:
     loads = dict(zip("abcdo", [*ADAPTERS, APART], strict=True))
     grouping = Grouping(
         fairness,
-        persona_of=lambda record: record["persona"],
+        persona_of=lambda record: record.persona,
         model_of=lambda persona: persona,
         load_of=loads.get,
         conflict=conflict,
@@ -51,20 +52,20 @@ def test_as_many_that_throw_each_other_out_as_there_are_memories() -> None:
         queue = queue_of(Fairness(64, 60), memories)
         for number, persona in enumerate("abcabcabc"):
             queue.push(record(number, persona))
-        served = "".join(queue.pop().record["persona"] for _ in range(9))
+        served = "".join(queue.pop().record.persona for _ in range(9))
         assert served == order
 
 
-def record(number: int, persona: str | None, priority: int = 0, origin: str = "client") -> dict[str, Any]:
-    return {"id": f"m{number}", "number": number, "persona": persona, "priority": priority, "origin": origin}
+def record(number: int, persona: str | None, priority: int = 0, origin: str = "client") -> MissionRecord:
+    return MissionRecord(id=f"m{number}", brief="b", accepted=1.0, number=number, persona=persona, priority=priority, origin=origin)
 
 
 MISSION = st.tuples(st.sampled_from(["a", "b", "c", "d", "o", "unknown", None]), st.integers(0, 1), st.sampled_from(["client", "system"]))
 STEP = st.one_of(MISSION, st.just("pop"), st.floats(0, 40).map(lambda s: ("wait", s)))
 
 
-def rank(mission: dict[str, Any]) -> tuple[bool, int]:
-    return mission["origin"] == "system", -mission["priority"]
+def rank(mission: MissionRecord) -> tuple[bool, int]:
+    return mission.origin == "system", -mission.priority
 
 
 @settings(max_examples=300, deadline=None)
@@ -72,19 +73,19 @@ def rank(mission: dict[str, Any]) -> tuple[bool, int]:
 def test_the_bound_on_overtaking(steps: list[Any], count: int, seconds: float) -> None:
     clock = Clock()
     queue = queue_of(Fairness(count, seconds, clock))
-    waiting: dict[int, dict[str, Any]] = {}
+    waiting: dict[int, MissionRecord] = {}
     overtaken: dict[int, tuple[int, float]] = {}  # by how many, and since when
     number = 0
     for step in [*steps, *(["pop"] * len(steps))]:
         if step == "pop" and waiting:
             gone = queue.pop().record
-            del waiting[gone["number"]]
+            del waiting[gone.number]
             assert all(rank(gone) <= rank(other) for other in waiting.values())
-            passed = [m for m in waiting.values() if rank(m) == rank(gone) and m["number"] < gone["number"]]
-            assert not any(m["persona"] == gone["persona"] for m in passed)
+            passed = [m for m in waiting.values() if rank(m) == rank(gone) and m.number < gone.number]
+            assert not any(m.persona == gone.persona for m in passed)
             for m in passed:
-                times, since = overtaken.get(m["number"], (0, clock()))
-                overtaken[m["number"]] = times + 1, since
+                times, since = overtaken.get(m.number, (0, clock()))
+                overtaken[m.number] = times + 1, since
                 assert times + 1 < count
                 assert clock() - since < seconds
         elif isinstance(step, tuple) and step[0] == "wait":
@@ -102,7 +103,7 @@ def test_a_block_is_served_model_by_model(personas: list[str]) -> None:
     queue = queue_of(Fairness(64, 60, Clock()))
     for number, persona in enumerate(personas):
         queue.push(record(number, persona))
-    served = [queue.pop().record["persona"] for _ in personas]
+    served = [queue.pop().record.persona for _ in personas]
     assert sum(a != b for a, b in itertools.pairwise(served)) + 1 == len(set(personas))
 
 
@@ -117,7 +118,7 @@ def test_a_long_queue_is_still_grouped(personas: list[str]) -> None:
     served = []
     for _ in personas:
         clock.now += 1.0
-        served.append(queue.pop().record["persona"])
+        served.append(queue.pop().record.persona)
     switches = sum(a != b for a, b in itertools.pairwise(served))
     assert switches <= 4 * (len(personas) // 32 + 1)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.memory_support import memory
+from tests.support.memory import memory
 
 NAMES = ("a.md", "b.md", "c.txt")
 PARTS = st.lists(st.integers(0, 7), min_size=1, max_size=6)

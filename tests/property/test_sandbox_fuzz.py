@@ -13,13 +13,13 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sandbox_cases import CASES
-from sandbox_support import STALLED, Heartbeat, Sends, corpus, method, obj, slots, stored
-from sandbox_support import settings as sandbox_settings
 
 from batos.errors import BatosError, MethodFailed, MethodUnsupported
 from batos.objects import Method, UvmObject
 from batos.sandbox import Sandbox
+from tests.support.sandbox import STALLED, Heartbeat, Sends, corpus, method, obj, slots, stored
+from tests.support.sandbox import settings as sandbox_settings
+from tests.support.sandbox_cases import CASES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batos.errors import UndoConflict
 from batos.image import ledger
-from tests.unit.undo_support import House, house
+from tests.support.undo import House, house
 
 Place = tuple[str, str]
 State = dict[Place, int]

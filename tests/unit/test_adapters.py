@@ -14,8 +14,8 @@ from safetensors.numpy import load_file
 
 from batos.bridge.lora import adapters, gguf
 from batos.bridge.lora.adapters import AdapterBase, Unfit
-from tests import lora
-from tests.lora import BASE, HEADS, HEADS_KV, INFO, peft, weights
+from tests.support import lora
+from tests.support.lora import BASE, HEADS, HEADS_KV, INFO, peft, weights
 
 ALL = tuple(lora.SHAPES)
 

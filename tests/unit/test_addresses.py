@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mind_support import settings
 
 from batos.bridge import addresses
 from batos.bridge.client import connect, version_of
 from batos.doctor import inference as doctor
 from batos.errors import ConfigError
 from batos.testing import ScriptedOllama
+from tests.support.missions import settings
 
 ROOT = Path(__file__).parents[2]
 ODD = {
@@ -97,7 +97,7 @@ def test_this_machines_own_name_is_this_machine(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_what_is_no_address_is_told_with_its_setting_and_variable(given: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=r"'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: .* is no address") as refused:
+    with pytest.raises(ConfigError, match=r"'inference.host' or 'inference.hosts', or OLLAMA_HOST: .* is no address") as refused:
         connect(given)
     assert said in refused.value.message
 

@@ -14,8 +14,8 @@ from batos.image import taught_examples
 from batos.mind import messages
 from batos.mind.messages import similar_selectors
 from batos.objects import Intent, Method, find
-from tests.unit.mind_support import FakeInference, mind
-from tests.unit.test_forge import give
+from tests.support.methods import give
+from tests.support.missions import FakeInference, mind
 
 COUNT = "def count_words_(self, text, least=1):\n    return len(text.split())\n"
 

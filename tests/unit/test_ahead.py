@@ -16,7 +16,7 @@ import pytest
 from batos.concurrency import once
 from batos.config import Settings
 from batos.forge import machine
-from tests.unit.mind_support import FakeInference, mind
+from tests.support.missions import FakeInference, mind
 
 
 def test_a_thread_that_asks_meanwhile_waits_for_what_another_comes_to() -> None:
@@ -53,6 +53,9 @@ def test_what_fails_is_tried_again() -> None:
     with pytest.raises(ZeroDivisionError):
         read()
     assert read() == 3
+
+
+ROOT = Path(__file__).parents[2]
 
 
 async def yes() -> bool:
@@ -138,3 +141,35 @@ async def test_a_daemon_reads_it_ahead(tmp_path: Path, came: list[str], monkeypa
     async with mind(tmp_path, FakeInference(), synthesis_ahead_s=0.01):
         await asyncio.wait_for(done.wait(), 30)
     assert came == ["known", "parts"]
+
+
+OTHER_WRITER = """
+import asyncio, sys, tempfile
+from pathlib import Path
+
+read = []
+sys.addaudithook(lambda event, given: read.append(str(given[0])) if event == "open" else None)
+from batos.image.taught_examples import teach
+from tests.support.missions import FakeInference, mind
+from tests.support.methods import give, sent, writing
+
+async def main(folder):
+    inference = FakeInference()
+    writing(inference, "def add_(self, number):\\n    return number - 1\\n", "def add_(self, number):\\n    return number + 1\\n")
+    async with mind(folder, inference, synthesis_ahead_s=0.01) as kernel:
+        await give(kernel)
+        example = {"args": [31], "result": 32}
+        await kernel.image.system(lambda root: teach(root, root["lobby"].thing._p_oid, "add_", [example], "add one", 9))
+        end = await sent(kernel, "m1", "thing", "add_", 7)
+    assert end["result"]["value"] == 8, end
+    print([one for one in read if "synthesis" in one and one.endswith(".txt")])
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(Path(folder)))
+"""
+
+
+def test_a_daemon_whose_writer_is_no_expert_reads_none_of_the_tables() -> None:
+    """Also where it writes a method after a refusal, by an example."""
+    told = subprocess.run([sys.executable, "-c", OTHER_WRITER], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert told.stdout.splitlines()[-1] == "[]"

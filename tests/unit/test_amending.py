@@ -8,23 +8,11 @@ from typing import Any
 import pytest
 
 from batos.forge.candidate_search import specification_of
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, SlotDict, SlotList, SlotSet, UvmObject
-from batos.synthesis.batch_runner import MethodCall, Run, variations
-from batos.synthesis.ranking import ABOUT, SURE, Specification, groups, likeliest, likely, mutants_passing, tells
-
-LIMIT = 8192
-
-
-def here() -> Run:
-    """Runs methods of these tests in this process: the sandbox has tests of its own."""
-
-    async def run(source: str, given: list[Any]) -> Any:
-        scope: dict[str, Any] = {}
-        exec(source, scope)
-        return scope["side_by_side_"](None, given)
-
-    return run
+from batos.objects import Example, Intent, Method, SlotDict, SlotList, SlotSet, UvmObject
+from batos.synthesis.batch_runner import variations
+from batos.synthesis.ranking import ABOUT, SURE, groups, likeliest, likely, mutants_passing
+from batos.synthesis.specification import MethodCall, Specification, tells
+from tests.support.synthesis import context, here, runner
 
 
 def asked(intent: str, *examples: Example, **slots: Any) -> Specification:
@@ -32,8 +20,8 @@ def asked(intent: str, *examples: Example, **slots: Any) -> Specification:
 
 
 async def amended(source: str, what: Specification, before: tuple[str, ...] = ()) -> list[str]:
-    found = await mutants_passing(source, before, what, lambda text: "eval" not in text, here(), most=600, limit=LIMIT)
-    return await likely(found, what, here(), limit=LIMIT)
+    search = context(what, audit=lambda text: "eval" not in text)
+    return await likely(search, await mutants_passing(search, source, before))
 
 
 @pytest.mark.parametrize(
@@ -117,20 +105,20 @@ async def test_several_examples_must_all_pass() -> None:
 async def test_where_the_example_leaves_it_open_nothing_is_amended() -> None:
     what = asked("put the number into the total", Example((2,), (), 4, (("total", 2),), (("total", 4),)))
     draft = "def count_(self, number):\n    self.total = self.total - number\n    self._p_changed = True\n    return self.total"
-    found = await mutants_passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
+    found = await mutants_passing(context(what), draft)
     assert {text for _, text in found} >= {draft.replace("-", "+"), draft.replace("-", "*")}
-    assert await likely(found, what, here(), limit=LIMIT) == []
+    assert await likely(context(what), found) == []
     sure = [one for one in found if one[1] == draft.replace("-", "*")]
-    assert await likely(tuple(sure), what, here(), limit=LIMIT) == [draft.replace("-", "*")]
+    assert await likely(context(what), tuple(sure)) == [draft.replace("-", "*")]
 
 
 async def test_what_does_the_same_whatever_it_is_given_is_hardly_meant() -> None:
     what = asked("whether the number is even", Example((20,), (), "yes"))
     always = "def count_(self, number):\n    return 'yes' if number == number else 'no'"
     even = "def count_(self, number):\n    return 'yes' if number % 2 == 0 else 'no'"
-    share, sources = await likeliest(((0.5, always), (2.0, even)), what, here(), limit=LIMIT)
+    share, sources = await likeliest(context(what), ((0.5, always), (2.0, even)))
     assert (share, sources) == (1.0, [even])
-    assert (await likeliest(((0.5, always),), what, here(), limit=LIMIT))[1] == [always], "where there is nothing else"
+    assert (await likeliest(context(what), ((0.5, always),)))[1] == [always], "where there is nothing else"
 
 
 async def test_of_what_does_the_same_the_shortest_stands_first_unless_another_costs_much_less() -> None:
@@ -138,13 +126,13 @@ async def test_of_what_does_the_same_the_shortest_stands_first_unless_another_co
         f"def count_(self, text):\n    return {one}" for one in ("len(text)", "min([len(text)])", "len(text) * 1", "0")
     )
     passed = ((-1.2, least), (-1.0, plain), (0.3, twice), (-0.5, other))
-    first, second = await groups(passed, [MethodCall(("ab",), {}, {}), MethodCall(("",), {}, {})], here(), limit=LIMIT, about=ABOUT)
+    first, second = await groups(runner(), passed, [MethodCall(("ab",), {}, {}), MethodCall(("",), {}, {})], about=ABOUT)
     assert (first.sources, first.cost) == ([plain, least, twice], -1.2)
     assert first.best == math.exp(2.4)
     assert second.sources == [other]
-    (first,) = await groups(((-1.2, least), (-0.8, plain)), [MethodCall(("ab",), {}, {})], here(), limit=LIMIT, about=ABOUT)
+    (first,) = await groups(runner(), ((-1.2, least), (-0.8, plain)), [MethodCall(("ab",), {}, {})], about=ABOUT)
     assert first.sources == [least, plain]
-    (first,) = await groups(((-1.2, least), (-1.0, plain)), [MethodCall(("ab",), {}, {})], here(), limit=LIMIT)
+    (first,) = await groups(runner(), ((-1.2, least), (-1.0, plain)), [MethodCall(("ab",), {}, {})])
     assert first.sources == [least, plain], "edits of drafts: what they cost tells them apart"
 
 
@@ -157,12 +145,12 @@ async def test_what_is_refused_by_the_guardian_is_not_tried() -> None:
         ran.append(source)
         return await here()(source, given)
 
-    assert await mutants_passing(draft, (), what, lambda text: False, run, most=600, limit=LIMIT) == ()
+    assert await mutants_passing(context(what, audit=lambda text: False, run=run), draft) == ()
     assert ran == []
 
 
 async def test_nothing_passes_and_nothing_is_likely() -> None:
-    assert await likely((), asked("", Example((30,), (), 270)), here(), limit=LIMIT) == []
+    assert await likely(context(asked("", Example((30,), (), 270))), ()) == []
 
 
 def test_most_must_do_the_same() -> None:

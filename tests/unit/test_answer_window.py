@@ -11,7 +11,7 @@ import pytest
 
 from batos.bridge.inference import ChatReply
 from batos.image import journal
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 INFERENCES_A_MISSION = 5
 

@@ -13,21 +13,9 @@ from batos.autotelic import entropy_records
 from batos.autotelic.entropy_records import Assessment
 from batos.bridge.inference import ChatRequest
 from batos.image import ledger
-from tests.unit.mind_support import WAIT_S, FakeInference, answer, mind, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
-from tests.unit.test_heartbeat import opened
-
-ON: dict[str, Any] = {"autotelic": "on", "heartbeat_first_s": 3600.0, "cem_window": 4, "cem_baseline": 4}
-
-
-async def assessed(kernel: Kernel, id: str) -> dict[str, Any]:
-    """What was said of a mission, when it is there."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            found = kernel.image.read(lambda root: kernel.loop.assessed(root, ledger.mission_of(root, id).number))
-            if found is not None:
-                return found  # type: ignore[no-any-return]
-            await asyncio.sleep(0.002)
+from tests.support.autonomy import ON, assessed, done, opened
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, answer, mind, submit, written
 
 
 def kept(kernel: Kernel) -> list[Assessment]:
@@ -36,10 +24,6 @@ def kept(kernel: Kernel) -> list[Assessment]:
 
 def embedding(text: str) -> list[float]:
     return [float(text.lower().count(letter)) for letter in "aeionrst"]
-
-
-async def done(kernel: Kernel, id: str, brief: str, **options: Any) -> None:
-    assert (await (await submit(kernel, id, brief, **options)).end())["state"] == "COMPLETE"
 
 
 async def test_a_mission_is_measured_after_its_end_without_a_model_call(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal
-from batos.mind.inference import Begun
-from tests.unit.mind_support import FakeInference, mind, submit
+from batos.mind.inference import PartialAnswers
+from tests.support.missions import FakeInference, mind, submit
 
 KEY = (b"k" * 16, 0)
 
@@ -96,7 +96,7 @@ async def test_what_comes_is_kept_by_tokens_and_by_time(tmp_path: Path) -> None:
     clock = [0.0]
     async with mind(tmp_path, FakeInference()) as kernel:
         await kernel.scheduler.submit("m", "Plan the day", {})
-        begun = Begun("m", kernel.image, every_s=2, every_tokens=5, clock=lambda: clock[0])
+        begun = PartialAnswers("m", kernel.image, every_s=2, every_tokens=5, clock=lambda: clock[0])
         listen = begun.listener(KEY, None)
         for _ in range(4):
             listen("a ")

@@ -4,24 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
-from benign import Benign, benign, in_cpython, left, stored_object
-from sandbox_support import Sends, method, settings
 
 from batos.errors import MethodFailed
 from batos.guardian import PersistenceGuardian
 from batos.sandbox import Sandbox
+from tests.support.benign import Benign, benign, in_cpython, left, stored_object
+from tests.support.sandbox import Sends, method
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(settings()) as running:
-        yield running
 
 
 @pytest.mark.parametrize("case", benign(), ids=lambda case: case.selector)

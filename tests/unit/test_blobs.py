@@ -16,7 +16,7 @@ from batos.errors import ImageDamaged, ImageError
 from batos.image import LivingImage, blobs
 from batos.image.backup import FORK_NAME, restore
 from batos.image.scrubber import Walk
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +30,7 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
 
 @pytest.fixture
 def kept(image: LivingImage, tmp_path: Path) -> Upkeep:
-    return Upkeep(image, None, history_days=0, journal_days=1, backups=tmp_path / "backups", interval_s=1, first_s=1)  # type: ignore[arg-type]
+    return Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=tmp_path / "backups")  # type: ignore[arg-type]
 
 
 def keep(root: Any, data: bytes) -> None:
@@ -220,7 +220,7 @@ async def test_an_image_with_a_blob_folder_of_its_own_is_looked_after_by_who_set
     image = await LivingImage.open(f"file://{tmp_path / FORK_NAME}?blobstorage_dir={tmp_path / 'theirs'}")
     await image.system(keep, b"theirs")
     assert image.read(held) == b"theirs"
-    upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=tmp_path, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    upkeep = Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(ImageError, match="blobstorage_dir"):
         await upkeep.pack()
     await image.close()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.synthesis.idiom_costs import LONGEST, compiled, product, times
+from batos.synthesis.transformations import LONGEST, compiled, product, times
 
 LARGE = 10**12
 

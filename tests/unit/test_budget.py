@@ -15,9 +15,8 @@ from batos.autotelic.budget import DAY_S, HOUR_S, Budget, DaySpending
 from batos.autotelic.trigger_missions import Alarms
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
-from tests.unit.test_changes import EVIDENCE, Proposal
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import EVIDENCE, Proposal, opened
+from tests.support.missions import WAIT_S, FakeInference, mind, submit
 
 PLENTY = DaySpending(1e9, 1440, 1e9, 100)
 ON = {"autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600}
@@ -38,7 +37,7 @@ class World:
 
     def __init__(self, image: LivingImage, limits: DaySpending = PLENTY) -> None:
         self.at, self.slept = time.time(), [0.0]
-        self.budget = Budget(image, limits, now=lambda: self.at, sleep=self.sleep)
+        self.budget = Budget(image, limits, now=lambda: self.at, sleep=lambda seconds: self.sleep(seconds))
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -112,7 +111,7 @@ async def test_changes_count_and_stop_changes_only(tmp_path: Path) -> None:
         await image.system(changes.propose, Proposal(content=2), EVIDENCE, "")
         await image.system(changes.promote, 2, {})
         world.at = time.time()
-        assert "1 of 1 changes (loop_changes)" in await world.budget.why_no_change()
+        assert "1 of 1 changes (autonomy.changes)" in await world.budget.why_no_change()
         assert await world.budget.why_not() == ""
         world.at += DAY_S + 1
         assert await world.budget.why_no_change() == ""
@@ -157,9 +156,9 @@ async def test_it_defers_until_there_is_room_and_says_so(tmp_path: Path) -> None
             said.append(world.budget.facts()["deferred"])
             await original(seconds)
 
-        world.budget._sleep = sleep
+        world.sleep = sleep
         await world.budget.ready()
-        assert said[0] == "in 24 hours the loop has spent 30 of 20 tokens (loop_tokens)"
+        assert said[0] == "in 24 hours the loop has spent 30 of 20 tokens (autonomy.tokens)"
         assert world.slept[1] > DAY_S - 60, "until the first of them is a day old, and no look before"
         assert len(world.slept) <= 3
         assert world.budget.facts()["deferred"] is None
@@ -171,7 +170,7 @@ async def test_nothing_may_be_spent_where_the_limit_is_nothing(tmp_path: Path) -
         for name in DaySpending._fields:
             world = World(image, PLENTY._replace(**{name: 0}))
             if name not in ("pull_bytes", "training_minutes"):
-                assert f"loop_{name}" in await world.budget.why_no_change()
+                assert f"autonomy.{name}" in await world.budget.why_no_change()
             else:
                 assert await world.budget.may_pull() == await world.budget.may_train() == 0
 
@@ -181,7 +180,7 @@ async def test_a_spent_budget_holds_the_heartbeat_back_but_no_user(tmp_path: Pat
     async with mind(tmp_path, FakeInference(), **more) as kernel, asyncio.timeout(WAIT_S):
         while kernel.info()["autotelic"]["budget"]["deferred"] is None:
             await asyncio.sleep(0.002)
-        assert "loop_tokens" in kernel.info()["autotelic"]["budget"]["deferred"]
+        assert "autonomy.tokens" in kernel.info()["autotelic"]["budget"]["deferred"]
         assert (await (await submit(kernel, "m1")).end())["state"] == "COMPLETE"
         assert [one.id for one in kernel.image.read(lambda root: list(ledger.newest_first(root)))] == ["m1"]
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis.enumeration import Expression
 from batos.synthesis.literals import built
 from batos.synthesis.terms import Computed
-from tests.unit.test_frames import first, made
-from tests.unit.test_reuse import asked
+from tests.support.synthesis import asked, first, made
 
 
 def parts(**held: Any) -> list[Computed]:
@@ -59,7 +58,7 @@ def test_rows_of_other_lengths_or_names_are_left_alone() -> None:
     ],
 )  # fmt: skip
 async def test_each_item_becomes_a_text_and_a_figure_that_is_said_is_used(intent: str, example: Example, text: str) -> None:
-    found = [source for _, source in await made(asked(intent, example), most=300_000)]
+    found = [source for _, source in await made(asked(intent, example), most=120_000)]
     assert any(source.endswith(f"return {text}") for source in found)
 
 

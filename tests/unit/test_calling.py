@@ -10,10 +10,11 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.image import taught_examples
+from batos.image.mission_record import MissionRecord
 from batos.mind import direct_answers
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.objects import Method
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 METHODS: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "celsius_": (
@@ -63,18 +64,16 @@ async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kern
 
 def called(kernel: Kernel, brief: str, **options: Any) -> tuple[str, tuple[Any, ...]] | None:
     def look(root: Any) -> tuple[str, tuple[Any, ...]] | None:
-        record = {**_record(brief), **options}
-        attempt = kernel.scheduler._thinking(record)
-        assert isinstance(attempt, Thinking)
+        attempt = kernel.scheduler.attempt(_record(brief, **options))
+        assert isinstance(attempt, Attempt)
         found = direct_answers.method_call_for(root["lobby"], attempt, brief)
         return None if found is None else (found.selector, found.args)
 
     return kernel.image.read(look)  # type: ignore[no-any-return]
 
 
-def _record(brief: str) -> dict[str, Any]:
-    asked = dict.fromkeys(("schema", "context", "persona", "depth", "message", "deadline_s", "flavour"))
-    return {**asked, "id": "m1", "brief": brief, "origin": "client", "accepted": 1.0, "questions": [], "may_ask": False}
+def _record(brief: str, **options: Any) -> MissionRecord:
+    return MissionRecord(id="m1", brief=brief, accepted=1.0, number=1, **options)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +167,7 @@ async def test_a_mission_is_answered_by_the_method_and_costs_no_inference(kernel
     assert (result["text"], result["value"], result["usage"]["inferences"], inference.asked) == ("10.0", 10.0, 0, [])
     assert (result["called"]["selector"], result["called"]["name"], result["called"]["args"]) == ("celsius_", "BRICK", [50])
     assert heard.states == ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
-    assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+    assert (await kernel.replays.replay("m1"))["outcome"] == "same"
 
 
 async def test_a_method_that_fails_leaves_it_to_the_model(kernel: Kernel, inference: FakeInference) -> None:
@@ -179,7 +178,7 @@ async def test_a_method_that_fails_leaves_it_to_the_model(kernel: Kernel, infere
 
 
 async def test_off_calls_none(kernel: Kernel) -> None:
-    attempt = kernel.scheduler._thinking(_record("Convert 50 Fahrenheit to Celsius"))
+    attempt = kernel.scheduler.attempt(_record("Convert 50 Fahrenheit to Celsius"))
     attempt.settings = attempt.settings.model_copy(update={"call_methods": "off"})
     assert (
         kernel.image.read(lambda root: direct_answers.method_call_for(root["lobby"], attempt, "Convert 50 Fahrenheit to Celsius")) is None

@@ -15,11 +15,12 @@ from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal, Proposed
 from batos.errors import BatosError, InvalidInput
 from batos.image import history
+from batos.image.mission_record import MissionRecord
 from batos.mind import incarnation, psm
 from batos.objects import Intent, Method
-from tests.unit.improving_support import improving
-from tests.unit.mind_support import FakeInference, settings
-from tests.unit.test_forge import ADD, give, sent, writing
+from tests.support.autonomy import improving
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, settings
 
 BETTER = "def add_(self, number, number2):\n    total = number + number2\n    return total\n"
 SHIPPED = psm.STATES["SYNTHESIZING"]["meta_prompt"]
@@ -94,7 +95,7 @@ async def test_exemplars_are_learned_and_unlearned(tmp_path: Path) -> None:
             return sorted(incarnation.exemplars_of(root["lobby"].babs).learned.values())
 
         assert kernel.image.read(learned) == sorted(briefs)
-        assert (await kernel.router.decide({"brief": briefs[0], "persona": None, "origin": "client"})).persona == "babs"
+        assert (await kernel.router.decide(MissionRecord(id="m", brief=briefs[0], accepted=1.0, number=1))).persona == "babs"
         await kernel.undoing.undo_change(number, "the test says so")
         assert kernel.image.read(learned) == []
 
@@ -141,7 +142,7 @@ FAULTS: list[tuple[str, str, Any, str]] = [
     ("facet", "robin.meta_prompt", "long enough text", "no name of a facet"),
     ("facet", "robin.a_facet_", "short", "at least 10 characters"),
     ("facet", "robin.a_facet_", ["a list of words"], "at least 10 characters"),
-    ("facet", "robin.a_facet_", "x" * 5000, "setting proposal_chars"),
+    ("facet", "robin.a_facet_", "x" * 5000, "at most 4000 are taken"),
     ("meta_prompt", "psm.IDLE", "long enough text", "no state with a meta-prompt"),
     ("meta_prompt", "psm.SYNTHESIZING", SHIPPED, "is just that already"),
     ("meta_prompt", "psm.SYNTHESIZING", "Say it: $voices", "must name $brief, $voices"),

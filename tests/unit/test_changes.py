@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 from batos.autotelic import changes
 from batos.errors import InvalidInput, UnknownChange
-from tests.unit.test_heartbeat import opened
-
-EVIDENCE = {"words": "one facet spoke 9 of 10 times", "share": 0.9}
-
-
-class Proposal(NamedTuple):
-    kind: str = "facet"
-    target: str = "robin"
-    content: Any = "Think of what would surprise."
-    why: str = "so that not always the same one speaks"
+from tests.support.autonomy import EVIDENCE, Proposal, opened
 
 
 async def test_a_proposal_is_promoted_and_kept(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Daemon, Script, daemon
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
@@ -30,6 +29,7 @@ from batos.cli.output import Output
 from batos.errors import Busy, InvalidInput, RoleRefused, UndoConflict, UnknownMission
 from batos.wire import Client
 from batos.wire.fields import Request
+from tests.support.cli import Daemon, Script, daemon
 
 PERSONAS = ["robin", "brick"]
 INFO = {"type": "info", "pid": 7, "uptime_s": 5.0, "personas": PERSONAS}

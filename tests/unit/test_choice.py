@@ -56,7 +56,7 @@ def test_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
     chosen = selection.choose_profile(settings(tmp_path), VOICES, [candidate("a:4b"), candidate("b:8b", 8, size=5)], "here:1")
     assert (chosen.profile.name, chosen.profile.base) == ("own", "b:8b")
     told, word = chosen.why.split("; ")
-    assert told == "b:8b is the best of 2 chat models of the Ollama at here:1 that fits 6.9 GB (memory_budget_bytes)"
+    assert told == "b:8b is the best of 2 chat models of the Ollama at here:1 that fits 6.9 GB (inference.memory_bytes)"
     assert word == "`batos models use NAME` takes another"
     assert not chosen.profile.models[0].pulled
     assert chosen.profile.personas["robin"] == "batos/robin:b-8b"
@@ -118,7 +118,7 @@ def test_a_persona_that_there_is_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["über", "robin=", "=a", "a:4b,b:8b", "robin=a,robin=b", "Robin=a", "a=b=c"])
 def test_names_of_models_that_are_none(value: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="setting 'model'"):
+    with pytest.raises(ConfigError, match=r"setting 'inference\.model'"):
         settings(tmp_path, model=value)
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import typer
-from cli_support import Script, daemon
 
 from batos.cli import app, client, main
 from batos.cli.app import GROUPS, MODULES, with_verb
@@ -25,6 +24,7 @@ from batos.cli.mission_view import sources
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
+from tests.support.cli import Script, batos, daemon
 
 ROOT = Path(__file__).parents[2]
 RESULT = {
@@ -58,11 +58,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for child processes, which start in another folder
-
-
-def batos(script: Script, *words: str) -> tuple[int, list[Any]]:
-    with daemon(script) as scripted:
-        return main([*words, "--connect", scripted.endpoint]), scripted.requests
 
 
 # --- words and flags
@@ -114,8 +109,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["sned", "x"], "'send'"),
         (["send", "x", "--perona", "robin"], "--persona"),
-        (["run", "--set", "heartbeet_s=3"], "did you mean 'heartbeat_s'"),
-        (["config", "profil"], "did you mean 'profile'"),
+        (["run", "--set", "heartbeet_s=3"], "did you mean 'autonomy.heartbeat_s'"),
+        (["config", "profil"], "did you mean 'inference.profile'"),
         (["missions", "--state", "compleet"], "did you mean 'COMPLETE'"),
         (["send-to", "robin", "x", "--arg", "novalue"], "NAME=VALUE"),
         (["send-to", "robin", "x", "--arg", "a=1", "--arg", "a=2"], "--arg a is given twice: 1 and 2"),
@@ -139,7 +134,7 @@ def test_a_misspelt_key_in_the_settings_file(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "batos.toml").write_text("heartbeet_s = 3\n")
     assert main(["config"]) == 2
     err = capsys.readouterr().err
-    assert "did you mean 'heartbeat_s'" in err
+    assert "did you mean 'autonomy.heartbeat_s'" in err
     assert "batos.toml" in err
 
 
@@ -548,16 +543,19 @@ def test_show_history_info_models(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_config_says_value_and_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("BATOS_QUEUE_LIMIT", "7")
-    (tmp_path / "batos.toml").write_text("facets_limit = 2\n")
-    assert main(["config", "--json", "--listen", "tcp://127.0.0.1:1", "--listen", "tcp://127.0.0.1:2", "--set", "num-ctx=512"]) == 0
+    monkeypatch.setenv("BATOS_MISSIONS_QUEUE", "7")
+    (tmp_path / "batos.toml").write_text("missions.attempts = 2\n")
+    assert (
+        main(["config", "--json", "--listen", "tcp://127.0.0.1:1", "--listen", "tcp://127.0.0.1:2", "--set", "inference.answer-tokens=512"])
+        == 0
+    )
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert (rows["queue_limit"]["value"], rows["queue_limit"]["source"]) == (7, "BATOS_QUEUE_LIMIT")
-    assert (rows["facets_limit"]["value"], rows["facets_limit"]["source"]) == (2, str(tmp_path / "batos.toml"))
-    assert (rows["listen"]["value"], rows["listen"]["source"]) == (["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"], "flag")
-    assert (rows["num_ctx"]["value"], rows["profile"]["source"]) == (512, "default")
-    assert main(["config", "queue-limit"]) == 0
-    assert "BATOS_QUEUE_LIMIT" in capsys.readouterr().out
+    assert (rows["missions.queue"]["value"], rows["missions.queue"]["source"]) == (7, "BATOS_MISSIONS_QUEUE")
+    assert (rows["missions.attempts"]["value"], rows["missions.attempts"]["source"]) == (2, str(tmp_path / "batos.toml"))
+    assert (rows["wire.listen"]["value"], rows["wire.listen"]["source"]) == (["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"], "flag")
+    assert (rows["inference.answer_tokens"]["value"], rows["inference.profile"]["source"]) == (512, "default")
+    assert main(["config", "missions.queue"]) == 0
+    assert "BATOS_MISSIONS_QUEUE" in capsys.readouterr().out
 
 
 # --- the terminal

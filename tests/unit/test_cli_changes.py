@@ -13,8 +13,8 @@ from batos.autotelic import changes, schema
 from batos.cli import main
 from batos.errors import UndoConflict, UnknownChange
 from batos.image import LivingImage
-from tests.unit.cli_support import Script, daemon
-from tests.unit.test_changes import EVIDENCE, Proposal
+from tests.support.autonomy import EVIDENCE, Proposal
+from tests.support.cli import Script, daemon
 
 ROW: dict[str, Any] = {
     "number": 7, "kind": "facet", "target": "robin.surprise_facet_", "why": "to surprise", "evidence": {"words": "a rut", "share": 0.9},

@@ -13,7 +13,7 @@ from batos.cli import main
 from batos.cli.daemon import report
 from batos.cli.output import Output
 from batos.console.access import token_of
-from tests.unit.cli_support import daemon
+from tests.support.cli import daemon
 
 ADDRESS = "http://127.0.0.1:5780"
 LINK = f"{ADDRESS}/?token=abc"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import daemon
 
 from batos.cli import main
 from batos.cli.app import IMAGE_FILE, chosen_folder, settings_from
 from batos.cli.output import Output
+from tests.support.cli import daemon
 
 ROOT = Path(__file__).parents[2]
 

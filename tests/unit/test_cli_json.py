@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import typer
-from cli_support import Script, daemon
 
 from batos.cli import main
 from batos.cli.app import app, register
 from batos.errors import DaemonUnavailable
 from batos.wire.fields import Request
 from batos.wire.schemas import OPS
+from tests.support.cli import Script, daemon
 
 ROOT = Path(__file__).parents[2]
 ID = "m1"

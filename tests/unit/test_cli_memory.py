@@ -10,7 +10,7 @@ import pytest
 
 from batos.cli import main
 from batos.errors import UnknownSource, Unreadable
-from tests.unit.test_cli import batos
+from tests.support.cli import batos
 
 EMBEDDER = {"identity": "ollama:minilm@1:384", "state": "working", "why": "", "vectors": 30}
 HELD = {

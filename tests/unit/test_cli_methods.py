@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import typer
-from cli_support import daemon
 from rich.console import Console
 
 from batos.cli import main, methods
 from batos.cli.methods import read_example, written
 from batos.cli.mission_view import doubts
 from batos.cli.output import Output
+from tests.support.cli import daemon
 
 
 @pytest.mark.parametrize(

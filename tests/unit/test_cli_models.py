@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import cli_support
 import pytest
 from rich.console import Console
 
@@ -15,6 +14,7 @@ from batos.cli import main
 from batos.cli.models import _Follower
 from batos.cli.output import Output
 from batos.testing import ScriptedOllama
+from tests.support import cli
 
 LAYER = "sha256:667b0c1932bc0000"
 THERE = {"name": "big:8b", "state": "pulled", "detail": "", "remedy": ""}
@@ -38,7 +38,7 @@ def events(*end: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def batos(reply: Any, *words: str) -> tuple[int, Any]:
-    with cli_support.daemon({"models": reply}) as daemon:
+    with cli.daemon({"models": reply}) as daemon:
         code = main(["models", *words, "--connect", daemon.endpoint])
         return code, daemon.requests
 
@@ -110,11 +110,11 @@ LARGE = {**FITTING, "name": "big:70b", "fits": False, "probed": [], "speed": Non
 
 
 def test_another_model_from_now_on(capsys: pytest.CaptureFixture[str]) -> None:
-    reply = listed(THERE, model="big:8b", why="big:8b is named (setting model)", before="embedded")
+    reply = listed(THERE, model="big:8b", why="big:8b is named (setting inference.model)", before="embedded")
     code, [asked] = batos(reply, "use", "big:8b")
     assert (code, asked.use, asked.names) == (0, "big:8b", [])
     out = capsys.readouterr().out
-    assert "big:8b thinks from now on: big:8b is named (setting model)" in out
+    assert "big:8b thinks from now on: big:8b is named (setting inference.model)" in out
     assert "`batos models use embedded` brings back what did before" in out
 
 
@@ -129,7 +129,7 @@ def test_what_there_is_to_think_with(capsys: pytest.CaptureFixture[str]) -> None
     assert "no" in rows["big:70b"]
     assert "(says Ollama)" in rows["big:70b"]
     assert "it takes 42 GB" in rows["big:70b"]
-    assert "qwen3:8b thinks: it is the best. Models may take 6.4 GiB (memory_budget_bytes)." in out
+    assert "qwen3:8b thinks: it is the best. Models may take 6.4 GiB (inference.memory_bytes)." in out
     assert batos(reply, "--fit", "--json")[0] == 0
     assert json.loads(capsys.readouterr().out)["fit"] == [FITTING, LARGE]
 
@@ -141,7 +141,7 @@ def test_words_that_do_not_go_together(words: tuple[str, ...], capsys: pytest.Ca
 
 
 def test_nothing_is_removed_while_a_daemon_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with cli_support.daemon({}) as daemon, ScriptedOllama() as server:
+    with cli.daemon({}) as daemon, ScriptedOllama() as server:
         server.models["batos/robin:a"] = server.models["robin:embedded"]
         settings = tmp_path / "batos.toml"
         settings.write_text(f'ollama_host = "{server.host}"\n')

@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
-import cli_support
 import pytest
 
 from batos.cli import main
+from tests.support import cli
 
 HIT: dict[str, Any] = {
     "text": "We planted\nthe apple tree on 3 April.", "score": 5.1, "source": "/notes/garden.md", "title": "Garden", "section": "Trees",
@@ -31,7 +31,7 @@ EXPLAINED = {
 
 
 def batos(reply: dict[str, Any], *words: str) -> tuple[int, list[Any]]:
-    with cli_support.daemon({"search": reply}) as daemon:
+    with cli.daemon({"search": reply}) as daemon:
         return main(["search", *words, "--connect", daemon.endpoint]), daemon.requests
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from batos.cli import main
 from batos.errors import UndoConflict
-from tests.unit.cli_support import Script, daemon
+from tests.support.cli import Script, daemon
 
 DONE: dict[str, Any] = {
     "type": "undo", "redo": False, "dry": False, "missions": [{"id": "m1", "brief": "teach robin", "finished": 1.0}],

@@ -14,9 +14,9 @@ from batos.errors import InferenceFailed
 from batos.image import history, journal
 from batos.missions.replay import Replays
 from batos.objects import Method
-from tests.unit.improving_support import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
-from tests.unit.mind_support import FakeInference, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
+from tests.support.autonomy import BRIEFS, fire, improver_of, improving, overlooked, proposing, stepped, thought
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, submit, written
 
 FACET = {"kind": "facet", "target": "robin.gardener_facet_", "content": "Look at it as a gardener looks at a bed in spring."}
 
@@ -75,8 +75,8 @@ async def test_what_is_no_json_at_all_is_no_failure_and_a_service_that_fails_is_
 async def test_an_improvement_whose_trigger_has_recovered_proposes_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
-        row = await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
-        await kernel.image.system(trigger_missions._forget, [("entropy_falls", "")])
+        row = await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions.let_fire_again, [("entropy_falls", "")])
         end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
         assert "proposal" not in end["result"]
         assert asked(inference) == []
@@ -92,9 +92,9 @@ async def test_an_audit_takes_up_what_has_not_recovered_and_asks_nobody_where_no
         assert (result["by_rule"], "proposal" in result, result["usage"]["inferences"]) == (True, False, 0)
         assert result["text"].startswith("No trigger stands")
         assert len(inference.asked) == before
-        row = await kernel.image.system(trigger_missions._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+        row = await kernel.image.system(trigger_missions.fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
         assert "proposal" not in await audited(kernel, "self_audit-0"), "its own mission is on its way"
-        await kernel.image.system(trigger_missions._forget, [row[:2]])
+        await kernel.image.system(trigger_missions.let_fire_again, [row[:2]])
         await overlooked(kernel, inference, "entropy_falls", words="it has fallen.")
         result = await audited(kernel, "self_audit-4")
         assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MODEL, "it has fallen.")
@@ -111,7 +111,7 @@ async def test_a_model_that_is_not_fit_is_not_asked_and_the_measurement_decides(
         async def too_small(model: str) -> str:
             return f"{model} is too small"
 
-        kernel.improving._audits._why_unfit = too_small
+        improver_of(kernel).audits.why_unfit = too_small
         result = await fire(kernel, "entropy_falls", words="it has fallen to 0.31.")
         assert (result["by_rule"], result["proposal"]["source"], result["proposal"]["kind"]) == (True, changes.MEASUREMENT, "facet")
         assert "it has fallen to 0.31." in result["text"]
@@ -119,7 +119,7 @@ async def test_a_model_that_is_not_fit_is_not_asked_and_the_measurement_decides(
         assert result["usage"]["inferences"] == 0
         assert len(inference.asked) == before
         await written(kernel)
-        replays: Replays = kernel._replays(inference)
+        replays: Replays = kernel.replays
         assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
 
 
@@ -152,7 +152,7 @@ async def test_an_audit_asks_the_model_once_in_so_many_missions_and_looks_at_eac
 async def test_a_user_s_mission_and_others_of_the_system_s_propose_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
-        await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "w", 1.0)
         for id, origin in (("self_audit-of-a-user", "client"), ("another", "system")):
             end = await (await submit(kernel, id, BRIEFS[0], origin=origin)).end()
             assert "proposal" not in end["result"]
@@ -188,7 +188,7 @@ async def test_a_change_that_was_refused_for_want_of_missions_may_be_proposed_ag
         await fire(kernel, "entropy_falls")
         (first,) = await stepped(kernel)
         assert first["reason"].startswith("too little is known")
-        fault = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
+        fault = improver_of(kernel).audits.fault_of
         proposal = Proposal(**{**FACET, "why": "w"})
         assert "it was proposed before and is refused" in kernel.image.read(fault, proposal, audit.Cause("", "", ""))
         await thought(kernel, *BRIEFS[1:], prefix="n")
@@ -210,7 +210,7 @@ async def test_a_method_that_was_not_taken_away_may_be_for_another_reason_or_whe
             return number
 
         def fault(trigger: str) -> str:
-            faulty = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
+            faulty = improver_of(kernel).audits.fault_of
             return str(kernel.image.read(faulty, retire, audit.Cause(trigger, "k", "w")))
 
         await kernel.image.system(refused, "method_fails")
@@ -238,7 +238,7 @@ async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: P
     async with improving(tmp_path, inference) as kernel:
         await fire(kernel, "entropy_falls")
         await written(kernel)
-        replays: Replays = kernel._replays(inference)
+        replays: Replays = kernel.replays
         count = len(inference.asked)
         assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
         assert len(inference.asked) == count
@@ -247,7 +247,7 @@ async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: P
 async def test_off_proposes_nothing(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference, autotelic="off") as kernel:
-        await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "w", 1.0)
         end = await (await submit(kernel, "self_audit-1", "self_audit", origin="system")).end()
         assert "proposal" not in end["result"]
         assert kernel.improving.improver is None
@@ -266,4 +266,4 @@ async def test_the_methods_that_there_are_are_named(tmp_path: Path) -> None:
                 schema.part_of(root, "usage").methods[key] = (1.0, 1.0, 1)
 
         await kernel.image.system(note)
-        assert [line for line in kernel.image.read(audit._there) if "the method" in line] == [f"- the method {oid}.add_"]
+        assert [line for line in kernel.image.read(audit.changeable) if "the method" in line] == [f"- the method {oid}.add_"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import pwd
 import re
@@ -13,11 +15,18 @@ import pytest
 from batos import config
 from batos.app.kernel import Kernel
 from batos.cli import main
-from batos.config import client_folder, local_endpoint, validators
+from batos.config import client_folder, former, local_endpoint, validators
 from batos.errors import BatosError, ConfigError
 from batos.guardian import policy_named
 from batos.guardian.allowlist import CAPABILITIES
 from batos.guardian.policy import POLICIES
+from batos.memory.curator import CuratorLimits
+
+FILES = (
+    "data", "inference.modelfiles", "missions.codex", "inference.staging", "backup.folder", "wire.secret_key", "wire.client_keys",
+    "wire.client_key", "wire.server_key", "memory.embedder_folder",
+)  # fmt: skip
+"""Settings that name a file or folder, in which ~ is a user's home."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,21 +40,23 @@ def load(flags: dict[str, Any] | None = None, environ: dict[str, str] | None = N
 
 
 def test_flag_before_environment_before_file_before_default(tmp_path: Path) -> None:
-    (tmp_path / "cwd" / "batos.toml").write_text("queue_limit = 1\nfacets_limit = 1\nmission_attempts = 30\n")
-    environ = {"BATOS_QUEUE_LIMIT": "2", "BATOS_FACETS_LIMIT": "2"}
-    settings, sources = config.load_with_sources({"queue_limit": 3}, environ=environ)
-    assert (settings.queue_limit, settings.facets_limit, settings.mission_attempts, settings.client_queue) == (3, 2, 30, 1024)
-    assert sources["queue_limit"] == "flag"
-    assert sources["facets_limit"] == "BATOS_FACETS_LIMIT"
-    assert sources["mission_attempts"] == str(tmp_path / "cwd" / "batos.toml")
-    assert sources["client_queue"] == "default"
+    (tmp_path / "cwd" / "batos.toml").write_text("[missions]\nqueue = 1\ninferences = 1\nattempts = 30\n")
+    environ = {"BATOS_MISSIONS_QUEUE": "2", "BATOS_MISSIONS_INFERENCES": "2"}
+    settings, sources = config.load_with_sources({"missions.queue": 3}, environ=environ)
+    missions = settings.missions
+    assert (missions.queue, missions.inferences, missions.attempts, missions.concurrent) == (3, 2, 30, 4)
+    assert sources["missions.queue"] == "flag"
+    assert sources["missions.inferences"] == "BATOS_MISSIONS_INFERENCES"
+    assert sources["missions.attempts"] == str(tmp_path / "cwd" / "batos.toml")
+    assert sources["missions.concurrent"] == "default"
+    assert settings.notes == ()
 
 
 def test_sequences_that_end_an_answer_may_hold_anything() -> None:
     assert load(environ={"BATOS_STOP": "END, now"}).stop == ("END, now",)
     assert load({"stop": '["\\n\\n", "User:"]'}).stop == ("\n\n", "User:")
     for wrong in ('[""]', "[", "[3]"):
-        with pytest.raises(ConfigError, match="setting 'stop'"):
+        with pytest.raises(ConfigError, match=r"setting 'inference\.stop'"):
             load({"stop": wrong})
 
 
@@ -85,18 +96,40 @@ def test_a_folder_for_a_file(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_no_setting_names_the_nearest(tmp_path: Path) -> None:
-    (tmp_path / "cwd" / "batos.toml").write_text("listn = 'x'\n")
-    with pytest.raises(ConfigError, match="did you mean 'listen'"):
+    for text, name, likely in (
+        ("listn = 'x'", "listn", "wire.listen"),
+        ("[missions]\nquue = 3", "missions.quue", "missions.queue"),
+        ("[mission]\nqueue = 3", "mission.queue", "missions.queue"),
+        ("[inference]\nqueue = 3", "inference.queue", "missions.queue"),
+        ("[inference]\nnum_ctx = 3", "inference.num_ctx", "inference.window"),
+        ("quue_limit = 3", "quue_limit", "missions.queue"),
+    ):
+        (tmp_path / "cwd" / "batos.toml").write_text(text + "\n")
+        with pytest.raises(ConfigError, match=rf"unknown setting '{name}' in .*batos\.toml \(did you mean '{likely}'\?\)"):
+            load()
+    (tmp_path / "cwd" / "batos.toml").unlink()
+    with pytest.raises(ConfigError, match=r"unknown setting 'missions\.quue' \(did you mean 'missions\.queue'\?\); `batos config` lists"):
+        load({"missions.quue": "3"})
+
+
+def test_a_section_is_no_value(tmp_path: Path) -> None:
+    (tmp_path / "cwd" / "batos.toml").write_text("missions = 3\n")
+    with pytest.raises(ConfigError, match=r"'missions' in .*batos\.toml is a section.*write \[missions\]"):
+        load()
+    (tmp_path / "cwd" / "batos.toml").write_text("[missions]\nqueue = {most = 3}\n")
+    with pytest.raises(ConfigError, match=r"setting 'missions\.queue' \(from .*batos\.toml\)"):
         load()
 
 
 def test_variables_that_are_no_settings() -> None:
     environ = {"BATOS_LISTN": "x", "BATOS_DATA": "x", "BATOS_CONFIG": "x", "BATOS_ZZZZ": "1", "OTHER": "1"}
-    assert config.unknown_variables(environ) == ["BATOS_LISTN (did you mean 'BATOS_LISTEN'?)", "BATOS_ZZZZ"]
+    assert config.unknown_variables(environ) == ["BATOS_LISTN (did you mean 'BATOS_WIRE_LISTEN'?)", "BATOS_ZZZZ"]
 
 
 def test_an_unfit_value_names_setting_and_source() -> None:
-    with pytest.raises(ConfigError, match=r"queue_limit.*BATOS_QUEUE_LIMIT.*'many'"):
+    with pytest.raises(ConfigError, match=r"setting 'missions\.queue' \(from BATOS_MISSIONS_QUEUE\).*integer.*'many'"):
+        load(environ={"BATOS_MISSIONS_QUEUE": "many"})
+    with pytest.raises(ConfigError, match=r"setting 'missions\.queue' \(from BATOS_QUEUE_LIMIT\).*integer.*'many'"):
         load(environ={"BATOS_QUEUE_LIMIT": "many"})
 
 
@@ -107,14 +140,14 @@ def test_a_policy_is_one_that_the_guardian_has() -> None:
     for name in ("foo", "default+foo", "default+", "+files"):
         with pytest.raises(ValueError, match="there are"):
             policy_named(name)
-        with pytest.raises(ConfigError, match=r"'guardian_policy' \(from flag\).*there are"):
+        with pytest.raises(ConfigError, match=r"'methods\.policy' \(from flag\).*there are"):
             load({"guardian_policy": name})
 
 
 @pytest.mark.parametrize("verb", ["run", "config", "doctor"])
 def test_a_policy_that_is_none_is_wrong_usage_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([verb, "--set", "guardian_policy=foo"]) == 2
-    assert capsys.readouterr().err.startswith("config: setting 'guardian_policy'")
+    assert main([verb, "--set", "methods.policy=foo"]) == 2
+    assert capsys.readouterr().err.startswith("config: setting 'methods.policy'")
 
 
 @pytest.mark.parametrize(
@@ -122,15 +155,128 @@ def test_a_policy_that_is_none_is_wrong_usage_of_every_verb(verb: str, capsys: p
 )
 def test_every_limit_holds_at_the_limit_and_one_beyond(row: config.SettingRow) -> None:
     low, high = (float(word) if "." in word else int(word) for word in row.limits.split(" to "))
-    fitting = {
-        "chunk_smallest": {"chunk_largest": 100_000}, "chunk_largest": {"chunk_smallest": 20},
-        "trigger_recent_s": {"trigger_window_s": 366 * 86400}, "trigger_window_s": {"trigger_recent_s": 0.05},
-    }  # fmt: skip
     for value in (low, high):
-        assert getattr(load({**fitting.get(row.name, {}), row.name: value}), row.name) == value
+        assert load({row.name: value}).value(row.name) == value
     for value in (low - 1, high + 1):
         with pytest.raises(ConfigError, match=row.name):
             load({row.name: value})
+
+
+@pytest.mark.parametrize("name", former.LIMITS)
+def test_a_limit_is_given_under_its_former_name_within_its_bounds(name: str) -> None:
+    kind, field = former.kind_of(name)
+    default = load().value(name)
+    assert default == getattr(kind(), field)
+    bounds = next(one.metadata for one in dataclasses.fields(kind) if one.name == field)
+    fitting = {
+        "chunk_smallest": {"chunk_largest": 100_000}, "chunk_largest": {"chunk_smallest": 20},
+        "trigger_recent_s": {"trigger_window_s": 366 * 86400}, "trigger_window_s": {"trigger_recent_s": 0.05},
+    }.get(name, {})  # fmt: skip
+    for value in (bounds[way] for way in ("ge", "le") if way in bounds):
+        settings = load({**fitting, name: str(value)})
+        assert getattr(kind.of(settings), field) == settings.value(name) == value
+        assert any(note.startswith(f"{name} (from flag) is no setting any more") for note in settings.notes)
+    wrong = [bounds[way] + step for way, step in (("ge", -1), ("gt", 0), ("le", 1), ("lt", 0)) if way in bounds]
+    for value in wrong or (["nonsense"] if former.type_name(name) == "choice" else []):
+        with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): .*; got "):
+            load({name: value})
+    if bounds:
+        with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): true and false are no numbers"):
+            load({name: True})
+
+
+@pytest.mark.parametrize("name", former.RENAMED)
+def test_a_setting_is_given_under_its_former_name_with_a_warning(name: str, tmp_path: Path) -> None:
+    now = former.RENAMED[name]
+    value = SOME.get(now) or load().value(now) or "a:1"
+    settings, sources = config.load_with_sources({name: value}, environ={})
+    assert settings.value(now) == settings.value(name) == load({now: value}).value(now)
+    assert sources[now] == "flag"
+    assert [note for note in settings.notes if note.startswith(f"{name} (from flag) is a former name of {now}; write {now}")]
+    assert load({now: value}).notes == ()
+    assert config.Settings.model_validate({name: value}).value(now) == settings.value(now)
+    variable, former_variable = (f"BATOS_{one.replace('.', '_').upper()}" for one in (now, name))
+    text = " ".join(value) if isinstance(value, tuple) else str(value)
+    settings, sources = config.load_with_sources(environ={former_variable: text})
+    assert (settings.value(now), sources[now]) == (load({now: text}).value(now), former_variable)
+    assert [note.partition("; ")[0] for note in settings.notes] == (
+        [] if variable == former_variable else [f"{former_variable} (from {former_variable}) is a former name of {variable}"]
+    )
+
+
+SOME = {
+    "inference.window": 8,
+    "inference.answer_tokens": 8,
+    "inference.threads": 8,
+    "autonomy.training_minutes": 8,
+    "image.uri": "file:///x.fs",
+    "wire.listen": ("ipc:///x",),
+    "wire.folders": ("/x",),
+}
+
+
+def test_the_name_of_today_goes_before_a_former_one(tmp_path: Path) -> None:
+    (tmp_path / "cwd" / "batos.toml").write_text("queue_limit = 5\n[missions]\nqueue = 6\n")
+    settings = load()
+    assert settings.missions.queue == 6
+    assert [note.partition(" (")[0] for note in settings.notes] == ["queue_limit"]
+    assert "has no effect, since missions.queue" in settings.notes[0]
+    assert load(environ={"BATOS_QUEUE_LIMIT": "7", "BATOS_MISSIONS_QUEUE": "8"}).missions.queue == 8
+    assert load(environ={"BATOS_QUEUE_LIMIT": "7"}).missions.queue == 7, "the environment goes before the file, whatever it is called"
+
+
+def test_no_variable_means_two_settings() -> None:
+    variables = [f"BATOS_{name.replace('.', '_').upper()}" for name in config.names()]
+    assert len(set(variables)) == len(variables)
+    for name in former.NAMES:
+        if (variable := f"BATOS_{name.upper()}") in variables:
+            assert former.RENAMED[name] == config.names()[variables.index(variable)]
+
+
+def test_limits_are_replaced_by_construction() -> None:
+    settings = config.Settings.model_validate({"limits": (CuratorLimits(check_s=0.05),)})
+    assert CuratorLimits.of(settings).check_s == 0.05
+    assert CuratorLimits.of(settings).growth == CuratorLimits().growth == 2.0
+    assert CuratorLimits.of(load()) == CuratorLimits()
+    copied = settings.model_copy(update={"curate_growth": 3.0, "missions.queue": 4, "curate": "off"})
+    assert CuratorLimits.of(copied) == CuratorLimits(check_s=0.05, growth=3.0)
+    assert (copied.missions.queue, copied.memory.curate, copied.missions.attempts) == (4, "off", 3)
+
+
+def test_a_reload_takes_over_what_a_running_daemon_can() -> None:
+    before, after = load(), load({"missions.queue": 7, "console.enabled": "on", "upkeep_s": 60, "curate_growth": 3})
+    now, applied, waiting = before.reloaded(after)
+    assert (applied, sorted(waiting)) == (["missions.queue", "upkeep_s"], ["console.enabled", "curate_growth"])
+    assert (now.missions.queue, now.value("upkeep_s"), now.console.enabled, now.value("curate_growth")) == (7, 60, "off", 2.0)
+    assert now.reloaded(after)[1:] == ([], waiting)
+
+
+def test_a_choice_of_an_earlier_version_is_kept_without_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "chosen.toml").write_text('profile = "embedded"\nmodel = ["robin=qwen3:8b"]\n')
+    settings, sources = config.load_with_sources({"data": str(tmp_path)}, environ={})
+    assert (settings.inference.profile, settings.inference.model, settings.notes) == ("embedded", ("robin=qwen3:8b",), ())
+    assert sources["inference.profile"] == str(tmp_path / "chosen.toml")
+    config.choose(tmp_path, {"inference.model": ()})
+    assert (tmp_path / "chosen.toml").read_text().splitlines()[1:] == ['inference.profile = "embedded"', "inference.model = []"]
+    settings = load({"data": str(tmp_path)})
+    assert (settings.inference.profile, settings.inference.model) == ("embedded", ())
+
+
+@pytest.mark.parametrize("verb", ["config", "doctor"])
+def test_a_former_name_is_told_with_its_name_now(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([verb, "--set", "queue_limit=5", "--set", "curate_growth=3"])
+    told = " ".join("".join(capsys.readouterr()).split())
+    assert "queue_limit (from flag) is a former name of missions.queue" in told
+    assert "curate_growth (from flag) is no setting any more" in told
+
+
+def test_config_finds_a_setting_by_its_former_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "queue_limit", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "missions.queue"
+    assert main(["config", "curate_growth", "--json", "--set", "curate_growth=3"]) == 0
+    assert json.loads(capsys.readouterr().out)["value"] == 3.0
+    assert main(["config", "quue"]) == 2
+    assert "did you mean 'missions.queue'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("smallest", "largest"), [(1201, None), (None, 159), (300, 200)])
@@ -139,7 +285,7 @@ def test_settings_that_cannot_be_together_are_named_with_values_and_sources(smal
     with pytest.raises(ConfigError) as refused:
         load(given)
     for name, value in given.items():
-        assert f"{name} ({value or load().model_dump()[name]})" in str(refused.value)
+        assert f"{name} ({value or load().value(name)})" in str(refused.value)
         assert f"{name} from {'flag' if value else 'default'}" in str(refused.value)
     assert "lower chunk_smallest, or raise chunk_largest" in str(refused.value)
     assert load({"chunk_smallest": 200, "chunk_largest": 200}).chunk_largest == 200
@@ -164,7 +310,8 @@ def test_a_mission_may_have_fewer_attempts_than_a_change_has_deaths() -> None:
 @pytest.mark.parametrize("row", [row for row in config.table() if row.type in ("int", "float")], ids=lambda row: row.name)
 def test_true_is_no_number(row: config.SettingRow, tmp_path: Path) -> None:
     for word in ("true", "false"):
-        (tmp_path / "cwd" / "batos.toml").write_text(f"{row.name} = {word}\n")
+        section, _, key = row.name.rpartition(".")
+        (tmp_path / "cwd" / "batos.toml").write_text(f"[{section}]\n{key} = {word}\n")
         with pytest.raises(ConfigError, match=rf"setting '{row.name}' \(from .*no numbers"):
             load()
 
@@ -173,7 +320,7 @@ def test_models_that_may_be_pulled_are_names() -> None:
     listed = load(environ={"BATOS_AUTOTELIC_MODELS": "llama3.2:3b, hf.co/me/my_model:Q4_K_M"}).autotelic_models
     assert listed == ("llama3.2:3b", "hf.co/me/my_model:Q4_K_M")
     for wrong in (["x??"], ["a", ""], ["a b"], ["a\n"]):
-        with pytest.raises(ConfigError, match=r"setting 'autotelic_models' .*no name of a model; write"):
+        with pytest.raises(ConfigError, match=r"setting 'autonomy.models' .*no name of a model; write"):
             load({"autotelic_models": wrong})
 
 
@@ -186,7 +333,9 @@ def test_an_empty_data_folder_is_not_the_working_folder() -> None:
 def test_every_default_is_within_its_limits_and_every_row_says_what_it_is() -> None:
     assert load()
     assert all(row.help for row in config.table())
-    assert [row.name for row in config.table()] == list(config.Settings.model_fields)
+    assert [row.name for row in config.table()] == config.names()
+    assert len(config.names()) <= 70
+    assert not [row.name for row in config.table() if re.search(r"\bof them\b|\bso many\b|\bthe same\b(?! time)|\bit does\b", row.help)]
 
 
 def test_listen_from_one_text_or_many() -> None:
@@ -229,18 +378,18 @@ def test_the_data_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert load({"data": "x"}).data == tmp_path / "cwd" / "x"
     assert load({"data": "~/x"}).data == tmp_path / "x"
     assert load({"data": str(tmp_path)}).image_uri == f"file://{tmp_path}/live_image.fs"
-    assert load({"image": "zeo://h:1"}).image_uri == "zeo://h:1"
+    assert load({"image.uri": "zeo://h:1"}).image_uri == "zeo://h:1"
 
 
-@pytest.mark.parametrize("name", validators.FILES)
+@pytest.mark.parametrize("name", FILES)
 def test_the_home_of_the_user_in_whatever_names_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert str(getattr(load({name: "~/x"}), name)) == f"{tmp_path}/x"
+    assert str(load({name: "~/x"}).value(name)) == f"{tmp_path}/x"
 
 
 def test_the_home_of_the_user_in_the_image_and_in_the_name_of_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load({"image": "file://~/x.fs?quota=1"}).image == f"file://{tmp_path}/x.fs?quota=1"
+    assert load({"image.uri": "file://~/x.fs?quota=1"}).image.uri == f"file://{tmp_path}/x.fs?quota=1"
     (tmp_path / "mine.toml").write_text("crash_limit = 7")
     assert load(config_file="~/mine.toml").crash_limit == load(environ={"BATOS_CONFIG": "~/mine.toml"}).crash_limit == 7
     with pytest.raises(ConfigError, match="no settings file ~nobody-of-that-name/x"):
@@ -249,25 +398,27 @@ def test_the_home_of_the_user_in_the_image_and_in_the_name_of_the_settings_file(
 
 def test_ollama_host_is_heard_last() -> None:
     assert load(environ={"OLLAMA_HOST": "h:1"}).ollama_host == "h:1"
-    assert config.load_with_sources(environ={"OLLAMA_HOST": "h:1"})[1]["ollama_host"] == "OLLAMA_HOST"
+    assert config.load_with_sources(environ={"OLLAMA_HOST": "h:1"})[1]["inference.host"] == "OLLAMA_HOST"
     assert load(environ={"OLLAMA_HOST": "h:1", "BATOS_OLLAMA_HOST": "h:2"}).ollama_host == "h:2"
 
 
 @pytest.mark.parametrize("value", ["[", '["a"', "[" * 100_000])
 def test_an_array_of_sequences_that_is_none_is_told_so(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"setting 'stop' \(from flag\): what begins with \[ is a JSON array of texts") as caught:
+    with pytest.raises(
+        ConfigError, match=r"setting 'inference.stop' \(from flag\): what begins with \[ is a JSON array of texts"
+    ) as caught:
         load({"stop": value})
     assert len(caught.value.message) < 600
 
 
 def test_what_was_given_is_told_again_but_not_a_megabyte_of_it() -> None:
-    with pytest.raises(ConfigError, match=r"setting 'facets_limit' .*; got '9{199}…$"):
-        load({"facets_limit": "9" * 1_000_000})
+    with pytest.raises(ConfigError, match=r"setting 'missions.inferences' .*; got '9{199}…$"):
+        load({"missions.inferences": "9" * 1_000_000})
 
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        load().queue_limit = 3  # type: ignore[misc]
+        load().missions = 3  # type: ignore[misc]
 
 
 def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,15 +432,15 @@ def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, mon
 # --- what only a start would come upon
 
 REFUSED = {
-    "profile": ("nope", "there are auto, embedded, workstation"),
-    "listen": ("foo", "write tcp://127.0.0.1:PORT"),
-    "metrics": ("127.0.0.1:-5", "name 127.0.0.1:PORT"),
-    "codex": ("/no/codex.toml", "cannot read the codex"),
-    "modelfiles": ("/no/folder", "no folder /no/folder"),
-    "ollama_host": (":::", "give host:port"),
-    "ollama_hosts": ("ftp://there:11434", "ftp:// is not what an Ollama speaks); give host:port"),
-    "curve_secret": ("/no/key", "`batos keys new`"),
-    "image": ("foo", "use file:///"),
+    "inference.profile": ("nope", "there are auto, embedded, workstation"),
+    "wire.listen": ("foo", "write tcp://127.0.0.1:PORT"),
+    "wire.metrics": ("127.0.0.1:-5", "name 127.0.0.1:PORT"),
+    "missions.codex": ("/no/codex.toml", "cannot read the codex"),
+    "inference.modelfiles": ("/no/folder", "no folder /no/folder"),
+    "inference.host": (":::", "give host:port"),
+    "inference.hosts": ("ftp://there:11434", "ftp:// is not what an Ollama speaks); give host:port"),
+    "wire.secret_key": ("/no/key", "`batos keys new`"),
+    "image.uri": ("foo", "use file:///"),
 }
 
 
@@ -303,7 +454,7 @@ def test_config_says_what_a_start_would_refuse(name: str, capsys: pytest.Capture
     assert f"`batos run` refuses {name} (from flag): " in told.err
     assert hint in told.err
     assert main(["config", name, *words[1:]]) == 2
-    assert main(["config", "facets_limit", *words[1:]]) == 0, "another was asked for"
+    assert main(["config", "missions.queue", *words[1:]]) == 0, "another was asked for"
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -314,28 +465,28 @@ async def test_a_start_refuses_it_before_anything_is_made(name: str, tmp_path: P
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("name", validators.FILES)
+@pytest.mark.parametrize("name", FILES)
 def test_the_home_of_a_user_that_there_is_not_is_refused_in_words(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): there is no such user's home"):
         load({name: "~nobody-of-that-name/here"})
 
 
 def test_the_home_of_a_user_that_there_is_not_in_the_image() -> None:
-    with pytest.raises(ConfigError, match=r"setting 'image' \(from flag\): there is no such user's home"):
-        load({"image": "file://~nobody-of-that-name/here"})
+    with pytest.raises(ConfigError, match=r"setting 'image.uri' \(from flag\): there is no such user's home"):
+        load({"image.uri": "file://~nobody-of-that-name/here"})
 
 
 def test_config_says_of_a_wildcard_that_it_needs_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "listen", "--listen", "tcp://0.0.0.0:5757"]) == 2
+    assert main(["config", "wire.listen", "--listen", "tcp://0.0.0.0:5757"]) == 2
     assert "without CURVE keys" in capsys.readouterr().err
 
 
 def test_config_says_of_what_a_start_would_do_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert main(["config", "--set", f"backup_folder={tmp_path}/file", "--set", "crash_limit=3"]) == 0
+    assert main(["config", "--set", f"backup.folder={tmp_path}/file", "--set", "missions.attempts=2"]) == 0
     told = capsys.readouterr().err
-    assert f"backup_folder (from flag): there are no backups: {tmp_path}/file is a file" in told
-    assert "lower crash_limit, or raise mission_attempts" in told
+    assert f"backup.folder (from flag): there are no backups: {tmp_path}/file is a file" in told
+    assert "raise missions.attempts above 2" in told
     assert main(["config", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().err == ""
     assert main(["config", "--data", str(tmp_path / "file" / "below")]) == 2

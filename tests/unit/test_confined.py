@@ -61,8 +61,8 @@ async def child() -> AsyncIterator[IsolatedChild]:
 
 
 def pid_of(child: IsolatedChild) -> int:
-    assert child._process is not None
-    return child._process.pid
+    assert child.pid is not None
+    return child.pid
 
 
 def is_gone(pid: int) -> bool:
@@ -113,7 +113,7 @@ async def test_it_reaches_nothing(child: IsolatedChild) -> None:
 async def test_a_cancelled_request_ends_it(child: IsolatedChild) -> None:
     asking = asyncio.create_task(child.ask("freeze", seconds=600))
     async with asyncio.timeout(60):
-        while child._process is None:
+        while child.pid is None:
             await asyncio.sleep(0.01)
     pid = pid_of(child)
     asking.cancel()

@@ -25,8 +25,8 @@ from batos.console.app import GET, POST
 from batos.console.login import HEADERS, cookie_of
 from batos.console.server import loopback
 from batos.errors import ConfigError, EndpointError
-from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import FakeInference
+from tests.support.console import Seat, seated, served
+from tests.support.missions import FakeInference
 
 ROOT = Path(__file__).parents[2]
 ACCESS = Access("t" * 43, "127.0.0.1", 5780, 3600)
@@ -37,12 +37,6 @@ OWN = {"host": "127.0.0.1:5780"}
 async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
     async with served(tmp_path) as kernel:
         yield kernel
-
-
-@pytest.fixture
-async def seat(kernel: Kernel) -> AsyncIterator[Seat]:
-    async with seated(kernel) as seat:
-        yield seat
 
 
 @pytest.fixture
@@ -255,7 +249,7 @@ async def test_a_bad_form_gets_a_page_that_says_so(tmp_path: Path, content: byte
     "address", ["0.0.0.0:5780", "192.168.1.2:80", "[::]:80", "example.org:80", "127.0.0.1", "127.0.0.1:x", ":80", "127.0.0.1:65536"]
 )
 def test_only_loopback_is_served(address: str) -> None:
-    with pytest.raises(EndpointError, match=r"console_listen|loopback"):
+    with pytest.raises(EndpointError, match=r"console\.listen|loopback"):
         loopback(address)
 
 
@@ -294,7 +288,7 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        with pytest.raises(EndpointError, match=rf"{address}: .*console_listen"):
+        with pytest.raises(EndpointError, match=rf"{address}: .*console\.listen"):
             async with served(tmp_path, console_listen=address):
                 pass
     assert os.listdir(tmp_path) == [TOKEN_NAME], "that is known before an image is made"

@@ -10,14 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from batos.console import missions
-from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import FakeInference
-from tests.unit.test_console_pages import HOSTILE, seen
-
-
-@pytest.fixture
-def inference() -> FakeInference:
-    return FakeInference()
+from tests.support.console import HOSTILE, Seat, seated, seen, served
+from tests.support.missions import FakeInference
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,65 +15,14 @@ from batos.config import Settings
 from batos.console.api_client import Heard
 from batos.console.live_events import Feed, message_of
 from batos.errors import Busy, ImageError
-from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import WAIT_S, FakeInference
-
-
-@pytest.fixture
-def inference() -> FakeInference:
-    return FakeInference()
+from tests.support.console import Seat, seated, served, stream
+from tests.support.missions import WAIT_S, FakeInference
 
 
 @pytest.fixture
 async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kernel]:
     async with served(tmp_path, inference, console_refresh_s=0.05, console_pages=2, console_request_s=0.2, ping_s=0.1) as kernel:
         yield kernel
-
-
-@pytest.fixture
-async def seat(kernel: Kernel) -> AsyncIterator[Seat]:
-    async with seated(kernel) as seat:
-        yield seat
-
-
-class Stream:
-    """A live page's events, one after the other."""
-
-    def __init__(self, lines: AsyncIterator[str]) -> None:
-        self._lines = lines
-
-    async def next(self, *kinds: str) -> dict[str, Any]:
-        """The data of the next event of one of these kinds."""
-        async with asyncio.timeout(WAIT_S):
-            kind = ""
-            async for line in self._lines:
-                name, _, value = line.partition(": ")
-                if name == "event":
-                    kind = value
-                elif name == "data" and kind in kinds:
-                    found: dict[str, Any] = json.loads(value)
-                    return found
-        raise AssertionError(f"the stream ended without {kinds}")
-
-    async def until(self, words: str) -> str:
-        """The HTML of the row that says these words."""
-        while True:
-            for _, row in (await self.next("rows"))["rows"]:
-                if words in row:
-                    return str(row)
-
-    async def ended(self) -> None:
-        async with asyncio.timeout(WAIT_S):
-            async for _ in self._lines:
-                pass
-
-
-@contextlib.asynccontextmanager
-async def stream(seat: Seat, path: str) -> AsyncIterator[Stream]:
-    async with seat.client.stream("GET", path) as answer:
-        assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        yield Stream(answer.aiter_lines())
 
 
 async def test_rows_move_with_their_missions(seat: Seat, inference: FakeInference) -> None:

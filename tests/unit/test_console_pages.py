@@ -19,41 +19,23 @@ from batos.console.missions import answer_of
 from batos.console.pages import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.image import blobs
-from batos.image.history import oid_of
 from batos.image.taught_examples import examples_digest
 from batos.objects import Intent, Method, find
-from tests.pictures import png
-from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import WAIT_S, FakeInference
-from tests.unit.test_changes import EVIDENCE, Proposal
-from tests.unit.test_forge import writing
+from batos.objects.json_form import oid_of
+from tests.support.autonomy import EVIDENCE, Proposal
+from tests.support.console import HOSTILE, Seat, seated, seen, served
+from tests.support.methods import writing
+from tests.support.missions import WAIT_S, FakeInference
+from tests.support.pictures import png
 
-HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&lt;{{ 1913 * 7 }}"
 ADD = "def add_(self, number, number2):\n    return number + number2\n"
 NOTE = "The spare key is under the third pot."
-
-
-@pytest.fixture
-def inference() -> FakeInference:
-    return FakeInference()
 
 
 @pytest.fixture
 async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kernel]:
     async with served(tmp_path, inference) as kernel:
         yield kernel
-
-
-@pytest.fixture
-async def seat(kernel: Kernel) -> AsyncIterator[Seat]:
-    async with seated(kernel) as seat:
-        yield seat
-
-
-def seen(page: str) -> str:
-    """What a reader sees of a page, about."""
-    body = page.partition("<main")[2].partition("</main>")[0]
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
 async def done(seat: Seat, id: str) -> str:

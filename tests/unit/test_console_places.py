@@ -16,9 +16,8 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.console.connections import ConnectionSlot, ConnectionSlots
 from batos.console.server import _REQUESTS, _STRANGERS
-from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import WAIT_S
-from tests.unit.test_console_live import stream
+from tests.support.console import Seat, seated, served, stream
+from tests.support.missions import WAIT_S
 
 _FORM = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 4096\r\n\r\n"
 LOGIN = "POST /login HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n" + _FORM + "token=a"

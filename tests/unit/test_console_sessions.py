@@ -20,9 +20,9 @@ from batos.app.kernel import Kernel
 from batos.cli import main
 from batos.console.access import SESSIONS_NAME, Sessions
 from batos.errors import ConfigError
-from tests.unit.cli_support import daemon
-from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import WAIT_S, settings
+from tests.support.cli import daemon
+from tests.support.console import Seat, seated, served
+from tests.support.missions import WAIT_S, settings
 
 TOKEN = "t" * 43
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from batos.objects import Intent, Primitive, SlotDict, SlotList, SlotSet, UvmObject
-from tests.image_store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "o.fs")
-    yield store
-    store.close()
-
+from tests.support.image import Store
 
 CHANGES: list[tuple[Any, Callable[[Any], Any], Any]] = [
     ([1], lambda v: v.append(2), [1, 2]),

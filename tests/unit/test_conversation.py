@@ -7,7 +7,7 @@ from typing import Any
 
 from batos.image import ledger
 from batos.mind import prompts
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 
 def test_a_brief_alone_is_told_as_it_is() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,75 +12,17 @@ import pytest
 
 from batos.errors import ImageError, UnknownSource
 from batos.image import blobs
-from batos.memory import archive_format, curation, eviction
+from batos.memory import archive_format, curation, eviction, ingest
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
+from batos.memory.embedding_worker import unlinked_titles
 from batos.memory.records import DIGEST, MISSION, SUMMARY
 from batos.memory.section_builder import remember_document
 from batos.memory.segments import LIVED
 from batos.memory.store import Library, library_of
-from tests.unit.memory_support import Memory, flip, memory
-from tests.unit.test_archiving import everything, pack
-
-DAY = 86400.0
-THEMES = {
-    "boats": ("harbour ferry sails keel", ("leaves at dawn", "was mended", "takes sailors home")),
-    "bread": ("dough oven flour crust", ("rises slowly", "is baked by noon", "smells of rye")),
-    "stars": ("comet telescope nebula moons", ("has a tail", "was seen twice", "counts for nothing")),
-}
-"""What each text on a theme names, and what it says of that."""
-PLACES = ("Malta", "Genoa", "Lisbon", "Bergen")
-
-
-def text_of(theme: str, n: int, place: str) -> str:
-    """What a file on a theme says in one of its sections."""
-    named, said = THEMES[theme]
-    return f"The {named} of {place} {said[n]}."
-
-
-class Clock:
-    """Seconds since the epoch, as a test says."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Curated:
-    """A memory with its curator, at a time of its own."""
-
-    def __init__(self, held: Memory, folder: Path) -> None:
-        self.held, self.folder, self.clock = held, folder, Clock()
-        self.curator = held.recollection.curator
-        self.curator._now = self.clock
-
-    async def fill(self, themes: Sequence[str] = tuple(THEMES), places: Sequence[str] = PLACES) -> None:
-        await self.write(themes, places)
-        await self.held.embedded()
-        await self.curator.round("to see what is there")
-
-    async def write(self, themes: Sequence[str], places: Sequence[str] = PLACES) -> None:
-        for theme in themes:
-            for place in places:
-                path = self.folder / theme / f"{theme} of {place}.md"
-                path.parent.mkdir(exist_ok=True)
-                path.write_text("".join(f"# Of {theme} {n}\n\n{text_of(theme, n, place)}\n\n" for n in range(3)))
-        assert (await self.held.read(self.folder / themes[0], *(self.folder / theme for theme in themes[1:])))["refused"] == []
-
-    def chunks(self) -> int:
-        return self.held.look(lambda library: len(library.chunks))  # type: ignore[no-any-return]
-
-    def sources(self, archive: int) -> list[str]:
-        return self.held.look(lambda library: [Path(d.source).parent.name for d in library.archives[archive].of])  # type: ignore[no-any-return]
-
-
-@contextlib.asynccontextmanager
-async def curated(folder: Path, **settings: Any) -> AsyncIterator[Curated]:
-    settings = {"chunk_smallest": 20, "curate_least": 4, "curate_cluster": 12, "curate_alike": 0.999, **settings}
-    async with memory(folder, **settings) as held:
-        yield Curated(held, folder)
+from tests.support.archives import everything, pack
+from tests.support.curator import DAY, PLACES, THEMES, curated, text_of
+from tests.support.memory import flip, memory
 
 
 async def test_what_is_old_and_was_not_read_leaves_and_a_summary_leads_back(tmp_path: Path) -> None:
@@ -100,7 +41,7 @@ async def test_what_is_old_and_was_not_read_leaves_and_a_summary_leads_back(tmp_
         assert kept.chunks() < 12
         for cluster in told["clusters"]:
             assert len(set(kept.sources(cluster["archive"]))) == 1  # of one theme each
-        hit = (await kept.curator._hearer.search(Asked("the ferry and the harbour")))["hits"][0]  # type: ignore[attr-defined]
+        hit = (await kept.held.recollection.search(Asked("the ferry and the harbour")))["hits"][0]  # type: ignore[arg-type]
         assert (hit["kind"], hit["archive"]) in [("summary", cluster["archive"]) for cluster in told["clusters"]]
         assert len(hit["of"]) == 4
         assert all("boats of" in source for source in hit["of"])
@@ -108,6 +49,10 @@ async def test_what_is_old_and_was_not_read_leaves_and_a_summary_leads_back(tmp_
             assert (await kept.curator.restore(str(cluster["archive"])))["chunks"] == 12
         assert kept.held.image.read(everything) == before
         assert (await kept.curator.round("just read"))["clusters"] == []  # who asked for it wants it
+
+
+async def at_once() -> None:
+    """No mission is under way."""
 
 
 class Asked:
@@ -124,9 +69,11 @@ async def test_what_is_read_stays_until_its_reads_have_decayed(tmp_path: Path) -
         kept.clock.now += 30 * DAY
         for _ in range(3):
             await kept.held.recollection.search(Asked("dough flour oven crust", 12))  # type: ignore[arg-type]
-        read = kept.held.recollection.curator.reads._counts
+        read = kept.curator.reads.take()
         assert set(read.values()) == {3}
         assert set(read) <= set(kept.held.look(lambda library: list(library.chunks)))
+        for _ in range(3):
+            kept.curator.reads.add(list(read))
         kept.clock.now += 1
         told = await kept.curator.round("time went by")
         assert [set(kept.sources(cluster["archive"])) for cluster in told["clusters"]] == [{"boats"}]
@@ -191,7 +138,7 @@ async def test_under_pressure_those_go_that_count_least(tmp_path: Path) -> None:
         assert {cluster["why"] for cluster in told["clusters"]} <= {"pressure"}
         assert kept.chunks() <= 20
         assert {source for cluster in told["clusters"] for source in kept.sources(cluster["archive"])} == {"boats"}
-        assert kept.held.image.read(kept.curator._due) == ""
+        assert kept.held.image.read(kept.curator.due) == ""
 
 
 async def test_copies_leave_together_though_they_are_young(tmp_path: Path) -> None:
@@ -241,7 +188,7 @@ async def test_a_model_tells_of_it_once_and_the_budget_holds(tmp_path: Path) -> 
 
     async with curated(tmp_path, curate_tokens=100) as kept:
         await kept.fill()
-        kept.curator.use(kept.curator._quiet, gist)
+        kept.curator.use(at_once, gist)
         kept.clock.now += 31 * DAY
         told = await kept.curator.round("time went by")
         assert len(asked) == 2  # 120 tokens are spent: of the third no model was asked
@@ -257,7 +204,7 @@ async def test_what_a_model_says_that_is_no_summary_is_not_taken(tmp_path: Path,
 
     async with curated(tmp_path) as kept:
         await kept.fill(("boats",))
-        kept.curator.use(kept.curator._quiet, gist)
+        kept.curator.use(at_once, gist)
         kept.clock.now += 31 * DAY
         assert (await kept.curator.round("time went by"))["by_model"] == 0
         assert kept.held.found("ferry")
@@ -278,6 +225,7 @@ async def test_where_there_never_was_an_embedder_things_leave_and_come_back_too(
     async with curated(tmp_path, curate_least=3) as kept:  # the sections of a document: nothing says what else is of one theme
         kept.held.embedder.away = True
         await kept.write(("boats",))
+        await kept.held.until(lambda: not kept.held.image.read(unlinked_titles, 1))  # whose links would change what is put away
         await kept.curator.round("to see what is there")
         kept.clock.now += 31 * DAY
         assert (await kept.curator.round("time went by"))["chunks"] == 12
@@ -353,7 +301,7 @@ async def test_what_changes_while_it_is_summarised_stays(tmp_path: Path) -> None
             await kept.held.recollection.tell(forget=str(tmp_path / "boats" / "boats of Malta.md"))
             return Gist()
 
-        kept.curator.use(kept.curator._quiet, gist)
+        kept.curator.use(at_once, gist)
         kept.clock.now += 31 * DAY
         assert (await kept.curator.round("time went by"))["clusters"] == []
         await kept.held.whole()
@@ -363,15 +311,15 @@ async def test_what_changes_while_it_is_summarised_stays(tmp_path: Path) -> None
 async def test_what_is_archived_while_its_file_is_read_anew_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with curated(tmp_path) as kept:
         await kept.fill(("boats",))
-        ingest = kept.held.recollection.ingest
-        store, path = ingest._store, tmp_path / "boats" / "boats of Malta.md"
+        transaction, path = kept.held.image.system, tmp_path / "boats" / "boats of Malta.md"
 
-        async def archived_before(prepared: Any) -> Any:
-            kept.clock.now += 31 * DAY
-            await kept.curator.round("time went by")
-            return await store(prepared)
+        async def archived_before(step: Any, *args: Any, **more: Any) -> Any:
+            if step is ingest.store_batch:
+                kept.clock.now += 31 * DAY
+                await kept.curator.round("time went by")
+            return await transaction(step, *args, **more)
 
-        monkeypatch.setattr(ingest, "_store", archived_before)
+        monkeypatch.setattr(kept.held.image, "system", archived_before)
         path.write_text(path.read_text() + "# More\n\nA word more of boats.\n")
         assert (await kept.held.read(path))["refused"] == []
         await kept.held.whole()
@@ -447,12 +395,13 @@ async def test_an_archive_that_lost_its_summary_gets_another(tmp_path: Path) -> 
 
 
 async def test_what_is_left_of_an_archive_is_told_anew_also_where_nothing_else_is_curated(tmp_path: Path) -> None:
-    async with curated(tmp_path, curate_check_s=0.05) as kept:
+    async with curated(tmp_path) as kept:
         await kept.fill(("boats",))
         kept.clock.now += 31 * DAY
         (cluster,) = (await kept.curator.round("time went by"))["clusters"]
         await kept.held.embedded()
-        kept.curator._settings = kept.curator._settings.model_copy(update={"curate": "off"})
+    async with curated(tmp_path, curate_check_s=0.05, curate="off") as kept:
+        kept.clock.now += 31 * DAY
         await kept.curator.restore(str(tmp_path / "boats" / "boats of Malta.md"))
         running = asyncio.create_task(kept.curator.run())
         await kept.held.until(lambda: kept.held.look(lambda library: list(library.unsummarised)) == [0])
@@ -487,37 +436,37 @@ async def test_missions_become_digests_which_are_recalled_as_missions_are(tmp_pa
 
 
 async def test_it_comes_of_its_own_accord_for_each_reason(tmp_path: Path) -> None:
+    def due() -> str:
+        return kept.held.image.read(kept.curator.due)  # type: ignore[no-any-return]
+
     async with curated(tmp_path, curate_chunks=40, curate_s=1000, curate_growth=3) as kept:
         await kept.fill(("boats",))
-
-        def due() -> str:
-            return kept.held.image.read(kept.curator._due)  # type: ignore[no-any-return]
-
         assert due() == ""
         kept.clock.now += 1001
-        assert "curate_s" in due()
+        assert "it is time" in due()
         kept.clock.now -= 365 * DAY
-        assert "curate_s" in due(), "the clock was set back"
+        assert "it is time" in due(), "the clock was set back"
         kept.clock.now += 365 * DAY
         await kept.curator.round("it was time")
         assert due() == ""
         await kept.held.image.system(lambda root: setattr(root["lobby"].memory.curator, "bytes", 1))
         size = kept.held.image.db.getSize
         kept.held.image.db.getSize = lambda: 17 << 20
-        assert "curate_growth" in due()
+        assert "the image grew" in due()
         kept.held.image.db.getSize = size
         await kept.curator.round("it had grown")
         assert due() == ""
-        kept.curator._settings = kept.curator._settings.model_copy(update={"curate_chunks": 10})
-        assert due() == ""  # it did all it could, and not much has come since
-        kept.curator._full = 0
+    async with curated(tmp_path, curate_chunks=10, curate_s=1000, curate_growth=3) as kept:
+        kept.clock.now += 1001
         assert "curate_chunks" in due()
-        kept.curator._settings = kept.curator._settings.model_copy(update={"curate": "off"})
+        await kept.curator.round("there was much")
+        assert due() == ""  # it did all it could, and not much has come since
+    async with curated(tmp_path, curate_chunks=10, curate="off") as kept:
         assert due() == ""
         begun = kept.held.look(lambda library: library._p_jar.root()["lobby"].memory.curator.rounds)
         running = asyncio.create_task(kept.curator.run())
         kept.curator.trigger("somebody proposed it")
-        await kept.held.until(lambda: kept.curator.facts()["last"]["why"] == "somebody proposed it")
+        await kept.held.until(lambda: (kept.curator.facts()["last"] or {}).get("why") == "somebody proposed it")
         running.cancel()
         assert kept.held.look(lambda library: library._p_jar.root()["lobby"].memory.curator.rounds) == begun + 1
 
@@ -527,7 +476,7 @@ async def test_a_storage_without_blobs_is_told_of(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(blobs, "kept_by", lambda db: False)
         with pytest.raises(ImageError, match="keeps no blobs"):
             await kept.curator.round("in vain")
-        assert kept.held.image.read(kept.curator._due) == ""
+        assert kept.held.image.read(kept.curator.due) == ""
 
 
 async def test_what_is_archived_is_listed(tmp_path: Path) -> None:

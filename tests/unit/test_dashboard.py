@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Script, daemon
 from rich.console import Console
 
 from batos.cli import main
 from batos.cli.dashboard import WIDE, WINDOW_S, Panels, Speed, facts_of, keys_of, personas_of
+from tests.support.cli import Script, daemon
 
 ROOT = Path(__file__).parents[2]
 INFO: dict[str, Any] = {

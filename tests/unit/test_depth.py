@@ -11,12 +11,12 @@ import pytest
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.image import journal
 from batos.mind import answer_checks
-from batos.mind.attempt_context import Thinking
+from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import DEPTHS, AskedApproach, BriefFacts, Depth, decide, kind_of
 from batos.mind.prompts import EARLIER
 from batos.mind.psm import STATES
 from batos.missions import report
-from tests.unit.mind_support import FakeInference, Listened, mind, submit
+from tests.support.missions import FakeInference, Listened, mind, submit
 
 OPEN = (
     "Plan a birthday party for a cat lover on a budget",
@@ -224,8 +224,8 @@ async def test_a_mission_of_an_earlier_version_goes_on_with_what_it_paid_for(tmp
     """Its prompts had the brief in other places and at other temperatures: it keeps to them, and nothing is paid twice."""
     inference: FakeInference = Stuck()
     with monkeypatch.context() as before:
-        before.setattr(Thinking, "earlier", True, raising=False)
-        before.setattr(Thinking, "__setattr__", _unless("earlier"))
+        before.setattr(Attempt, "earlier", True, raising=False)
+        before.setattr(Attempt, "__setattr__", _unless("earlier"))
         async with mind(tmp_path, inference) as kernel:
             await submit(kernel, "m1", "I feel stuck", persona="robin")
             await inference.came(5)

@@ -15,6 +15,7 @@ import typer
 
 from batos import config, errors
 from batos.cli.app import app, register
+from batos.config import former
 from batos.wire.client import Operating
 from batos.wire.schemas import OPS
 
@@ -25,8 +26,8 @@ def documents() -> str:
     return "\n".join(path.read_text("utf-8") for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"] if path.exists())
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gen_docs", ROOT / "tools" / "gen_docs.py")
+def generator(name: str = "gen_docs") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -38,6 +39,11 @@ def generator() -> ModuleType:
 def test_generated_tables_are_current(name: str) -> None:
     path, text, fresh = generator().filled(name)
     assert text == fresh, f"{path.name} is stale: run `make docs`"
+
+
+def test_the_synchronous_client_is_current() -> None:
+    tool = generator("gen_sync")
+    assert tool.TARGET.read_text("utf-8") == tool.generated(), "batos/wire/sync_client.py is stale: run `make docs`"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
@@ -88,8 +94,13 @@ def test_what_a_reload_takes_over_is_documented() -> None:
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     told = re.search(r"takes over (.*?);", text, re.DOTALL)
     assert told is not None
-    assert set(re.findall(r"`(\w+)`", told[1])) == set(config.RELOADED)
-    assert set(config.RELOADED) <= set(config.Settings.model_fields)
+    assert set(re.findall(r"`([\w.]+)`", told[1])) == set(config.RELOADED)
+    assert set(config.RELOADED) <= set(config.names())
+
+
+def test_a_limit_that_a_document_names_is_there() -> None:
+    known = {f"{former.kind_of(name)[0].__name__}.{former.LIMITS[name][1]}" for name in former.LIMITS}
+    assert set(re.findall(r"`(\w+Limits\.\w+)`", documents())) <= known
 
 
 def test_every_op_is_documented() -> None:
@@ -114,10 +125,26 @@ def test_every_make_target_is_explained() -> None:
     assert [target for target in targets if not re.search(rf"\b{target}\b", explained)] == []
 
 
-def test_every_name_on_the_architecture_page_exists() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    names = set(re.findall(r"`(batos(?:\.\w+)+)`", text))
-    assert len(names) > 15
+def test_every_document_that_source_and_pages_name_exists() -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md"]
+    sources = [path for folder in ("batos", "bench", "tests", "tools") for path in (ROOT / folder).rglob("*.py")]
+    named = {
+        (path.name, name) for path in [*pages, *sources] for name in re.findall(r"(?<![:\w/])docs/[\w-]+\.md", path.read_text("utf-8"))
+    }
+    linked = {(path, name) for path in pages for name in re.findall(r"\]\(([\w./-]+\.(?:md|csv|toml|py|jsonl))", path.read_text("utf-8"))}
+    assert len(named) > 20
+    assert {(path, name) for path, name in named if not (ROOT / name).exists()} == set()
+    assert {(path.name, name) for path, name in linked if not (path.parent / name).exists()} == set()
+
+
+def read(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["architecture", "glossary", "rationale"])
+def test_every_name_of_the_code_on_a_page_exists(page: str) -> None:
+    names = set(re.findall(r"`(batos(?:\.\w+)+)`", read(page))) - {"batos.toml"}
+    assert names
     for name in names:
         parts = name.split(".")
         for end in range(len(parts), 0, -1):
@@ -126,6 +153,31 @@ def test_every_name_on_the_architecture_page_exists() -> None:
                 break
         for part in parts[end:]:
             found = getattr(found, part)
+
+
+def test_ten_named_functions_lead_to_the_loop_of_a_mission() -> None:
+    """A stranger reads one page; each step has its function and one new idea."""
+    text = read("architecture")
+    steps = re.findall(r"^(\d+)\. `(batos(?:\.\w+)+)`((?:.|\n)*?)(?=^\d+\. |^#|^$)", text, re.MULTILINE)
+    assert [int(number) for number, _, _ in steps] == list(range(1, 11))
+    assert len({name for _, name, _ in steps}) == 10
+    assert [name for _, name, words in steps if words.count("*Idea") != 1] == []
+    assert len(text.split()) <= 2500
+
+
+def test_a_term_stands_in_the_glossary_once() -> None:
+    terms = re.findall(r"^\| `([^|`]+)` \|", read("glossary"), re.MULTILINE)
+    assert len(terms) > 80
+    assert sorted(terms) == sorted(set(terms))
+
+
+def test_the_rationale_is_twenty_decisions_of_five_parts() -> None:
+    text = read("rationale")
+    decisions = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert len(decisions) <= 20
+    assert len(text.split()) <= 4000
+    for decision in decisions:
+        assert re.findall(r"^\* \*\*(\w+)\*\*", decision, re.MULTILINE) == ["Question", "Decision", "Why", "Tried", "Figure"], decision[:60]
 
 
 def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> None:

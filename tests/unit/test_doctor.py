@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import daemon
 
 from batos import doctor
 from batos.bridge.installed_models import models_in_folder
 from batos.bridge.profiles import load_profile
 from batos.cli import main
-from batos.config import Settings, load
+from batos.config import Settings
 from batos.doctor import inference, installation
 from batos.testing import ScriptedOllama
+from tests.support.cli import daemon
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(tmp_path: Path, **given: Any) -> Settings:
-    return load({"data": str(tmp_path / "data"), **given}, environ={})
+    return Settings.model_validate({"data": str(tmp_path / "data"), **given})
 
 
 def test_this_python_and_its_packages_are_fit() -> None:
@@ -56,7 +56,7 @@ def test_data_folder(tmp_path: Path) -> None:
     assert doctor.data_folder(settings(tmp_path)).state == "fail"
     check = doctor.data_folder(settings(tmp_path / "other", disk_needed_bytes=2**50))
     assert check.state == "warn"
-    assert "disk_needed_bytes" in check.remedy
+    assert "less than a daemon needs" in check.remedy
 
 
 def test_data_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +110,10 @@ def test_settings_that_no_other_check_looks_at(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     metrics, folder = doctor.others(settings(tmp_path, metrics="here:9", profile="nope", backup_folder=str(tmp_path / "file" / "sub")))
     assert (metrics.state, folder.state) == ("fail", "warn")
-    assert metrics.finding.startswith("metrics: setting metrics: 'here:9' is no host:port")
+    assert metrics.finding.startswith("wire.metrics: setting wire.metrics: 'here:9' is no host:port")
     assert metrics.remedy == "name 127.0.0.1:PORT"
-    assert folder.finding == f"backup_folder: there are no backups: {tmp_path}/file is a file, not a folder"
-    assert folder.remedy == "name another backup_folder"
+    assert folder.finding == f"backup.folder: there are no backups: {tmp_path}/file is a file, not a folder"
+    assert folder.remedy == "name another backup.folder"
 
 
 def test_sandbox_runs_a_function() -> None:
@@ -174,9 +174,9 @@ async def test_further_ollamas(tmp_path: Path) -> None:
         found = await doctor.ollama(settings(tmp_path, ollama_host=here.host, ollama_hosts=listed), None)
     told = [(check.name, check.state) for check in found]
     assert told == [("ollama", "ok"), ("ollama", "ok"), ("ollama", "warn"), ("ollama", "fail"), ("models", "ok"), ("model", "ok")]
-    assert f"answers at {here.host} (ollama_hosts), 6 models" in found[1].finding
+    assert f"answers at {here.host} (inference.hosts), 6 models" in found[1].finding
     assert "127.0.0.1:9" in found[2].finding
-    assert "ollama_hosts" in found[2].remedy
+    assert "inference.hosts" in found[2].remedy
     assert "':::' is no address" in found[3].finding
 
 

@@ -8,24 +8,11 @@ from typing import Any
 import pytest
 
 from batos.forge.candidate_search import specification_of
-from batos.image.taught_examples import Example
-from batos.objects import UvmObject
-from batos.synthesis import batch_runner, ranking
-from batos.synthesis.batch_runner import Run
-from batos.synthesis.ranking import OpenQuestion, Passed, Specification, mutants_passing
-
-LIMIT = 8192
-
-
-def here() -> Run:
-    """Runs methods of these tests in this process: the sandbox has tests of its own."""
-
-    async def run(source: str, given: list[Any]) -> Any:
-        scope: dict[str, Any] = {}
-        exec(source, scope)
-        return scope["side_by_side_"](None, given)
-
-    return run
+from batos.objects import Example, UvmObject
+from batos.synthesis import ranking
+from batos.synthesis.ranking import OpenQuestion, Passed, mutants_passing
+from batos.synthesis.specification import Specification
+from tests.support.synthesis import context
 
 
 def asked(call: tuple[Any, ...], intent: str, *examples: Example, **slots: Any) -> Specification:
@@ -35,8 +22,8 @@ def asked(call: tuple[Any, ...], intent: str, *examples: Example, **slots: Any) 
 async def of_kept(source: str, what: Specification, did: str | None = None, other: Passed = ()) -> OpenQuestion | None:
     """:param did: in its trial; as it does here, if it is not said."""
     if did is None:
-        did = (await batch_runner.run_batch([source], what.calls, here(), limit=LIMIT))[0][-1]
-    return await ranking.ambiguity_of_kept(source, did, what, lambda text: True, here(), most=600, limit=LIMIT, other=other)
+        did = (await context(what).runner.outcomes([source], what.calls))[0][-1]
+    return await ranking.ambiguity_of_kept(context(what), source, did, other=other)
 
 
 async def test_what_another_method_that_passes_answers_is_asked() -> None:
@@ -120,7 +107,7 @@ async def test_what_one_makes_and_the_other_does_not_is_nothing_before_and_can_b
     found = await of_kept(put, asked((5,), "put the number into the total", first))
     assert found == OpenQuestion(Example((5,), (), None, (), (("total", None),)), Example((5,), (), None, (), (("total", 5),)))
     taught = asked((5,), "put the number into the total", first, found.answer)
-    passed = await mutants_passing(put.replace("5", "4"), (), taught, lambda text: True, here(), most=600, limit=LIMIT)
+    passed = await mutants_passing(context(taught), put.replace("5", "4"))
     assert put in [source for _, source in passed]
 
 
@@ -164,14 +151,14 @@ async def test_a_question_is_short() -> None:
 async def test_of_several_that_pass_the_likeliest_two_are_held_against_each_other() -> None:
     what = asked((7,), "put the number into the total", Example((2,), (), 4, (("total", 2),), (("total", 4),)), total=5)
     draft = "def m_(self, number):\n    self.total = self.total - number\n    self._p_changed = True\n    return self.total"
-    passed = await mutants_passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
-    found = await ranking.ambiguity_of_refused(passed, what, here(), limit=LIMIT)
+    passed = await mutants_passing(context(what), draft)
+    found = await ranking.ambiguity_of_refused(context(what), passed)
     assert found is not None
     assert found.answer.args == (7,)
     assert {found.answer.result, found.other.result} == {12, 35}
-    assert await ranking.ambiguity_of_refused((), what, here(), limit=LIMIT) is None
+    assert await ranking.ambiguity_of_refused(context(what), ()) is None
     alone = tuple(one for one in passed if "total * number" in one[1] or "number * self" in one[1])
-    assert await ranking.ambiguity_of_refused(alone, what, here(), limit=LIMIT) is None
+    assert await ranking.ambiguity_of_refused(context(what), alone) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from batos.synthesis.mutations import SMALLEST, RequestFacts, edits, fields_of, makes_sense
+from batos.synthesis.mutations import SMALLEST, edits, fields_of, makes_sense
+from batos.synthesis.specification import RequestFacts
 
 DOVES = RequestFacts(
     "add the number to the doves and answer how many there are", ("doves", "hens"), ("doves",), ("doves",), ("name", "age")

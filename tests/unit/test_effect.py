@@ -13,16 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.autotelic import changes, entropy_records, rollback_monitor
-from batos.autotelic.entropy_records import Assessment
-from batos.autotelic.rollback_monitor import EffectLimits, Sample, chance_of_failures, chance_of_ranks, effect_between
+from batos.autotelic import changes, rollback_monitor
+from batos.autotelic.rollback_monitor import Sample, chance_of_failures, chance_of_ranks, effect_between
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.objects import Method
-from tests.unit.test_changes import EVIDENCE, Proposal
-from tests.unit.test_heartbeat import opened
-
-LIMITS = EffectLimits(missions=8, failures=0.15, slower=1.5, fall=0.08)
+from tests.support.autonomy import EVIDENCE, LIMITS, Proposal, ended, opened
 
 
 def good(seconds: float = 4.0, cem: float | None = 0.6, kind: str = "client brief") -> Sample:
@@ -139,21 +135,6 @@ def test_the_chance_of_ranks_is_one_and_falls_as_one_side_rises(low: list[int], 
 
 
 # --- what missions of an image say
-
-
-async def ended(
-    image: LivingImage, id: str, *, state: str = "COMPLETE", ms: float = 4000, cem: float | None = None, **options: str
-) -> None:
-    await image.system(ledger.accept, id, "brief", options, False, mission=id)
-    if state == "COMPLETE":
-        await image.system(
-            lambda root: ledger.complete(ledger.mission_of(root, id), {"text": "x", "usage": {"model_ms": ms}}, None), mission=id
-        )
-    elif state != "ACCEPTED":
-        await image.system(ledger.fail, id, {"code": state, "message": "x"}, {}, True)
-    if cem is not None:
-        number = image.read(lambda root: ledger.mission_of(root, id).number)
-        await image.system(entropy_records.keep_assessments, [Assessment(number, cem, 0.5, 0.5, 0.5, 0.5, "words")], {}, 100)
 
 
 async def promoted(image: LivingImage, content: str = "x") -> int:

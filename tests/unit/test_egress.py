@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from batos.errors import EgressFailed, EgressRefused
-from batos.tools.egress import Egress, EgressLimits, Origin, is_public, origin_of
+from batos.tools.egress import Egress, EgressLimits, WebOrigin, is_public, origin_of
 
 
 @dataclass
@@ -22,8 +22,8 @@ class World:
     heads: list[dict[str, str]] = field(default_factory=list)
 
     @property
-    def here(self) -> Origin:
-        return Origin("http", "127.0.0.1", self.port)
+    def here(self) -> WebOrigin:
+        return WebOrigin("http", "127.0.0.1", self.port)
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -101,7 +101,7 @@ async def asked(egress: Egress, method: str, url: str, **more: object) -> str:
 async def test_a_granted_origin_of_this_machine_is_reached_and_no_other(world: World) -> None:
     assert await asked(Egress(private=[world.here]), "GET", world.url("/")) == "ok"
     assert await asked(Egress(), "GET", world.url("/")) == "egress_refused"
-    assert await asked(Egress(private=[Origin("http", "127.0.0.1", 9)]), "GET", world.url("/")) == "egress_refused"
+    assert await asked(Egress(private=[WebOrigin("http", "127.0.0.1", 9)]), "GET", world.url("/")) == "egress_refused"
     assert await asked(Egress(private=[world.here._replace(scheme="https")]), "GET", world.url("/")) == "egress_refused"
     assert world.asked == ["GET /"]
 
@@ -123,7 +123,7 @@ async def test_whatever_is_not_public_is_refused_however_it_is_written(world: Wo
 
 @pytest.mark.parametrize("addresses", [("127.0.0.1",), ("93.184.216.34", "10.0.0.1"), ("10.0.0.1", "93.184.216.34"), ("::ffff:127.0.0.1",)])
 async def test_a_name_that_is_elsewhere_than_in_public_is_refused(world: World, addresses: tuple[str, ...]) -> None:
-    egress = Egress([Origin("http", "shop.example", world.port)], resolve=at(*addresses))  # type: ignore[arg-type]
+    egress = Egress([WebOrigin("http", "shop.example", world.port)], resolve=at(*addresses))  # type: ignore[arg-type]
     assert await asked(egress, "GET", world.url("/", "shop.example")) == "egress_refused"
     assert world.asked == []
 
@@ -141,7 +141,7 @@ async def test_a_name_that_moves_after_it_was_looked_at_is_looked_at_again(world
 
 
 async def test_clouds_metadata_is_refused_to_a_private_name_that_points_there(world: World) -> None:
-    egress = Egress(private=[Origin("http", "router.lan", 80)], resolve=at("169.254.169.254"))  # type: ignore[arg-type]
+    egress = Egress(private=[WebOrigin("http", "router.lan", 80)], resolve=at("169.254.169.254"))  # type: ignore[arg-type]
     assert await asked(egress, "GET", "http://router.lan/latest/meta-data") == "egress_refused"
 
 
@@ -192,7 +192,7 @@ async def test_an_answer_is_bounded_and_whole(world: World, path: str, expected:
 
 
 async def test_what_surely_did_not_leave_says_so(world: World) -> None:
-    free = Origin("http", "127.0.0.1", 1)
+    free = WebOrigin("http", "127.0.0.1", 1)
     assert await asked(Egress(private=[free]), "POST", "http://127.0.0.1:1/pay", content=b"1") == "egress_failed False"
     nowhere = Egress(private=[world.here], resolve=at())  # type: ignore[arg-type]
     assert await asked(nowhere, "POST", world.url("/")) == "egress_failed False"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_support import CountsWords, Memory, memory
 from ZODB.POSException import ConflictError
 
 from batos.config import Settings
@@ -22,6 +21,7 @@ from batos.memory.embedding_worker import adopt_embedder, load_collection
 from batos.memory.section_builder import remember_document
 from batos.memory.store import Library, library_of
 from batos.wire.admin_schemas import SearchRequest
+from tests.support.memory import CountsWords, Memory, memory
 
 PLACES = ("wall", "harbour", "cellar", "attic", "garage", "mill")
 
@@ -72,7 +72,7 @@ class Models(CountsWords):
             self._there(model)
         self.asked[model] += 1
         self.made += [(model, text) for text in texts]
-        return [[self.FIRST[model] * 9, *self._vector(text)] for text in texts]
+        return [[self.FIRST[model] * 9, *self.vector(text)] for text in texts]
 
     async def digest(self, model: str) -> str:
         self._there(model)

@@ -179,7 +179,7 @@ def test_the_settings_choose(tmp_path: Path, service: Service) -> None:
 
 async def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     embedder = LocalEmbedder("torch", tmp_path, tmp_path / "cache", batch=4)
-    with pytest.raises(EmbedderFailed, match="embedder_folder"):
+    with pytest.raises(EmbedderFailed, match=r"memory\.embedder_folder"):
         await embedder.embed(["a"])
     await embedder.close()
 

@@ -15,7 +15,7 @@ from batos.image import ledger
 from batos.memory.records import Passage, Section, Shelf
 from batos.memory.store import library_of
 from batos.mind.brief_analysis import KNOWN, LONGEST, Errand, _tables, errand_of, said_of
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 ROOT = Path(__file__).parents[2]
 LABELLED = [tuple(line.split("\t")) for line in (ROOT / "tests" / "data" / "errands.tsv").read_text("utf-8").splitlines()]
@@ -94,10 +94,10 @@ async def test_an_errand_completes_without_a_model_and_says_that_it_cannot(tmp_p
         assert inference.asked == []
         assert not {"Fetch this page: https://example.org/news", "What time is it?"} & set(inference.embedded), "nor an embedder"
         await kernel.image.system(lambda root: None)
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
         moment = datetime.datetime(2024, 2, 29, 12, 34).timestamp()
         await kernel.image.system(lambda root: setattr(ledger.mission_of(root, "m3"), "finished", moment))
-        told = await kernel._replays(inference).replay("m3")
+        told = await kernel.replays.replay("m3")
         assert "12:34" in told["difference"]["found"], "a replay is told the time of then"
 
 

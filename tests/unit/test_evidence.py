@@ -21,8 +21,8 @@ from batos.memory.records import Section, Shelf
 from batos.memory.store import library_of
 from batos.mind import direct_answers, evidence
 from batos.mind.evidence import RecalledPassage
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, Listened, answer, submit
+from tests.support import missions
+from tests.support.missions import FakeInference, Listened, answer, give, submit
 
 TIDE = "The tide mill at Olhao was built in 1840 and ground maize until 1975."
 MILLER = "Its last miller was Joaquim Fernandes, who kept a diary of every tide."
@@ -35,7 +35,7 @@ def store(root: Any) -> None:
     library_of(root).put(root, 1, facts, [Shelf(section, (Stored(TIDE), Stored(MILLER)))], None, [1])
 
 
-mind = functools.partial(mind_support.mind, remember="off")
+mind = functools.partial(missions.mind, remember="off")
 
 
 class Recalls:
@@ -61,7 +61,7 @@ async def think(kernel: Kernel, id: str, brief: str) -> dict[str, Any]:
 
 async def kernel_with(kernel: Kernel, recalls: Recalls) -> None:
     await kernel.image.system(store)
-    kernel.memory = recalls
+    give(kernel, memory=recalls)
 
 
 def test_marks_and_shared_words_lay_a_sentence_to_its_passage() -> None:
@@ -208,7 +208,7 @@ async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothin
     again = FakeInference()
     async with mind(tmp_path, again) as kernel:
         recalls = Recalls([1])  # memory would say something else by now
-        kernel.memory = recalls
+        give(kernel, memory=recalls)
         result = (await Listened(kernel, "m1").end())["result"]
         assert recalls.asked == []
         assert [request.user for request in again.asked] == [asked[-1]]
@@ -261,7 +261,7 @@ async def test_a_document_that_is_cut_otherwise_or_forgotten_meanwhile(tmp_path:
             await kernel.image.system(change)
         again = FakeInference()
         async with mind(tmp_path / name, again) as kernel:
-            kernel.memory = Recalls([1])
+            give(kernel, memory=Recalls([1]))
             await Listened(kernel, "m1").end()
             assert fresh is None or len(again.asked) == fresh, "what was paid for is found"
             assert all((MILLER in request.user) is (fresh is not None) for request in again.asked), name
@@ -283,7 +283,8 @@ async def test_a_mission_that_recalled_nothing_recalls_nothing_later(tmp_path: P
             await inference.came(5)
         again, inference.asked = FakeInference(), []
         async with mind(tmp_path / name, again) as kernel:
-            kernel.memory = recalls = Recalls([1])  # by now memory would know something
+            recalls = Recalls([1])
+            give(kernel, memory=recalls)  # by now memory would know something
             result = (await Listened(kernel, "m1").end())["result"]
             assert (recalls.asked, len(again.asked)) == ([], 1)
             assert "citations" not in result
@@ -294,9 +295,10 @@ async def test_a_replay_asks_no_memory_and_leaves_no_trace(tmp_path: Path) -> No
     async with mind(tmp_path, inference) as kernel:
         await kernel_with(kernel, Recalls([]))
         await think(kernel, "m1", "Plan a visit to the mill")
-        kernel.memory = recalls = Recalls([1])
+        recalls = Recalls([1])
+        give(kernel, memory=recalls)
         await kernel.image.system(lambda root: setattr(ledger.mission_of(root, "m1").journal, "nothing_on", ()))  # as older missions are
-        told = await kernel._replays(inference).replay("m1")
+        told = await kernel.replays.replay("m1")
         assert (told["outcome"], recalls.asked) == ("same", [])
         await kernel.image.system(lambda root: None)  # with it comes what was deferred
         assert kernel.image.read(journal.recalled_of, "m1") == {}
@@ -306,7 +308,7 @@ async def test_a_memory_that_cannot_be_asked_does_not_fail_the_mission(tmp_path:
     async with mind(tmp_path, FakeInference()) as kernel:
         recalls = Recalls([])
         recalls.failure = InferenceFailed("no embedder", cause="unreachable")
-        kernel.memory = recalls
+        give(kernel, memory=recalls)
         result = await think(kernel, "m1", "Look up the mill")
         assert "citations" not in result
         assert json.loads(json.dumps(result))["text"]

@@ -16,7 +16,7 @@ from ollama import AsyncClient, ResponseError
 from batos.bridge import failures
 from batos.bridge.client import connect
 from batos.bridge.lora.expert_model import ExpertBuilder, bases_of
-from batos.bridge.lora.factory import LoraFactory
+from batos.bridge.lora.factory import FactoryPace, LoraFactory, PlainModels
 from batos.bridge.lora.staging import Staging, scratch_folder
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
@@ -27,8 +27,8 @@ from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.incarnation import Incarnation
 from batos.testing import ScriptedOllama
-from tests.daemon import built, provisioned
-from tests.lora import BASE, about, peft, stage, weights
+from tests.support.daemon import built, provisioned
+from tests.support.lora import BASE, about, peft, stage, weights
 
 WEAVER = "babs:knowledge-weaver-v1"
 PROFILE = load_profile("embedded")
@@ -55,10 +55,8 @@ class House:
             builder,
             bases_of(self.image.read(model_registry.plain_models), PROFILE, modelfiles_folder()),
             PROFILE,
-            provisioned=self.provisioner.is_ready,
-            provision=self.provisioner.heal,
-            learn=self.learn,
-            **{"scan_s": 0.05, "settle_s": 0, "concurrency": 2, "retry_s": 0, **more},
+            FactoryPace(**{"scan_s": 0.05, "settle_s": 0, "concurrency": 2, "retry_s": 0, **more}),
+            PlainModels(self.provisioner.is_ready, self.provisioner.heal, self.learn),
         )
         await self.factory.begin()
 

@@ -12,7 +12,7 @@ import pytest
 from batos.errors import InferenceFailed, MethodRefused, UnknownMission, from_wire
 from batos.image import LivingImage, ledger
 from batos.objects import Primitive, UvmObject
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 
 @pytest.fixture

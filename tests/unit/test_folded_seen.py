@@ -14,7 +14,7 @@ from batos.errors import MissionFolded
 from batos.image import ledger, retention
 from batos.image.retention import FoldTerms
 from batos.memory.store import library_of
-from tests.unit.mind_support import FakeInference, mind
+from tests.support.missions import FakeInference, mind
 
 ALL = FoldTerms(kept=1, days=0, history_days=0)
 STRETCH = ledger.MILESTONE
@@ -42,7 +42,7 @@ async def test_a_resubmission_a_pause_and_a_cancel_find_it_as_it_ended(tmp_path:
     async with mind(tmp_path, FakeInference()) as kernel:
         await folded(kernel)
         new, told = await kernel.scheduler.submit("m7", "What is 7?", {"context": "m6"})
-        assert (new, told["state"], told["result"]["text"], told["folded"]) == (False, "COMPLETE", "It is 7.", True)
+        assert (new, told.state, told.result["text"], told.folded) == (False, "COMPLETE", "It is 7.", True)
         await kernel.scheduler.pause("m7")
         await kernel.scheduler.resume("m7")
         assert not await kernel.scheduler.cancel("m7")
@@ -76,7 +76,7 @@ async def test_its_record_says_what_is_not_kept(tmp_path: Path, capsys: pytest.C
     printed = capsys.readouterr()
     assert "What is 7?" in printed.out
     assert "It is 7." in printed.out
-    assert "mission_days" in printed.out + printed.err
+    assert "image.mission_days" in printed.out + printed.err
 
 
 async def test_what_memory_holds_of_it_goes_to_an_archive_unless_somebody_reads_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from batos.config import Settings
 from batos.image.daemon_files import DaemonFiles
 from batos.memory.files import IgnoreRules, LeftOut, files_in
 from batos.memory.store import library_of
-from tests.unit.memory_support import memory
+from tests.support.memory import memory
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ async def test_a_file_that_needed_a_package_is_read_once_it_is_there(tmp_path: P
         async with memory(tmp_path) as held:
             refuse = "reading .html needs the package 'selectolax': pip install 'batos[documents]'"
             patched.setattr(
-                held.recollection.ingest._reading,
+                held.recollection.ingest.reading,
                 "read",
                 lambda *_: (_ for _ in ()).throw(__import__("batos.errors").errors.Unreadable(refuse)),
             )

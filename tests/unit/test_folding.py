@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from batos.image import Ended, Folded, LivingImage, journal, ledger, retention, 
 from batos.image.journal import InferenceRecord
 from batos.image.mission_index import LINE_BYTES, Line, mark_of, unpack_line
 from batos.image.retention import FoldTerms
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import curation
 from batos.mind import prompts
@@ -27,16 +26,9 @@ STRETCH = ledger.MILESTONE
 ALL = FoldTerms(kept=1, days=0, history_days=0)
 
 
-@pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
-
-
 def keeper(image: LivingImage, folder: Path, terms: FoldTerms = ALL) -> Upkeep:
     days = {"history_days": 0, "journal_days": 1000}
-    return Upkeep(image, CostMeter(image), backups=folder / "backups", interval_s=1e6, first_s=1e6, missions=terms, **days)
+    return Upkeep(image, CostMeter(image), UpkeepPlan(interval_s=1e6, first_s=1e6, missions=terms, **days), backups=folder / "backups")
 
 
 def inference(text: str) -> InferenceRecord:
@@ -101,9 +93,9 @@ async def test_a_folded_mission_is_still_the_same_mission(image: LivingImage) ->
     await ended(image, 10, STRETCH, message=message)
     assert await fold(image) == STRETCH - 1 + 1
     new, record = await image.system(ledger.accept, "m1", "brief 1", {}, True)
-    assert (new, record["state"], record["folded"], record["result"]["text"]) == (False, "COMPLETE", True, "result 1")
+    assert (new, record.state, record.folded, record.result["text"]) == (False, "COMPLETE", True, "result 1")
     new, record = await image.system(ledger.accept, "m10", "brief 10", {"message": message}, True)
-    assert (new, record["state"], record["error"]) == (False, "FAILED", {"code": "deadline", "message": "late 10"})
+    assert (new, record.state, record.error) == (False, "FAILED", {"code": "deadline", "message": "late 10"})
     for id, brief, options in (("m1", "another", {}), ("m1", "brief 1", {"message": message}), ("m10", "brief 10", {})):
         with pytest.raises(MissionIdTaken, match=f"'{id}' names another mission already"):
             await image.system(ledger.accept, id, brief, options, True)
@@ -276,7 +268,7 @@ async def test_what_a_model_said_of_what_is_forgotten_goes_from_the_line_too(ima
     await ended(image, 1, STRETCH + 1)
     await fold(image)
     await image.system(curation._blank, "m7")
-    assert image.read(lambda root: (ledger.record_of(root, "m7")["result"]["text"], ledger.record_of(root, "m7")["brief"])) == (
+    assert image.read(lambda root: (ledger.record_of(root, "m7").result["text"], ledger.record_of(root, "m7").brief)) == (
         "",
         "brief 7",
     )

@@ -15,8 +15,8 @@ from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInp
 from batos.image import LivingImage, history, ledger
 from batos.image.backup import FORK_NAME
 from batos.image.storage import probe
-from batos.image.upkeep import Upkeep
-from tests.unit.test_looks import change, step
+from batos.image.upkeep import Upkeep, UpkeepPlan
+from tests.support.image import change, step
 
 
 class Kept:
@@ -24,7 +24,7 @@ class Kept:
 
     def __init__(self, image: LivingImage, folder: Path) -> None:
         self.image = image
-        self.upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1)  # type: ignore[arg-type]
+        self.upkeep = Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=folder)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.mind.router import shares
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
-
-TWO = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."
+from tests.support.missions import TWO, FakeInference, Listened, answer, mind, submit
 
 
 def scores(sentence: str) -> dict[str, float]:
@@ -84,7 +82,7 @@ async def test_a_brief_for_two_personas_is_a_cycle_of_cycles(tmp_path: Path) -> 
             assert labels == {"1", "1.1", "1.2"}
 
         kernel.image.read(check)
-        assert (await kernel.image.system(lambda root: ledger.describe(ledger.mission_of(root, "m1"))))["state"] == "COMPLETE"
+        assert (await kernel.image.system(lambda root: ledger.describe(ledger.mission_of(root, "m1")))).state == "COMPLETE"
 
 
 async def test_a_brief_stays_shared_out_as_it_was(tmp_path: Path) -> None:
@@ -154,4 +152,4 @@ async def test_a_message_that_sends_itself_comes_to_an_end(tmp_path: Path) -> No
         await kernel.image.system(lambda root: setattr(root["lobby"].psm.IDLE, "behaviour", Primitive.of(again)))
         end = await (await submit(kernel, "m1", "I feel stuck")).end()
         assert end["error"]["code"] == "budget_spent"
-        assert "cycle_depth" in end["error"]["message"]
+        assert "is inside more than" in end["error"]["message"]

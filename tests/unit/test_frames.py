@@ -14,35 +14,16 @@ from typing import Any
 
 import pytest
 
-from batos.image.taught_examples import Example
-from batos.synthesis import adaptation, aggregations, composer, enumeration, terms
+from batos.objects import Example
+from batos.synthesis import adaptation, aggregations, enumeration, terms
 from batos.synthesis.enumeration import tidied
-from batos.synthesis.handbook import HandbookEntry, words_in
+from batos.synthesis.handbook import words_in
 from batos.synthesis.idiom_costs import MODULES
-from batos.synthesis.plain_values import same
-from batos.synthesis.ranking import Specification, likely
+from batos.synthesis.ranking import likely
+from batos.synthesis.specification import same
+from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, compiled_frame
 from batos.synthesis.translation_model import tables
-from tests.unit.test_reuse import LARGEST, asked, entry, here
-
-LIMIT = 8192
-SHORT = entry("the text without its x and y", "def short_(self, text):\n    return ''.join(c for c in text if c not in 'xy')")
-ROWS = [
-    {"name": "Ann", "city": "Rome", "age": 41, "member": True},
-    {"name": "Bob", "city": "Bern", "age": 17, "member": True},
-    {"name": "Abe", "city": "Rome", "age": 23, "member": False},
-]
-
-
-async def made(
-    what: Specification, *known: HandbookEntry, most: int = 60_000, audit: Any = lambda text: True, run: Any = None
-) -> list[tuple[float, str]]:
-    shared = [(0.6, one) for one in known]
-    return sorted(await composer.composed(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
-
-
-async def first(what: Specification, *known: HandbookEntry) -> str:
-    (_, text), *_ = await made(what, *known)
-    return text.split(":\n    ", 1)[1].replace("\n    ", "; ")
+from tests.support.synthesis import LARGEST, ROWS, SHORT, asked, context, entry, first, made
 
 
 @pytest.mark.parametrize(
@@ -197,7 +178,8 @@ async def test_none_are_tried_where_none_may_be_and_all_are_audited() -> None:
 def test_it_is_the_same_in_each_process() -> None:
     script = """
 import asyncio
-from tests.unit.test_frames import ROWS, SHORT, Example, asked, made
+from batos.image.taught_examples import Example
+from tests.support.synthesis import context, ROWS, SHORT, asked, made
 print(asyncio.run(made(asked("the sorted names of the city 'Rome'", Example((ROWS,), (), ["Abe", "Ann"])), SHORT)))
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -213,7 +195,7 @@ print(asyncio.run(made(asked("the sorted names of the city 'Rome'", Example((ROW
 
 async def test_what_is_likely_is_told_from_what_passes_by_chance() -> None:
     what = asked("the names sorted by age", Example((ROWS,), (), ["Bob", "Abe", "Ann"]))
-    sources = await likely(tuple(await made(what)), what, here(), limit=LIMIT)
+    sources = await likely(context(what), tuple(await made(what)))
     assert sources[0].endswith("return [item['name'] for item in sorted(items, key=lambda item: item['age'])]")
 
 
@@ -254,7 +236,7 @@ async def test_what_comes_as_a_set_has_no_order_here() -> None:
 @pytest.mark.parametrize("given", [[1, "a"], list(range(41)), [], None, ["x" * 500] * 3])
 async def test_what_has_no_items_of_one_kind_or_too_many_is_taken_as_a_whole(given: Any) -> None:
     what = asked("all", Example((given,), (), 7))
-    request = adaptation.asked(what, "m_")
+    request = adaptation.asked(what)
     assert request is not None
     first, *texts = [over.text for over in terms.overs(request, what)]
     assert first == ""
@@ -267,7 +249,7 @@ VALUES = (3, 2.5, True, "b", "a", None, [1, 2], ["x"], {"a": 1}, 0, "", [], floa
 
 @pytest.mark.parametrize(
     "frame",
-    [*aggregations._ONE, *aggregations._COUNTED, *aggregations._ORDERED, *aggregations._GROUPED, *aggregations._WHOLE],
+    [*OF_EACH, *COUNTED, *ORDERED, *GROUPED, *WHOLE],
     ids=lambda one: one.template,
 )
 def test_a_frame_gives_nothing_but_what_it_may_give(frame: aggregations.Frame) -> None:
@@ -275,7 +257,7 @@ def test_a_frame_gives_nothing_but_what_it_may_give(frame: aggregations.Frame) -
     for one, other in itertools.product(VALUES, repeat=2):
         for rows in ([(one, one, other), (other, other, one)], [(one, other, one)], [(one, one, one)] * 3):
             with contextlib.suppress(*aggregations._FAILS):
-                value = aggregations._computing(frame)(rows)
+                value = compiled_frame(frame)(rows)
                 assert frame.may_give(value), value
                 came += 1
     assert came

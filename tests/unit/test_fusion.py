@@ -11,7 +11,7 @@ import pytest
 
 from batos.memory import search
 from batos.memory.search import QuestionVectors, Weighing, prepare_question, standard
-from tests.search_support import Said, axis, collection, noise
+from tests.support.search import Said, axis, collection, noise
 
 
 def order(

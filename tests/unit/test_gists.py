@@ -13,9 +13,9 @@ from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.memory.curator import Gist
 from batos.mind import memory_primitives
-from tests.unit.memory_support import QUICK, CountsWords
-from tests.unit.mind_support import FakeInference, mind
-from tests.unit.test_undo_memory import LONG, Held
+from tests.support.memory import QUICK, CountsWords
+from tests.support.missions import FakeInference, mind
+from tests.support.undo import LONG, Held
 
 SAID = "Boats, harbours and the tide."
 
@@ -23,7 +23,7 @@ SAID = "Boats, harbours and the tide."
 @contextlib.asynccontextmanager
 async def harbours(folder: Path, inference: FakeInference, **settings: object) -> AsyncIterator[tuple[Kernel, list[int]]]:
     """A daemon that remembers something long, and its sections."""
-    inference.embedder = CountsWords()._vector
+    inference.embedder = CountsWords().vector
     async with mind(folder, inference, **{"remember": "off", "curate_s": 86400, **QUICK, **settings}) as kernel:
         held = Held(kernel)
         if not held.look(lambda library: list(library.sections)):
@@ -43,7 +43,7 @@ async def test_it_is_asked_once_under_its_id_also_after_a_restart(tmp_path: Path
             asked = inference.asked_about("Say in at most 3 sentences")
             assert len(asked) == 1, life
             assert "harbours" in asked[0].user
-            assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "curate-1"))["origin"]) == "system"
+            assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "curate-1")).origin) == "system"
 
 
 @pytest.mark.parametrize("how", ["fails", "nothing_there", "too_late"])
@@ -79,7 +79,7 @@ async def test_what_it_said_is_in_the_summary_and_nowhere_else(tmp_path: Path) -
         (mission,) = held.look(lambda library: [id for id in ledger.ledger_of(library._p_jar.root()).missions if id.startswith("curate-")])
 
         def left(root: object) -> tuple[object, list[object]]:
-            return ledger.describe(ledger.mission_of(root, mission))["result"]["text"], journal.load(root, mission)  # type: ignore[return-value]
+            return ledger.describe(ledger.mission_of(root, mission)).result["text"], journal.load(root, mission)  # type: ignore[return-value]
 
         assert kernel.image.read(left) == ("", [])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -10,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from batos.api.dispatcher import Dispatcher
 from batos.app.kernel import Kernel
 from batos.console.api_client import Heard
 from batos.errors import InvalidInput, RoleRefused
 from batos.forge import lessons, versions
 from batos.guardian import PersistenceGuardian
 from batos.image import history, ledger
+from batos.image.mission_record import MissionRecord
 from batos.memory.store import library_of
 from batos.objects import Method, Primitive, UvmObject, lookup_order
 from batos.wire.admin_schemas import UndoRequest
 from batos.wire.schemas import SendRequest
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
-from tests.unit.test_forge import give, sent, writing
+from tests.support.methods import give, sent, writing
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
 
 TEXT = "The key is under the third stone of the garden wall."
 TIDY = "def tidy_(self):\n    return self.memory.forget_(self.note)\n"
@@ -83,14 +84,14 @@ async def answered(kernel: Kernel, id: str, heard: Listened, *answers: str) -> l
     """Answer a mission's questions, one after the other, until it has ended; what it asked."""
     for text in answers:
         async with asyncio.timeout(WAIT_S):
-            while ledger.open_question(record(kernel, id)) is None:
+            while record(kernel, id).open_question is None:
                 await kernel.image.system(lambda root: None)
         await kernel.scheduler.answer(id, text)
     await heard.end()
-    return [one["question"] for one in record(kernel, id)["questions"]]
+    return [one["question"] for one in record(kernel, id).questions]
 
 
-def record(kernel: Kernel, id: str) -> dict[str, Any]:
+def record(kernel: Kernel, id: str) -> MissionRecord:
     return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
 
 
@@ -380,7 +381,21 @@ async def test_an_answered_mission_replays_the_same(tmp_path: Path) -> None:
         await answered(kernel, "m1", heard, "yes")
         assert (await heard.end())["state"] == "COMPLETE"
         await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
+
+
+async def test_a_replay_asks_nobody(tmp_path: Path) -> None:
+    """Not for a yes, either, that the mission was cancelled without."""
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await holding(kernel, "def tidy_(self):\n    return self.revert_('one_', 0)['version']\n", "def one_(self):\n    return 1\n")
+        heard = await submit(kernel, "m1", "send thing tidy_", **ASKS)
+        async with asyncio.timeout(WAIT_S):
+            while not any(event["type"] == "needs_input" for event in heard.events):
+                await asyncio.sleep(0.01)
+        await kernel.scheduler.cancel("m1")
+        told = await kernel.replays.replay("m1")
+        assert told["outcome"] == "different"
+        assert "was not answered" in told["difference"]["found"]
 
 
 # --- trials
@@ -486,11 +501,10 @@ async def test_a_yes_to_another_question_of_the_same_words_grants_nothing(tmp_pa
         message = json.dumps({"target": "thing", "selector": "tidy_", "args": [], "kwargs": {}})
         heard = await submit(kernel, "m1", "send thing tidy_", message=message, may_ask=True)
         await until_asked(kernel, "m1")
-        (asked,) = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1"))["questions"])
-        forged = {**asked, "answer": "yes", "grant": False}
-        record = {"questions": [forged]}
-        assert ledger.answer_to(record, asked["question"], asked["occurrence"]) == "yes"
-        assert ledger.answer_to(record, asked["question"], asked["occurrence"], grant=True) is None
+        (asked,) = record(kernel, "m1").questions
+        forged = dataclasses.replace(record(kernel, "m1"), questions=[{**asked, "answer": "yes", "grant": False}])
+        assert forged.answer_to(asked["question"], asked["occurrence"]) == "yes"
+        assert forged.answer_to(asked["question"], asked["occurrence"], grant=True) is None
         await kernel.scheduler.answer("m1", "no")
         assert (await heard.end())["error"]["code"] == "grant_needed"
         assert notes(kernel) == ["Keys"]
@@ -504,7 +518,7 @@ async def test_who_is_no_operator_sends_nothing_that_changes_more_than_its_recei
 ) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         await holding(kernel, TIDY)
-        desk = desk_of(kernel)
+        desk = kernel.transport.dispatcher
         request = SendRequest(op="send", id="m1", target=target, selector=selector, args=[] if target == "thing" else ["Keys"])
         for operates in (False, True):
             heard = Heard(8)
@@ -521,10 +535,3 @@ async def until_asked(kernel: Kernel, id: str) -> None:
     async with asyncio.timeout(WAIT_S):
         while kernel.scheduler.state(id) != "NEEDS_INPUT":
             await asyncio.sleep(0)
-
-
-def desk_of(kernel: Kernel) -> Dispatcher:
-    """A desk of a kernel without endpoints; what missions do not need is not there."""
-    absent = ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
-    parts: dict[str, Any] = dict.fromkeys((*absent, "uploads"))
-    return Dispatcher(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)

@@ -15,16 +15,13 @@ from typing import Any
 import pytest
 
 from batos.forge.candidate_search import specification_of
-from batos.image.taught_examples import Example
-from batos.objects import Method, UvmObject
+from batos.objects import Example, Method, UvmObject
 from batos.synthesis import adaptation, aggregations, composer, enumeration, idiom_costs, targets, terms
-from batos.synthesis.batch_runner import Aside
 from batos.synthesis.enumeration import Expression, Valued, grown, modules_in, valued
 from batos.synthesis.handbook import entries, words_in
-from batos.synthesis.ranking import Specification, tells
+from batos.synthesis.specification import Specification, tells
 from batos.synthesis.translation_model import PHRASES, _entry, channel, tables
-from tests.unit.test_frames import first, made
-from tests.unit.test_reuse import asked, here
+from tests.support.synthesis import asked, context, first, made
 
 
 def atoms(**given: Any) -> list[Valued]:
@@ -322,7 +319,7 @@ def sending(intent: str, example: Example, **slots: Any) -> Specification:
 )
 async def test_messages_that_the_words_name_are_sent(intent: str, example: Example, text: str) -> None:
     what = sending(intent, example, fee_=Method("fee_", FEE), big_=Method("big_", BIG))
-    found = sorted(await composer.composed(what, "m_", (), lambda text: True, Aside(here(), what.helpers), most=60_000, limit=8192))
+    found = sorted(await composer.composed(context(what), ()))
     assert found[0][1].endswith(f"return {text}")
     assert all(f"self.{name}(" in source for _, source in found for name in what.helpers)
 
@@ -399,7 +396,7 @@ def test_what_an_idiom_computes_is_read_when_it_is_first_asked_for() -> None:
 
 async def test_the_condition_for_one_of_two_words_is_searched_for_without_them() -> None:
     what = asked("yes if it is even, no otherwise", Example((12,), (), "yes"))
-    request = adaptation.asked(what, "m_")
+    request = adaptation.asked(what)
     assert request is not None
     found = [goal for goal in targets.goals(what, request) if goal.spoken]
     assert {goal.around for goal in found} == {"'yes' if {} else 'no'", "'no' if {} else 'yes'"}
@@ -410,7 +407,7 @@ def test_words_that_nobody_speaks_of_cost_more_to_go_through() -> None:
     """Most requests that want the words of a text say so."""
     for text, said in (("the longest word", 0.0), ("who comes first", 1.0)):
         what = asked(text, Example(("ann bob",), (), "ann"))
-        request = adaptation.asked(what, "m_")
+        request = adaptation.asked(what)
         assert request is not None
         (over,) = [one for one in terms.overs(request, what) if one.text == "text.split()"]
         shout = terms.Computed(Expression(0.2, "item + '!'", kind="text"), (("ann!", "bob!"),))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from guardian_cases import blocks, corpus, name_of
 
 from batos import errors
 from batos.config import Settings
@@ -15,6 +14,7 @@ from batos.guardian.policy import policy_named
 from batos.guardian.rules import CHECKS, RULES
 from batos.guardian.rules.base import Rule
 from batos.guardian.rules.syntax import CHILDREN
+from tests.support.guardian_cases import blocks, corpus, name_of
 
 GUARDIAN = PersistenceGuardian()
 CORPUS = corpus()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from guardian_cases import blocks, corpus, name_of
 
 from batos.guardian import PersistenceGuardian, repair
 from batos.guardian.repair import selector_of
+from tests.support.guardian_cases import blocks, corpus, name_of
 
 GUARDIAN = PersistenceGuardian()
 GOOD = "def add(self, x):\n    self.items.append(x)\n    self._p_changed = True\n    return x\n"

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis.targets import guards
-from tests.unit.test_frames import made
-from tests.unit.test_reuse import asked
+from tests.support.synthesis import asked, made
 
 
 @pytest.mark.parametrize(

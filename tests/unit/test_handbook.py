@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batos.forge import method_prompts
+from batos.forge.method_prompts import WantedMethod
 from batos.guardian import PersistenceGuardian
 from batos.methods.runtime import parameters_in
 from batos.objects import UvmObject
@@ -96,7 +97,7 @@ def test_a_view_shows_these_of_the_nearest() -> None:
 
     def shown(view: Sequence[int]) -> list[str]:
         (asked,) = method_prompts.compact(
-            UvmObject(), "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000, book=book, views=[view]
+            WantedMethod(UvmObject(), "m_", ([1],), {}, "add up numbers"), chars=4000, book=book, views=[view]
         )
         return asked.split("\n\n")[:-1]
 
@@ -105,16 +106,15 @@ def test_a_view_shows_these_of_the_nearest() -> None:
     assert shown((1, 0)) == [near[1], near[0]]
     assert shown((0, 99)) == [near[0]], "where there are no more of them"
     assert shown(()) == []
-    requests = method_prompts.compact(
-        UvmObject(), "m_", ([1],), {}, intent="add up", examples=(), chars=4000, book=book, views=[(), (0,), (99,)]
-    )
+    wanted = WantedMethod(UvmObject(), "m_", ([1],), {}, "add up")
+    requests = method_prompts.compact(wanted, chars=4000, book=book, views=[(), (0,), (99,)])
     assert len(requests) == 2, "no two alike"
 
 
 def test_where_the_nearest_tells_all_that_is_asked_nothing_else_is_shown() -> None:
     def requests(intent: str) -> int:
-        told = {"intent": intent, "examples": (), "chars": 4000, "book": Handbook(SMALL)}
-        return len(method_prompts.compact(UvmObject(), "add_up_", ([1],), {}, **told, views=[(0,), (1,), ()]))
+        wanted = WantedMethod(UvmObject(), "add_up_", ([1],), {}, intent)
+        return len(method_prompts.compact(wanted, chars=4000, book=Handbook(SMALL), views=[(0,), (1,), ()]))
 
     assert requests("add up the numbers") == 1
     assert requests("add up the numbers of a purple list") == 3
@@ -132,9 +132,9 @@ def test_a_request_has_the_nearest_first_and_no_more_than_fits() -> None:
     book, obj = Handbook(SMALL), UvmObject()
 
     def asked(chars: int) -> str:
-        return method_prompts.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=chars, book=book)[0]
+        return method_prompts.compact(WantedMethod(obj, "m_", ([1],), {}, "add up numbers"), chars=chars, book=book)[0]
 
-    (bare,) = method_prompts.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000)
+    (bare,) = method_prompts.compact(WantedMethod(obj, "m_", ([1],), {}, "add up numbers"), chars=4000)
     assert asked(4000).startswith("# add up the numbers\ndef m(self, items):\n    return sum(items)\n\n# ")
     assert asked(4000).endswith(f"\n\n{bare}")
     assert asked(len(bare)) == bare

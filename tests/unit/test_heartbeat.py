@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batos.autotelic import changes, heartbeat, schema, trigger_missions
+from batos.autotelic import changes, heartbeat, trigger_missions
 from batos.autotelic.changes import Proposal
-from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic.heartbeat import Heartbeat, HeartbeatClock, Rhythm
 from batos.errors import Busy
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
+from tests.support.autonomy import opened
+from tests.support.missions import WAIT_S, FakeInference, mind, submit
 
 FACTS = {
     "uptime_s": 61.4, "complete": 3, "failed": 1, "conflicts": 2, "objects": 40, "bytes": 9000, "accepted": 5,
@@ -43,8 +43,9 @@ class World:
         self.facts = FACTS
         self.after_submit: Callable[[], None] = lambda: None
         self.heart = Heartbeat(
-            image, interval_s=600, jitter=0.1, first_s=30, submit=self.submit, measure=self.measure, quiet=self.quiet,
-            sleep=self.sleep, now=lambda: self.now, chance=lambda: chance,
+            image, Rhythm(interval_s=600, jitter=0.1, first_s=30), submit=self.submit,
+            measure=lambda: self.measure(), quiet=lambda: self.quiet(),
+            clock=HeartbeatClock(sleep=lambda seconds: self.sleep(seconds), now=lambda: self.now, chance=lambda: chance),
         )  # fmt: skip
 
     async def submit(self, id: str, brief: str) -> None:
@@ -83,15 +84,6 @@ class World:
     @property
     def ids(self) -> list[str]:
         return [id for id, _ in self.submitted]
-
-
-@contextlib.asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{folder / 'image.fs'}", steps=(schema.install,))
-    try:
-        yield image
-    finally:
-        await image.close()
 
 
 async def test_it_beats_first_after_its_first_pause_then_at_each_interval(tmp_path: Path) -> None:
@@ -173,7 +165,7 @@ async def test_a_clock_that_is_set_back_while_it_sleeps_does_not_silence_it(tmp_
             if len(world.slept) == 2:
                 world.now -= 365 * 86400
 
-        world.heart._sleep = set_back
+        world.sleep = set_back
         await world.run()
         assert world.slept == [30, 600, 600]
         assert len(world.ids) == 3
@@ -203,7 +195,7 @@ async def test_without_news_there_is_no_audit_and_the_pause_doubles_up_to_a_day(
             due.append(world.heart.facts()["due"])
             await passed(seconds)
 
-        world.heart._sleep = sleep
+        world.sleep = sleep
         await world.run()
         assert len(world.ids) == 1, "the first look"
         pauses = [after - before for before, after in itertools.pairwise(dict.fromkeys(due[1:]))]
@@ -237,14 +229,14 @@ async def test_what_is_news(tmp_path: Path) -> None:
         await image.system(ledger.accept, "own", "b", {"origin": "system"}, False)
         assert image.read(heartbeat.news_since, last, 0) == "", "what it does itself is no news"
         assert image.read(heartbeat.news_since, last, 2) == "records found damaged: 2."
-        await image.system(trigger_missions._fire, "state_slow", "IDLE", "it is slow.", 1.0)
+        await image.system(trigger_missions.fire, "state_slow", "IDLE", "it is slow.", 1.0)
         assert image.read(heartbeat.news_since, last, 0) == "triggers that fired: 1."
         last = image.read(heartbeat.audit_seen, 0)
         assert image.read(heartbeat.news_since, last, 0) == "", "it stands, and that was seen"
         number = await image.system(changes.propose, Proposal("retire", "thing.add_", "", "w"), {"trigger": "state_slow"}, "own")
         await image.system(changes.refuse, number, "nothing gets better", {})
         assert image.read(heartbeat.news_since, last, 0) == "a change about one that stands was decided."
-        await image.system(trigger_missions._forget, [("state_slow", "IDLE")])
+        await image.system(trigger_missions.let_fire_again, [("state_slow", "IDLE")])
         assert image.read(heartbeat.news_since, last, 0) == ""
 
 
@@ -276,7 +268,7 @@ async def test_it_waits_for_a_quiet_moment(tmp_path: Path) -> None:
             waits.set()
             await world.calm.wait()
 
-        world.heart._quiet = quiet
+        world.quiet = quiet
         running = asyncio.create_task(world.run())
         await asyncio.wait_for(waits.wait(), WAIT_S)
         assert world.submitted == []
@@ -301,7 +293,7 @@ async def test_a_fault_of_its_own_is_not_hidden(tmp_path: Path) -> None:
         async def nothing() -> dict[str, Any]:
             return {}
 
-        world.heart._measure = nothing
+        world.measure = nothing
         with pytest.raises(KeyError):
             await world.heart.run()
 

@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -35,8 +36,9 @@ def two() -> Iterator[ScriptedOllama]:
 
 
 @asynccontextmanager
-async def over(*servers: ScriptedOllama, wait_s: float = 30, switch_s: float = 30) -> AsyncIterator[Hosts]:
-    hosts = Hosts([OllamaInference(server.host, policy=QUICK) for server in servers], wait_s=wait_s, switch_s=switch_s, look_s=0.02)
+async def over(*servers: ScriptedOllama, wait_s: float = 30, switch_s: float = 30, **more: Any) -> AsyncIterator[Hosts]:
+    each = [OllamaInference(server.host, policy=QUICK, **more) for server in servers]
+    hosts = Hosts(each, wait_s=wait_s, switch_s=switch_s, look_s=0.02)
     try:
         yield hosts
     finally:
@@ -193,7 +195,7 @@ async def test_a_digest_is_held_to_while_its_host_is_away(one: ScriptedOllama, t
 
 
 async def test_a_digest_that_two_hosts_share_outlives_one_of_them(one: ScriptedOllama, two: ScriptedOllama) -> None:
-    async with over(one, two) as hosts:
+    async with over(one, two, digest_ttl_s=0) as hosts:
         digest = await hosts.digest(MODEL)
         one.stop()
         assert await hosts.digest(MODEL) == digest
@@ -201,16 +203,14 @@ async def test_a_digest_that_two_hosts_share_outlives_one_of_them(one: ScriptedO
         one.start()
         for host in hosts._hosts:
             await host.breaker.closed()
-            host._digests_at = float("-inf")  # a second later
         assert await hosts.digest(MODEL) == digest, "who comes back with another is passed over"
         assert (await hosts.chat(HELLO, deadline_s=10)).digest == digest
 
 
 async def test_a_model_made_anew_everywhere_is_followed(one: ScriptedOllama) -> None:
-    async with over(one) as hosts:
+    async with over(one, digest_ttl_s=0) as hosts:
         before = await hosts.digest(MODEL)
         rebuilt(one)
-        hosts._hosts[0]._digests_at = float("-inf")  # a second later
         assert await hosts.digest(MODEL) == one.models[MODEL].digest != before
         with pytest.raises(InferenceFailed) as failed:
             await hosts.chat(dataclasses.replace(HELLO, digest=before), deadline_s=10)

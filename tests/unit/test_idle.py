@@ -1,4 +1,4 @@
-"""A daemon that nobody asks anything: what it costs. Time passes by itself (`tests.passing_time`)."""
+"""A daemon that nobody asks anything: what it costs. Time passes by itself (`tests.support.passing_time`)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from batos.autotelic.trigger_missions import Alarms
 from batos.bridge.capabilities import Capabilities
 from batos.errors import InferenceFailed
 from batos.image import ledger
-from tests import passing_time
-from tests.unit.mind_support import FakeInference, submit
-from tests.unit.mind_support import settings as quick
+from batos.image.mission_record import MissionRecord
+from tests.support import passing_time
+from tests.support.missions import FakeInference, submit
+from tests.support.missions import settings as quick
 
 DAY_S = 86400.0
 CLOCKED = (Heartbeat, Alarms, Budget, Senses, Leash)
@@ -34,7 +35,7 @@ def settings(folder: Path) -> Any:
     return quick(folder, autotelic="on", console="off", watch_s=DAY_S)
 
 
-def own_missions(kernel: Kernel) -> list[dict[str, Any]]:
+def own_missions(kernel: Kernel) -> list[MissionRecord]:
     return kernel.image.read(lambda root: [ledger.describe(one) for one in ledger.newest_first(root) if one.origin == "system"])  # type: ignore[no-any-return]
 
 
@@ -56,7 +57,7 @@ def test_a_day_alone_costs_next_to_no_inference(tmp_path: Path) -> None:
             assert len(inference.asked) <= AT_MOST
             assert len(inference.embedded) == embedded, "an embedder takes memory as well"
             (first,) = own_missions(kernel)
-            assert first["result"]["by_rule"] is True
+            assert first.result["by_rule"] is True
         finally:
             await kernel.stop()
 
@@ -71,7 +72,7 @@ def test_a_day_after_a_mission_and_with_a_trigger_that_stands(tmp_path: Path) ->
         kernel = await Kernel.start(settings(tmp_path), inference=inference, listen=False)
         try:
             await (await submit(kernel, "m1", "I feel stuck")).end()
-            await kernel.image.system(trigger_missions._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+            await kernel.image.system(trigger_missions.fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
             await asyncio.sleep(DAY_S / 2)
             asked = len(inference.asked)
             await asyncio.sleep(DAY_S / 2)

@@ -7,7 +7,6 @@ import collections
 import contextlib
 import errno
 import importlib
-import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +18,8 @@ import pytest
 from transaction.interfaces import DoomedTransaction, TransientError
 
 from batos.api.dispatcher import Dispatcher
+from batos.api.missions import MissionRequests
+from batos.api.queries import Queries, QueryRequests
 from batos.errors import BatosSignal, ImageError, ImageFailed
 from batos.image import LivingImage, ledger
 from batos.image.checksummed_storage import base_of
@@ -460,11 +461,13 @@ async def test_the_desk_tells_nothing_that_is_not_durable(image: LivingImage, mo
         ledger.complete(ledger.mission_of(root, "m"), {"text": ""}, None)
 
     await image.system(ledger.accept, "m", "b", {}, False)
-    parts, part = inspect.signature(Dispatcher).parameters, Mock(live=lambda id: {}, state=lambda id: None)
-    desk = Dispatcher(**{**dict.fromkeys(parts, part), "image": image, "events": Events(), "watches_per_client": 1})
+    part: Any = Mock(live=lambda id: {}, state=lambda id: None)
+    following = MissionRequests(image, part, Events(), part, part, ratings=part, watches_per_client=1)
+    queries = Queries(image.db, image.snapshot)
+    desk = Dispatcher(image, [following, QueryRequests(queries)])
     loop, sync, told = asyncio.get_running_loop(), Sync(monkeypatch), list[tuple[Any, bool]]()
     client = Mock(closed=False, send=lambda reply: told.append((reply, sync.done.is_set())))
-    barrier, missions = image.barrier, desk._looks.missions
+    barrier, missions = image.barrier, queries.missions
 
     def committed() -> None:
         loop.call_soon_threadsafe(lambda: asyncio.ensure_future(image.system(end)))
@@ -483,7 +486,7 @@ async def test_the_desk_tells_nothing_that_is_not_durable(image: LivingImage, mo
         return missions(*args)
 
     monkeypatch.setattr(image, "barrier", at_the_barrier)
-    monkeypatch.setattr(desk._looks, "missions", look)
+    monkeypatch.setattr(queries, "missions", look)
     if when == "before the look":
         await asyncio.to_thread(committed)
     try:

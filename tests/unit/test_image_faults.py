@@ -27,7 +27,7 @@ from batos.image.packing import pack
 from batos.image.scrubber import Walk
 from batos.image.storage import check_format, open_database
 from batos.objects import Method, UvmObject
-from tests.image_store import Store
+from tests.support.image import Store
 
 # FileStorage does not close its files when its constructor fails; they are closed when the error is forgotten.
 leaves_files_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -373,7 +373,7 @@ async def test_a_clock_that_goes_backwards(tmp_path: Path, monkeypatch: pytest.M
         assert ledger.mission_of(root, "m1").state == ledger.FAILED
         tids = [bytes.fromhex(entry["tid"]) for entry in history_of(image, root)]
     assert tids == sorted(tids, reverse=True)
-    assert [record["id"] for record in await image.system(ledger.recover, 64)] == ["m2"]
+    assert [record.id for record in await image.system(ledger.recover, 64)] == ["m2"]
     await image.close()
 
 

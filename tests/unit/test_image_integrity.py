@@ -20,8 +20,8 @@ from batos.image.packing import pack
 from batos.image.scrubber import FileWalk, Walk
 from batos.memory.store import library_of
 from batos.objects import Method, UvmObject
-from tests.unit.memory_support import flip
-from tests.unit.mind_support import FakeInference, audited, mind, submit
+from tests.support.memory import flip
+from tests.support.missions import FakeInference, audited, mind, submit
 
 ANSWER = journal.InferenceRecord(b"k" * 16, 0, "an answer", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
 
@@ -80,7 +80,7 @@ async def test_the_audit_measures_it(tmp_path: Path) -> None:
     inference = FakeInference()
     settings = {"autotelic": "on", "heartbeat_first_s": 0.05, "heartbeat_s": 60, "audit_records": 7}
     async with mind(tmp_path, inference, **settings) as kernel:
-        assert "Of its records 7 were checked for damage since then, 0 are damaged" in (await audited(kernel))["brief"]
+        assert "Of its records 7 were checked for damage since then, 0 are damaged" in (await audited(kernel)).brief
         assert (await (await submit(kernel, "m1")).end())["state"] == "COMPLETE"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,13 @@ from BTrees.OOBTree import OOTreeSet
 from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
 from batos.image import Journal, LivingImage, PendingSet, journal, ledger
 from batos.image.journal import InferenceRecord
+from batos.image.mission_record import MissionRecord
 from batos.image.storage import FORMAT
 from batos.objects import UvmObject
 
 
-@pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
-
-
-async def accept(image: LivingImage, id: str, brief: str = "b", begin: bool = False, **options: Any) -> tuple[bool, dict[str, Any]]:
-    found: tuple[bool, dict[str, Any]] = await image.system(ledger.accept, id, brief, options, begin)
+async def accept(image: LivingImage, id: str, brief: str = "b", begin: bool = False, **options: Any) -> tuple[bool, MissionRecord]:
+    found: tuple[bool, MissionRecord] = await image.system(ledger.accept, id, brief, options, begin)
     return found
 
 
@@ -33,7 +27,7 @@ async def finish(image: LivingImage, id: str, thought: UvmObject | None = None) 
         ledger.complete(ledger.mission_of(unit.root, id), {"text": "ü"}, thought)
 
 
-def described(image: LivingImage, id: str) -> dict[str, Any]:
+def described(image: LivingImage, id: str) -> MissionRecord:
     return image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
 
 
@@ -44,7 +38,7 @@ def inference(text: str, occurrence: int = 0) -> InferenceRecord:
 async def test_accepting_twice_is_accepting_once(image: LivingImage) -> None:
     new, first = await accept(image, "m1", "the brief", priority=3)
     assert new
-    assert (first["id"], first["brief"], first["state"], first["priority"], first["attempts"]) == ("m1", "the brief", "ACCEPTED", 3, 0)
+    assert (first.id, first.brief, first.state, first.priority, first.attempts) == ("m1", "the brief", "ACCEPTED", 3, 0)
     again, second = await accept(image, "m1", "the brief", priority=3)
     assert not again
     assert second == first
@@ -56,7 +50,7 @@ async def test_accepting_the_same_in_one_group(image: LivingImage) -> None:
 
     found = await asyncio.gather(*(accept(image, "m1", begin=True) for _ in range(10)))
     assert [new for new, _ in found] == [True] + [False] * 9
-    assert all(record["attempts"] == 1 for _, record in found)
+    assert all(record.attempts == 1 for _, record in found)
 
 
 @pytest.mark.parametrize("options", [{}, {"message": '{"selector":"x"}'}])
@@ -73,7 +67,7 @@ async def test_accepting_again_after_the_end_answers_with_the_result(image: Livi
     await accept(image, "m1")
     await finish(image, "m1")
     new, record = await accept(image, "m1")
-    assert (new, record["state"], record["result"]) == (False, "COMPLETE", {"text": "ü"})
+    assert (new, record.state, record.result) == (False, "COMPLETE", {"text": "ü"})
 
 
 async def test_attempts_are_counted_up_to_their_limit(image: LivingImage) -> None:
@@ -81,7 +75,7 @@ async def test_attempts_are_counted_up_to_their_limit(image: LivingImage) -> Non
     assert [await image.system(ledger.begin_attempt, "m1", 3) for _ in range(3)] == [1, 2, 3]
     with pytest.raises(AttemptsExhausted, match="begun 3 times"):
         await image.system(ledger.begin_attempt, "m1", 3)
-    assert described(image, "m1")["attempts"] == 3
+    assert described(image, "m1").attempts == 3
     await image.system(ledger.uncount_attempt, "m1", 2)
     assert await image.system(ledger.begin_attempt, "m1", 3) == 3
 
@@ -89,29 +83,29 @@ async def test_attempts_are_counted_up_to_their_limit(image: LivingImage) -> Non
 async def test_counting_back_stops_at_those_that_have_ended_and_at_the_end(image: LivingImage) -> None:
     await accept(image, "m1")
     await image.system(ledger.uncount_attempt, "m1", 0)
-    assert described(image, "m1")["attempts"] == 0
+    assert described(image, "m1").attempts == 0
     for _ in range(2):
         await image.system(ledger.begin_attempt, "m1", 3)
     for _ in range(2):  # said twice, it is taken back once
         await image.system(ledger.uncount_attempt, "m1", 1)
-    assert described(image, "m1")["attempts"] == 1
+    assert described(image, "m1").attempts == 1
     await finish(image, "m1")
     await image.system(ledger.uncount_attempt, "m1", 0)
-    assert described(image, "m1")["attempts"] == 1
+    assert described(image, "m1").attempts == 1
 
 
 async def test_an_attempt_that_died_with_progress_does_not_count(image: LivingImage) -> None:
     await accept(image, "m1", begin=True)
     for n in range(5):  # more than the limit: each paid for something new
         await image.system(journal.add, "m1", inference("paid", n))
-        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [0]
-        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [0], "a kill between the start and the next attempt"
+        assert [one.attempts for one in await image.system(ledger.recover, 64)] == [0]
+        assert [one.attempts for one in await image.system(ledger.recover, 64)] == [0], "a kill between the start and the next attempt"
         assert await image.system(ledger.begin_attempt, "m1", 3) == 1
     for n in range(2):
-        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [n + 1]
+        assert [one.attempts for one in await image.system(ledger.recover, 64)] == [n + 1]
         assert await image.system(ledger.begin_attempt, "m1", 3) == n + 2
-    assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [3]
-    with pytest.raises(AttemptsExhausted, match="nor came any further"):
+    assert [one.attempts for one in await image.system(ledger.recover, 64)] == [3]
+    with pytest.raises(AttemptsExhausted, match="made no progress"):
         await image.system(ledger.begin_attempt, "m1", 3)
 
 
@@ -119,7 +113,7 @@ async def test_more_of_an_unfinished_answer_is_progress(image: LivingImage) -> N
     await accept(image, "m1", begin=True)
     for tokens, attempts in ((10, 0), (30, 0), (30, 1)):
         await image.system(journal.keep_partial, "m1", (b"k" * 16, 0), "text", tokens)
-        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [attempts]
+        assert [one.attempts for one in await image.system(ledger.recover, 64)] == [attempts]
         await image.system(ledger.begin_attempt, "m1", 3)
 
 
@@ -127,8 +121,8 @@ async def test_what_pays_for_more_than_a_mission_may_ask_for_is_no_progress(imag
     await accept(image, "m1", begin=True)
     for n in range(3):
         await image.system(journal.add, "m1", inference("paid", n))
-    assert [one["attempts"] for one in await image.system(ledger.recover, 2)] == [1]
-    assert [one["attempts"] for one in await image.system(ledger.recover, 3)] == [0]
+    assert [one.attempts for one in await image.system(ledger.recover, 2)] == [1]
+    assert [one.attempts for one in await image.system(ledger.recover, 3)] == [0]
 
 
 async def test_an_attempt_that_failed_counts_whatever_it_paid_for(image: LivingImage) -> None:
@@ -136,22 +130,22 @@ async def test_an_attempt_that_failed_counts_whatever_it_paid_for(image: LivingI
     await accept(image, "m1", begin=True)
     await image.system(journal.add, "m1", inference("paid"))
     await image.system(ledger.fail, "m1", {"code": "a", "message": ""}, {}, False)
-    assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [1]
+    assert [one.attempts for one in await image.system(ledger.recover, 64)] == [1]
     await image.system(ledger.begin_attempt, "m1", 3)
     await image.system(journal.add, "m1", inference("paid", 1))
     await image.system(ledger.uncount_attempt, "m1", 1)
-    assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [1]
+    assert [one.attempts for one in await image.system(ledger.recover, 64)] == [1]
 
 
 async def test_failures_are_recorded_and_the_last_ends_the_mission(image: LivingImage) -> None:
     for id in ("m1", "xm1"):
         await accept(image, id, begin=True)
         assert await image.system(ledger.fail, id, {"code": "a", "message": id}, {"state": "IDLE"}, False) is None
-    assert described(image, "m1")["state"] == "ACCEPTED"
+    assert described(image, "m1").state == "ACCEPTED"
     assert await image.system(ledger.fail, "m1", {"code": "b", "message": "ü"}, {}, True) is None
     record = described(image, "m1")
-    assert (record["state"], record["error"]) == ("FAILED", {"code": "b", "message": "ü"})
-    assert record["finished"] >= record["accepted"]
+    assert (record.state, record.error) == ("FAILED", {"code": "b", "message": "ü"})
+    assert record.finished >= record.accepted
     found = image.read(ledger.failures_of, "m1")
     assert [(f["error"]["code"], f["final"], f["attempt"], f["context"]) for f in found] == [
         ("a", False, 1, {"state": "IDLE"}),
@@ -164,7 +158,7 @@ async def test_what_is_final_stays_as_it_is(image: LivingImage) -> None:
     await accept(image, "m1")
     await finish(image, "m1")
     stays = await image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
-    assert (stays["state"], stays["error"], stays["result"]) == ("COMPLETE", None, {"text": "ü"})
+    assert (stays.state, stays.error, stays.result) == ("COMPLETE", None, {"text": "ü"})
     assert image.read(ledger.failures_of, "m1") == []
 
 
@@ -177,7 +171,7 @@ async def test_a_mission_that_fails_while_it_completes_is_one_of_both(image: Liv
             ledger.complete(ledger.mission_of(unit.root, "m1"), {"text": "late"}, None)
             await image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
     record = described(image, "m1")
-    assert (record["state"], record["result"]) == ("FAILED", None)
+    assert (record.state, record.result) == ("FAILED", None)
 
 
 async def test_settling_is_idempotent(image: LivingImage) -> None:
@@ -199,7 +193,7 @@ async def test_recovery_gives_the_pending_missions_in_their_order_also_after_a_r
     await image.close()
     image = await LivingImage.open(uri)
     assert image.read(ledger.counts)["pending"] == 4
-    assert [(m["id"], m["attempts"]) for m in await image.system(ledger.recover, 64)] == [("z", 0), ("a", 1), ("m", 0)]
+    assert [(m.id, m.attempts) for m in await image.system(ledger.recover, 64)] == [("z", 0), ("a", 1), ("m", 0)]
     assert image.read(ledger.counts) == {"accepted": 5, "pending": 3}
     await image.close()
 
@@ -227,9 +221,22 @@ async def test_descriptions_are_plain_values(image: LivingImage) -> None:
     await accept(image, "m1", deadline_s=1.5, persona="robin", origin="heartbeat", message="{}")
     await finish(image, "m1", UvmObject())
     record = described(image, "m1")
-    assert json.loads(json.dumps(record)) == record
-    assert (record["persona"], record["deadline_s"], record["origin"], record["message"]) == ("robin", 1.5, "heartbeat", "{}")
+    facts = dataclasses.asdict(record)
+    assert json.loads(json.dumps(facts)) == facts
+    assert (record.persona, record.deadline_s, record.origin, record.message) == ("robin", 1.5, "heartbeat", "{}")
     assert image.read(lambda root: type(ledger.mission_of(root, "m1").thought)) is UvmObject
+
+
+async def test_a_record_has_every_field_and_stays_as_it_was_read(image: LivingImage) -> None:
+    await accept(image, "m1", begin=True)
+    record = described(image, "m1")
+    assert vars(record) == vars(MissionRecord(id="m1", brief="b", accepted=record.accepted, number=1, attempts=1))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        record.attempts = 2  # type: ignore[misc]
+    assert dataclasses.replace(record, attempts=2).attempts == 2
+    await finish(image, "m1")
+    assert (record.state, record.is_final, described(image, "m1").is_final) == ("ACCEPTED", False, True)
+    assert record.to_wire(("priority", "state")) == {"priority": 0, "state": "ACCEPTED"}
 
 
 async def test_a_mission_holds_only_what_differs_from_its_prototype(image: LivingImage) -> None:
@@ -241,7 +248,7 @@ async def test_a_mission_holds_only_what_differs_from_its_prototype(image: Livin
 async def test_one_of_before_an_upgrade_is_described_with_what_its_prototype_lacks(image: LivingImage) -> None:
     await accept(image, "m1")
     await image.system(lambda root: root["ledger"].prototype._slots.pop("images") and None)
-    assert described(image, "m1")["images"] == []
+    assert described(image, "m1").images == []
 
 
 async def test_unfinished_missions_are_found_without_a_look_at_the_others(image: LivingImage) -> None:
@@ -326,13 +333,13 @@ async def test_what_is_journaled_while_a_cycle_goes_on_does_not_meet_what_it_com
         mission = ledger.mission_of(unit.root, "m1")
         await image.system(journal.add, "m1", inference("one"))
         ledger.complete(mission, {"text": "one"}, None)
-    assert described(image, "m1")["state"] == ledger.COMPLETE
+    assert described(image, "m1").state == ledger.COMPLETE
 
 
 async def test_a_mission_that_ends_before_it_began_needs_no_journal(image: LivingImage) -> None:
     await accept(image, "m1")
     await image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
-    assert described(image, "m1")["state"] == ledger.FAILED
+    assert described(image, "m1").state == ledger.FAILED
     assert image.read(ledger.counts) == {"accepted": 1, "pending": 0}
 
 
@@ -359,7 +366,7 @@ async def test_an_image_of_format_3_goes_on_with_its_missions(image: LivingImage
             assert type(ledger.ledger_of(root).pending) is PendingSet
             assert [entry.text for entry in journal.load(root, "m1")] == ["paid for"]
             assert journal.load(root, "m2") == []
-        assert [record["id"] for record in await again.system(ledger.recover, 64)] == ["m1", "m2"]
+        assert [record.id for record in await again.system(ledger.recover, 64)] == ["m1", "m2"]
         assert await again.system(ledger.begin_attempt, "m2", 9) >= 1
         await again.system(journal.add, "m2", inference("another"))
         assert again.read(journal.load, "m2")[0].text == "another"

@@ -20,7 +20,7 @@ from batos.image.checksummed_storage import base_of
 from batos.image.scrubber import Walk
 from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, open_database, probe
 from batos.objects import UvmObject
-from tests.image_store import Store
+from tests.support.image import Store
 
 COMMITS = 5
 
@@ -72,9 +72,9 @@ def test_the_path_of_an_image() -> None:
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("/tmp/i.fs", "is no URI"),
-        ("file://", "names no file"),
-        ("file:///?quota=1", "names no file"),
+        ("/tmp/i.fs", "is not a valid URI"),
+        ("file://", "does not name a file"),
+        ("file:///?quota=1", "does not name a file"),
         ("nosql://x", "no storage answers to nosql://"),
         ("file://{}?speed=9", "unknown options speed"),
     ],

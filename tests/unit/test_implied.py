@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from batos.forge.candidate_search import specification_of
-from batos.image.taught_examples import Example
-from batos.objects import UvmObject
-from batos.synthesis.batch_runner import MethodCall
+from batos.objects import Example, UvmObject
 from batos.synthesis.repair import Implied, implied, with_edge_case
+from batos.synthesis.specification import MethodCall
 
 
 def of(intent: str, example: Example, **slots: Any) -> tuple[Implied, ...]:

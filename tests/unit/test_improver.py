@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import functools
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from transaction import TransactionManager
@@ -19,12 +20,14 @@ from batos.autotelic.rehearsal_budget import WorkTime
 from batos.bridge.inference import ChatRequest
 from batos.errors import ImageError, ImageFailed, InferenceFailed
 from batos.image import history, ledger, taught_examples
+from batos.image.mission_record import MissionRecord
 from batos.image.usage_totals import CostMeter
+from batos.memory.curator import Curator
 from batos.mind import incarnation
 from batos.objects import Method
-from tests.unit.improving_support import BRIEFS, fire, improving, listed, overlooked, proposing, stepped, thought, varied
-from tests.unit.mind_support import FakeInference, answer, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
+from tests.support.autonomy import BRIEFS, fire, improver_of, improving, listed, overlooked, proposing, recorded, stepped, thought, varied
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, answer, submit, written
 
 FACET = {"kind": "facet", "target": "robin.gardener_facet_", "content": "Look at it as a gardener looks at a bed in spring."}
 PROMPT = {"kind": "meta_prompt", "target": "psm.SYNTHESIZING", "content": "The gardener is asked: $brief. Notes: $voices"}
@@ -40,13 +43,6 @@ def lively(inference: FakeInference, **proposal: str) -> None:
 
 def facet(kernel: Kernel) -> str | None:
     return kernel.image.read(lambda root: getattr(root["lobby"].robin._slots.get("gardener_facet_"), "text", None))  # type: ignore[no-any-return]
-
-
-async def recorded(kernel: Kernel, kind: str, target: str, content: Any) -> int:
-    """A proposal as if a mission had made it."""
-    proposal, evidence = Proposal(kind, target, content, "why"), {"trigger": "t", "key": "", "words": "w"}
-    missions = kernel.image.read(lambda root: next(ledger.newest_first(root)).id)
-    return await kernel.image.system(lambda root: changes.propose(root, proposal, evidence, missions))  # type: ignore[no-any-return]
 
 
 async def test_a_good_proposal_is_rehearsed_and_made_in_one_annotated_transaction(tmp_path: Path) -> None:
@@ -470,7 +466,7 @@ async def test_exemplars_that_get_variety_into_a_rut_are_promoted(tmp_path: Path
         await kernel.image.system(lambda root: incarnation.learn({"brick": root["lobby"].brick}, "brick", "A user's own", "m", 9))
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED, change["reason"]
-        assert (await kernel.router.decide({"brief": BRIEFS[0], "persona": None, "origin": "client"})).persona == "brick"
+        assert (await kernel.router.decide(MissionRecord(id="m", brief=BRIEFS[0], accepted=1.0, number=1))).persona == "brick"
 
 
 async def test_where_the_model_cannot_think_its_own_mission_through_the_measurement_decides_all_the_same(tmp_path: Path) -> None:
@@ -478,7 +474,7 @@ async def test_where_the_model_cannot_think_its_own_mission_through_the_measurem
     async with improving(tmp_path, inference, mission_attempts=1) as kernel:
         await thought(kernel, *BRIEFS)
         inference.say = lambda request: "-" if "ALFRED" in request.system else varied(lambda request: True)(request)
-        row = await kernel.image.system(trigger_missions._fire, "entropy_falls", "", "it has fallen.", 1.0)
+        row = await kernel.image.system(trigger_missions.fire, "entropy_falls", "", "it has fallen.", 1.0)
         end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
         assert end["state"] == "FAILED"
         (change,) = await stepped(kernel)
@@ -651,17 +647,11 @@ async def test_a_rehearsal_that_kills_the_daemon_does_not_do_so_for_ever(tmp_pat
     async with improving(tmp_path, inference, rehearsal_tries=2) as kernel:
         await thought(kernel, *BRIEFS)
         await fire(kernel, "entropy_falls")
-        improver = kernel.improving.improver
-        assert improver is not None
-
-        async def kills(*_: Any) -> Mapping[str, Any]:
-            raise SystemError("killed")
-
         with monkeypatch.context() as patched:
-            patched.setattr(improver, "_compared", kills)
+            patched.setattr(change_types, "check", Mock(side_effect=SystemError("killed")))  # the first step of a rehearsal
             for _ in range(2):
                 with pytest.raises(SystemError):
-                    await improver.step()
+                    await improver_of(kernel).step()
         (change,) = await stepped(kernel)
         assert (change["state"], change["reason"]) == (changes.REFUSED, "its rehearsal was begun 2 times and never ended")
 
@@ -686,28 +676,23 @@ async def test_a_rehearsal_that_only_waits_for_users_is_left_and_does_not_count(
         await fire(kernel, "entropy_falls")
         improver = kernel.improving.improver
         assert improver is not None
-        quiet, waited = improver._quiet, asyncio.Event()
+        quiet, waited = improver.quiet, asyncio.Event()
 
         async def busy() -> None:
-            monkeypatch.setattr(improver, "_quiet", never)
+            monkeypatch.setattr(improver, "quiet", never)
             await quiet()
 
         async def never() -> None:
             waited.set()
             await asyncio.Event().wait()
 
-        def impatient(limit_s: float) -> WorkTime:
-            time = WorkTime(limit_s)
-            time._left[True] = 0.01
-            return time
-
         with monkeypatch.context() as patched:
-            patched.setattr(improving_module, "WorkTime", impatient)
-            patched.setattr(improver, "_quiet", busy)
+            patched.setattr(improving_module, "WorkTime", functools.partial(WorkTime, waiting_s=0.01))
+            patched.setattr(improver, "quiet", busy)
             assert not await improver.step()
         assert waited.is_set()
         assert listed(kernel)[0]["state"] == changes.PROPOSED
-        monkeypatch.setattr(improver, "_quiet", quiet)
+        monkeypatch.setattr(improver, "quiet", quiet)
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED
 
@@ -715,27 +700,16 @@ async def test_a_rehearsal_that_only_waits_for_users_is_left_and_does_not_count(
 # --- what is done outside
 
 
-async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp_path: Path) -> None:
+async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inference = FakeInference()
+    curate = AsyncMock(return_value={"archived": 7})
+    monkeypatch.setattr(Curator, "round", curate)
     async with improving(tmp_path, inference) as kernel:
-        ran: list[int] = []
-
-        async def curate() -> dict[str, Any]:
-            ran.append(1)
-            return {"archived": 7}
-
-        improver = kernel.improving.improver
-        assert improver is not None
-        improver._curate, improver._ground = curate, improver._ground._replace(curates=True)
         await thought(kernel, BRIEFS[0])
         await recorded(kernel, "curate", "memory", "")
         (change,) = await stepped(kernel)
-        assert (change["state"], change["comparison"]["curated"], ran) == (changes.KEPT, {"archived": 7}, [1])
-
-        async def cannot() -> dict[str, Any]:
-            raise ImageError("the storage keeps no blobs")
-
-        improver._curate = cannot
+        assert (change["state"], change["comparison"]["curated"], curate.await_count) == (changes.KEPT, {"archived": 7}, 1)
+        curate.side_effect = ImageError("the storage keeps no blobs")
         await thought(kernel, BRIEFS[1], prefix="n")
         await recorded(kernel, "curate", "memory", "")
         change = (await stepped(kernel))[0]

@@ -6,29 +6,18 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import structlog
 
 from batos.errors import ConfigError, InvalidInput, UnknownPersona
-from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.incarnation import CHANGED, DELETED, DROPPED, PLAIN_FACET, REMOVED, accept, facets, system_message
 from batos.objects import Intent, Method, Primitive, UvmObject
-from batos.wire.admin_schemas import Accepting
-from tests.unit.mind_support import FakeInference, mind, submit
-
-SHIPPED = Path(psm.__file__).with_name("codex.toml").read_text("utf-8")
-PENGUIN = """
-[personas.penguin]
-core_mission = "To stand still."
-core_method = "Standing."
-pillars = ["Patience", "Ice"]
-model = "robin"
-triggers = [{ pattern = 'ice', weight = 9.0, says = "speaks of ice" }]
-[personas.penguin.protocols]
-waddle_facet_ = "Go slowly."
-"""
+from batos.wire.admin_schemas import Accepting, PersonasRequest
+from tests.support.codex import PENGUIN, SHIPPED
+from tests.support.missions import FakeInference, mind, submit
 
 
 async def look(folder: Path, function: Callable[[Any], Any], **more: Any) -> Any:
@@ -189,7 +178,7 @@ async def test_an_operator_takes_what_the_codex_says(tmp_path: Path) -> None:
             with pytest.raises(error, match=words):
                 await end(accept, codex, name, slot)
         await end(accept, codex, "penguin")
-        told = await kernel._personas(Accepting(persona=" Babs"))
+        told = await kernel.transport.personas.personas(PersonasRequest(op="personas", accept=Accepting(persona=" Babs")), Mock())
         assert [p["name"] for p in told["personas"] if p["kept"]] == []
         assert "babs" in kernel.router.personas
         answered = await (await submit(kernel, "m1", "Look up the population of Norway.")).end()

@@ -225,13 +225,14 @@ async def test_a_fault_of_the_listener_is_its_own(inference: OllamaInference) ->
         await inference.chat(HELLO, deadline_s=10, on_text=broken)
 
 
-async def test_a_model_made_anew_has_a_new_digest(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+async def test_a_model_made_anew_has_a_new_digest(scripted: ScriptedOllama) -> None:
+    inference = OllamaInference(scripted.host, digest_ttl_s=0)
     before = await inference.digest(MODEL)
     async with connect(scripted.host) as client:
         async for _ in await client.create(MODEL, from_="smollm2:embedded", system="other", stream=True):
             pass
-    inference._digests_at = float("-inf")  # a second later
     assert await inference.digest(MODEL) != before
+    await inference.close()
 
 
 async def test_a_machine_that_vanished_is_noticed_by_its_silence(scripted: ScriptedOllama) -> None:
@@ -251,5 +252,5 @@ def test_names_and_addresses() -> None:
     other = ("hf.co/library/x", "library/ns/x", "localhost:5000/library/x", "ollama.com/library/x", "x/library")
     assert [tagged(name) for name in other] == [f"{name}:latest" for name in other]
     for bad in ("127.0.0.1:notaport", "http://[::1"):
-        with pytest.raises(ConfigError, match="ollama_host"):
+        with pytest.raises(ConfigError, match=r"inference\.host"):
             connect(bad)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from batos.api.dispatcher import Dispatcher
+from batos.api.memory import MemoryRequests
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
 from batos.image import LivingImage
 from batos.memory import embedding_worker, objects
@@ -21,7 +22,8 @@ from batos.memory.files import read_file
 from batos.memory.store import library_of
 from batos.mind.evidence import passages
 from batos.wire.admin_schemas import IngestRequest, SearchRequest
-from tests.unit.memory_support import CountsWords, flip, memory
+from tests.support.image import within
+from tests.support.memory import CountsWords, flip, memory
 
 TOMATOES = (
     "# Garden\n\nThe tomatoes stand on the balcony and want water every day.\n\n# Cats\n\nThe cat sleeps on the piano all day long.\n"
@@ -83,20 +85,19 @@ async def test_parts_that_did_not_change_keep_their_chunks_and_are_not_embedded_
 async def test_a_document_that_a_mission_forgets_while_its_file_is_read_is_read_anew(
     tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, stored: int
 ) -> None:
-    put, calls, loop = ingesting._put, 0, asyncio.get_running_loop()
+    calls, loop = 0, asyncio.get_running_loop()
 
-    def forgotten_first(root: Any, *args: Any) -> Any:
+    def forgotten_first(root: Any, *args: Any) -> None:
         nonlocal calls
         calls += 1
         library, path = library_of(root), str(notes / "garden.md")
         gone = library.forget(library.document(path)) if calls == stored + 1 else []
         loop.call_soon_threadsafe(held.recollection.stored, None, gone)
-        return put(root, *args)
 
     text = TOMATOES + "".join(f"# Part {n}\n\nThis is what part {n} says about number{n}.\n\n" for n in range(60))
     async with memory(tmp_path, ingest_batch_bytes=1024) as held:
         await held.read(notes / "garden.md")
-        monkeypatch.setattr(ingesting, "_put", forgotten_first)
+        within(monkeypatch, held.image, ingesting.store_batch, forgotten_first)
         (notes / "garden.md").write_text(text)
         assert (await held.read(notes / "garden.md"))["refused"] == []
         await held.embedded()
@@ -164,7 +165,7 @@ async def test_files_that_cannot_be_read_are_told_of_and_the_others_go_on(tmp_pa
         assert [Path(one["path"]).name[0] for one in told["refused"]] == list("abcde")
         assert {one["code"] for one in told["refused"]} == {"unreadable"}
         said = " ".join(one["message"] for one in told["refused"])
-        for words in ("binary data", "it is empty", "setting ingest_file_bytes", "PDF is broken", "no file"):
+        for words in ("binary data", "it is empty", "setting memory.file_bytes", "PDF is broken", "no file"):
             assert words in said
         listed = (await held.recollection.tell())["refused"]
         assert [one["path"] for one in listed] == [one["path"] for one in told["refused"]]
@@ -204,7 +205,7 @@ async def test_paths_of_which_none_is_there_are_refused_and_nothing_is_queued(tm
 async def test_a_full_queue_is_busy(tmp_path: Path, notes: Path) -> None:
     (notes / "b.md").write_text("b")
     async with memory(tmp_path, ingest_queue=1) as held:
-        with pytest.raises(Busy, match="ingest_queue"):
+        with pytest.raises(Busy, match="files wait to be read already"):
             await held.read(notes)
         assert (await held.read(notes / "b.md"))["added"] == 1
 
@@ -214,19 +215,18 @@ async def test_a_long_file_is_stored_in_several_transactions_and_goes_on_where_i
 ) -> None:
     text = "".join(f"# Part {n}\n\nThis is what part {n} says about number{n}.\n\n" for n in range(60))
     (notes / "long.md").write_text(text)
-    put, room = ingesting._put, False
+    room = False
 
-    def third_finds_no_room(root: Any, *args: Any) -> Any:
+    def third_finds_no_room(root: Any, *args: Any) -> None:
         if len(args[-2]) > 40 and not room:  # the sections that the document has with this batch
             raise OSError(errno.ENOSPC, "No space left on device")
-        return put(root, *args)
 
     def hear(event: dict[str, Any]) -> None:
         nonlocal room
         room = room or event["state"] == "waiting"
 
-    monkeypatch.setattr(ingesting, "_put", third_finds_no_room)
     async with memory(tmp_path, ingest_batch_bytes=1024) as held:
+        within(monkeypatch, held.image, ingesting.store_batch, third_finds_no_room)
         held.recollection.ingest.listen(hear)
         told = await held.read(notes / "long.md")
         assert [event["state"] for event in told["events"]].count("waiting") == 1
@@ -248,15 +248,13 @@ async def test_one_that_cannot_be_looked_up_holds_up_no_other(
 ) -> None:
     """A damaged record of it, or a fault of ours."""
     (notes / "other.md").write_text("The dog has no piano.\n")
-    known = ingesting._known
 
-    def failing(root: Any, path: str, digest: bytes) -> Any:
+    def failing(root: Any, path: str, digest: bytes) -> None:
         if path.endswith("garden.md"):
             raise error
-        return known(root, path, digest)
 
-    monkeypatch.setattr(ingesting, "_known", failing)
     async with memory(tmp_path) as held, asyncio.timeout(20):
+        within(monkeypatch, held.image, ingesting.known_sections, failing)
         told = await held.read(notes)
         assert told["added"] == 1
         assert [(one["code"], Path(one["path"]).name) for one in told["refused"]] == [(code, "garden.md")]
@@ -321,15 +319,14 @@ async def test_a_document_that_is_damaged_keeps_no_daemon_from_starting_and_no_o
 
 
 async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put, damaged = ingesting._put, [ImageError("the image is away")] * 4  # a group that fails is tried once more, each alone
+    damaged = [ImageError("the image is away")] * 4  # a group that fails is tried once more, each alone
 
-    def away(root: Any, *args: Any) -> Any:
+    def away(root: Any, *args: Any) -> None:
         if damaged:
             raise damaged.pop()
-        return put(root, *args)
 
-    monkeypatch.setattr(ingesting, "_put", away)
     async with memory(tmp_path) as held, asyncio.timeout(20):
+        within(monkeypatch, held.image, ingesting.store_batch, away)
         told = await held.read(notes / "garden.md")
         assert told["events"][0]["state"] == "waiting"
         assert "the image is away" in told["events"][0]["message"]
@@ -338,7 +335,7 @@ async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes
 
 async def test_what_is_in_the_queue_is_read_after_a_restart(tmp_path: Path, notes: Path) -> None:
     async with memory(tmp_path) as held:
-        await held.image.system(ingesting._queue, [str(notes / "garden.md")], 10)  # as if the process had died right after
+        await held.image.system(ingesting.queue_files, [str(notes / "garden.md")], 10)  # as if the process had died right after
     async with memory(tmp_path) as held:
         await held.until(lambda: held.found("tomatoes"))
         await held.embedded()
@@ -417,9 +414,9 @@ async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Pa
 
 async def test_a_file_that_kills_the_daemon_is_left_out_after_some_attempts(tmp_path: Path, notes: Path) -> None:
     image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))  # nobody reads what is in the queue
-    await image.system(ingesting._queue, [str(notes / "garden.md")], 10)
+    await image.system(ingesting.queue_files, [str(notes / "garden.md")], 10)
     for _ in range(3):
-        await image.system(ingesting._begin, str(notes / "garden.md"))
+        await image.system(ingesting.begin_file, str(notes / "garden.md"))
     await image.close()
     async with memory(tmp_path) as held:
         await held.until(lambda: held.look(lambda library: len(library.refused)))
@@ -433,10 +430,10 @@ async def test_asked_for_again_while_it_waits_its_attempts_are_counted_on(tmp_pa
     """A client that watches asks again after each restart."""
     path = str(notes / "garden.md")
     image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))
-    await image.system(ingesting._queue, [path], 10)
-    await image.system(ingesting._begin, path)
-    await image.system(ingesting._queue, [path], 10)
-    assert image.read(ingesting._next) == (path, 1)
+    await image.system(ingesting.queue_files, [path], 10)
+    await image.system(ingesting.begin_file, path)
+    await image.system(ingesting.queue_files, [path], 10)
+    assert image.read(ingesting.next_file) == (path, 1)
     await image.close()
 
 
@@ -465,23 +462,8 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
 
     monkeypatch.setattr(ingesting, "read_file", slowly)
     async with memory(tmp_path) as held:
-        others = (
-            "scheduler",
-            "events",
-            "router",
-            "info",
-            "metrics",
-            "models",
-            "experts",
-            "personas",
-            "upkeep",
-            "replays",
-            "undoing",
-            "uploads",
-        )
-        parts: dict[str, Any] = {**dict.fromkeys((*others, "assessed", "rate")), "watches_per_client": 1}
         client: Any = Heard()
-        desk = Dispatcher(image=held.image, memory=held.recollection, **parts)
+        desk = Dispatcher(held.image, [MemoryRequests(held.recollection)])
         asked = IngestRequest(op="ingest", paths=[str(notes)], watch=True, ref=1)
         watching = asyncio.create_task(desk.handle(asked, client))
         try:

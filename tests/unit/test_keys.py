@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import zmq
 from structlog.testing import capture_logs
-from wire_support import Scripted, ask, raw
 
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import BatosError, ConfigError, DaemonUnavailable, EndpointError, KeyRefused
 from batos.wire import Client, ClientKeys, SyncClient, keys
 from batos.wire.listener import Listener
+from tests.support.wire import Scripted, ask, raw
 
 AT_ONCE_S = 8.0  # of a time limit of 10: the answer does not come from waiting
 
@@ -93,23 +93,23 @@ async def test_who_is_not_known_is_told_so(ring: Ring, tmp_path: Path) -> None:
     async with guarded(ring.settings) as bound:
         with capture_logs() as logged:
             message = await refused(bound, ClientKeys.load(own, ring.server))
-        assert "curve_clients" in message
+        assert "wire.client_keys" in message
         assert "client_refused" in [line["event"] for line in logged]
         assert (await asked(bound, ring.anna))["type"] == "status"
 
 
 async def test_no_key_is_told_so(ring: Ring, tmp_path: Path) -> None:
     async with guarded(ring.settings) as bound:
-        assert "curve_client" in await refused(bound, None)
+        assert "wire.client_key" in await refused(bound, None)
         local = f"ipc://{tmp_path}/local"
         async with guarded(ring.settings, local):
-            assert "curve_client" in await refused(local, None), "a local socket is no way round"
+            assert "wire.client_key" in await refused(local, None), "a local socket is no way round"
 
 
 async def test_another_daemon_than_meant_hears_nothing(ring: Ring, tmp_path: Path) -> None:
     _, other = keys.create(tmp_path / "other", "server")
     async with guarded(ring.settings) as bound:
-        assert "curve_server" in await refused(bound, ring.anna._replace(server=keys.load_public(other)))
+        assert "wire.server_key" in await refused(bound, ring.anna._replace(server=keys.load_public(other)))
 
 
 async def test_keys_for_a_daemon_without_any_are_told_so(ring: Ring) -> None:
@@ -192,7 +192,7 @@ async def test_a_key_that_is_taken_out_shuts_out_a_connection_that_is_open(ring:
         await other.status("m")
         await anna.status("m")
         os.unlink(ring.clients / "anna.key")
-        assert "curve_clients" in (await until_refused(anna)).message
+        assert "wire.client_keys" in (await until_refused(anna)).message
         served = len(handler.requests)
         with pytest.raises(KeyRefused):
             await anna.submit("do it all the same")
@@ -308,7 +308,7 @@ def test_keys_are_made_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert main(["keys", "new", "anna", "--data", data]) == 2
     assert main(["keys", "new", "--data", data]) == 0
     told = capsys.readouterr().out
-    assert "curve_secret = " in told
+    assert "wire.secret_key = " in told
     assert main(["keys", "new", "--data", data]) == 2, "nothing is overwritten"
     capsys.readouterr()
     assert main(["keys", "new", "anna", "--data", data, "--json"]) == 0

@@ -13,20 +13,19 @@ from batos.app.kernel import Kernel
 from batos.forge import candidate_search, method_prompts
 from batos.forge.candidate_search import specification_of
 from batos.image import taught_examples
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, UvmObject
-from batos.synthesis import batch_runner
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference
-from tests.unit.test_forge import give, method_of, sent
-from tests.unit.test_method_writer import DOUBLE, hire, writing
+from batos.objects import Example, Intent, Method, UvmObject
+from batos.synthesis.batch_runner import BatchRunner
+from tests.support import missions
+from tests.support.method_writer import DOUBLE, hire, writing
+from tests.support.methods import give, method_of, sent
+from tests.support.missions import FakeInference
 
 LARGEST = "def largest_(self, items):\n    return max(items)\n"
 
 
 def mind(folder: Path, inference: FakeInference, **settings: Any) -> AbstractAsyncContextManager[Kernel]:
     """A mind whose searches are a fifth as long: what is found here is found soon."""
-    return mind_support.mind(folder, inference, **{"synthesis_parts": 60_000, **settings})
+    return missions.mind(folder, inference, **{"synthesis_parts": 60_000, **settings})
 
 
 async def taught(kernel: Any, selector: str, intent: str, *told: Example, **slots: Any) -> None:
@@ -274,7 +273,7 @@ async def test_a_mission_cancelled_while_known_methods_are_tried_leaves_nothing(
     async with mind(tmp_path, inference) as kernel:
         await taught(kernel, "twice_", "twice the number", Example((5,), (), 10), twice_=Intent("twice the number"))
         with monkeypatch.context() as patched:
-            patched.setattr(batch_runner, "run_batch", held)
+            patched.setattr(BatchRunner, "outcomes", held)
             sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
             await reached.wait()
             assert await kernel.scheduler.cancel("m1")

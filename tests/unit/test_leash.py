@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -14,17 +12,10 @@ import pytest
 from batos.autotelic import changes
 from batos.autotelic.rollback_monitor import PATIENCE, Leash
 from batos.errors import Busy
-from tests.unit.test_effect import LIMITS, ended
-from tests.unit.test_undo_changes import FACET, facet, made
-from tests.unit.undo_support import House, house
+from tests.support.autonomy import LIMITS, ended
+from tests.support.undo import FACET, House, facet, made
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-async def at(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as opened:
-        yield opened
 
 
 class World:

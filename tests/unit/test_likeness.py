@@ -12,7 +12,7 @@ import pytest
 from batos.errors import ProvisioningFailed
 from batos.image.living_image import LivingImage
 from batos.mind.router import Likeness, Texts
-from tests.unit.mind_support import WAIT_S, FakeInference
+from tests.support.missions import WAIT_S, FakeInference
 
 EXEMPLARS: Texts = {"robin": ("sad",), "brick": ("plan", "build"), "babs": ()}
 

@@ -6,7 +6,7 @@ import pytest
 
 from batos.memory.search import prepare_question, search
 from batos.memory.section_builder import Gazetteer
-from tests.search_support import Said, collection
+from tests.support.search import Said, collection
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.unit.test_packaging import ROOT, command
+from tests.support.programs import command
+
+ROOT = Path(__file__).parents[2]
 
 LOCKS = sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
 OF_ITS_OWN = "peers"  # an environment beside BAT OS', whose versions constraints.txt does not name

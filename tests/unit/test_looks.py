@@ -21,14 +21,10 @@ from batos.cli.client import moment
 from batos.config import MIB
 from batos.errors import HistoryGone, ImageError, InvalidInput, UnknownMission, UnknownTarget
 from batos.image import LivingImage, history, ledger
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.objects import Intent, Method, Primitive, UvmObject
-from tests.daemon import END_S
-
-
-def step(lobby: UvmObject) -> None:
-    if "robin" not in lobby._slots:
-        lobby.robin = lobby.genesis.derive(name="robin", comment="I am ROBIN.", tags=["a"], n=0)
+from tests.support.daemon import END_S
+from tests.support.image import change, step
 
 
 @pytest.fixture
@@ -40,18 +36,6 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
 
 def looks(image: LivingImage) -> Queries:
     return Queries(image.db, image.snapshot)
-
-
-async def change(image: LivingImage, mission: str, **slots: Any) -> str:
-    """Set slots of ROBIN's; the transaction's id."""
-    async with image.unit() as unit:
-        for name, value in slots.items():
-            if value is None:
-                del unit.root["lobby"].robin._slots[name]
-            else:
-                unit.root["lobby"].robin._slots[name] = value
-        unit.note(mission, f"COMPLETE by {mission}")
-    return image.db.lastTransaction().hex()  # type: ignore[no-any-return]
 
 
 async def test_an_object_is_shown_as_it_was_at_a_revision_and_at_a_time(image: LivingImage) -> None:
@@ -91,7 +75,7 @@ async def test_a_mission_under_way_is_shown_in_the_state_that_it_is_in(image: Li
 
 @pytest.mark.parametrize("at", ["zz", "", "00", "0" * 15, 1e300, -1e300, 1.8e18])
 async def test_what_is_no_moment_is_refused(image: LivingImage, at: float | str) -> None:
-    with pytest.raises(InvalidInput, match="no moment"):
+    with pytest.raises(InvalidInput, match="not a valid moment"):
         looks(image).show("robin", at)
 
 
@@ -110,7 +94,7 @@ async def test_before_the_last_pack_nothing_is_guessed(image: LivingImage, tmp_p
     first = await change(image, "m1", n=1)
     await change(image, "m2", n=2)
 
-    upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=tmp_path, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    upkeep = Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=tmp_path)  # type: ignore[arg-type]
     await asyncio.sleep(0)
     async with asyncio.timeout(END_S):
         await upkeep.pack(0)

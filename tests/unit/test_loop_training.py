@@ -16,22 +16,20 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.autotelic import changes, prerequisites, rule_proposals, writer_evaluation
-from batos.autotelic import improver as improving_changes
 from batos.autotelic.budget import Budget
 from batos.autotelic.change_types import Ground
 from batos.bridge.inference import ChatRequest
 from batos.bridge.lora.staging import read_about
-from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InferenceFailed
 from batos.forge import method_prompts
 from batos.image import model_registry
 from batos.synthesis.handbook import handbook
 from batos.training.dataset import generate
-from tests import fake_trainer
-from tests.unit.improving_support import fire, improving, listed, stepped
-from tests.unit.mind_support import WAIT_S, FakeInference, answer, written
-from tests.unit.test_forge import ADD, give, sent
+from tests.support import fake_trainer
+from tests.support.autonomy import fire, improving, listed, stepped
+from tests.support.methods import ADD, give, sent
+from tests.support.missions import WAIT_S, FakeInference, answer, written
 
 OLD, NEW = "brick:method-writer-v1", "brick:method-writer-v2"
 ON = {"loop_training_minutes": 5, "trigger_syntheses": 2, "rehearsal_tasks": 3}
@@ -45,6 +43,7 @@ class Factory:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.staging, self.state = kernel, Path(kernel.settings.lora_staging), model_registry.BUILT
         self.gone: list[str] = []
+        self.away = False
 
     async def scan_settled(self) -> None:
         for folder in sorted(self.staging.glob("[!.]*")):
@@ -102,9 +101,9 @@ async def trained(folder: Path, inference: FakeInference, how: str = "good", **m
             return [sys.executable, fake_trainer.__file__, str(work), how]
 
         one = prerequisites.TrainingPreparation(
-            kernel.image, kernel.settings, kernel.loop.budget, lambda: factory, factory.staging, command=command
+            kernel.image, kernel.settings, kernel.loop.budget, lambda: None if factory.away else factory, factory.staging, command=command
         )
-        improver._preparations = {"training": one}
+        improver.preparations = {"training": one}
         await kernel.image.system(model_registry.begin_experts, {"brick": "smollm2:embedded"})
         if not factory.staging.exists():
             fake_trainer.stage(factory.staging, "method-writer", persona="brick", name="method-writer", version=1, role="methods")
@@ -295,7 +294,7 @@ async def test_killed_while_it_was_done_away_with_or_tampered_with_it_is_refused
         (folder / "expert.toml").unlink()  # the first that went, say
         improver = kernel.improving.improver
         assert improver is not None
-        await kernel.image.system(improving_changes._take, await in_helper(kernel.image.read, improver._new), 500)
+        await improver.record()
         await kernel.image.system(changes.rehearsed, 1, {"prepared": {"minutes": 5, "folder": folder.name}})
         (change,) = await stepped(kernel)
         assert (change["state"], "no expert.toml" in change["reason"]) == (changes.REFUSED, True), change
@@ -312,21 +311,18 @@ async def test_it_may_not_train_for_longer_than_its_day_has_or_than_the_limit(tm
         assert (await stepped(kernel))[0]["state"] == changes.PROPOSED, "it waits for another day"
         await budget.trains(-3)
         (change,) = await stepped(kernel)
-        assert change["reason"] == "the training took longer than 0.1 s (setting training_limit_s)"
+        assert change["reason"] == "the training took longer than 0.1 s"
         assert change["comparison"]["prepared"]["minutes"] == 3
 
 
 async def test_without_an_ollama_it_waits_and_a_service_that_is_away_makes_tasks_unknown(tmp_path: Path) -> None:
     inference = Writer()
-    async with trained(tmp_path, inference) as (kernel, _):
+    async with trained(tmp_path, inference) as (kernel, factory):
         await learned(kernel)
         await fire(kernel, "expert_behind")
-        improver = kernel.improving.improver
-        assert improver is not None
-        one: Any = improver._preparations["training"]
-        there, one._factory = one._factory, lambda: None
+        factory.away = True
         assert (await stepped(kernel))[0]["state"] == changes.PROPOSED
-        one._factory = there
+        factory.away = False
         inference.fail_when = lambda request: InferenceFailed("away", cause="unreachable")
         (change,) = await stepped(kernel)
         assert change["reason"].startswith("too little is known to judge")
@@ -351,10 +347,10 @@ async def test_it_is_proposed_where_enough_has_come_and_the_evidence_says_where_
         assert proposed(ground._replace(trains=lambda: "it is off")) == []
         assert kernel.image.read(rule_proposals.learned) == (2, 0)
     off = Settings(data=tmp_path)
-    assert prerequisites.why_no_training(off) == "trainings are off (loop_training_minutes is 0)"
+    assert prerequisites.why_no_training(off) == "trainings are off (autonomy.training_minutes is 0)"
     on = off.model_copy(update={"loop_training_minutes": 5.0})
     assert prerequisites.why_no_training(on) == ""
-    assert "synthesis_model" in prerequisites.why_no_training(on.model_copy(update={"synthesis_model": "plain"}))
+    assert "methods.writer" in prerequisites.why_no_training(on.model_copy(update={"synthesis_model": "plain"}))
     assert "workstation" in prerequisites.why_no_training(on.model_copy(update={"profile": "workstation"}))
     monkeypatch.setattr(prerequisites, "TRAINING_MODULES", ("torch_of_no_machine",))
     assert "torch_of_no_machine missing" in prerequisites.why_no_training(on)
@@ -374,7 +370,7 @@ async def test_refused_syntheses_count_and_what_was_proposed_instead_says_why_it
         assert kernel.image.read(rule_proposals.learned) == (0, 2)
         proposal = (await fire(kernel, "guardian_refuses"))["proposal"]
         assert proposal["kind"] == "intent"
-        assert proposal["evidence"]["training"] == "not proposed: trainings are off (loop_training_minutes is 0)"
+        assert proposal["evidence"]["training"] == "not proposed: trainings are off (autonomy.training_minutes is 0)"
 
 
 def test_what_is_asked_for_is_read_as_minutes_or_not_at_all() -> None:

@@ -156,7 +156,7 @@ async def test_two_that_merge_at_once_conflict_and_lose_nothing(image: LivingIma
 
 
 async def test_two_that_make_room_in_the_tail_conflict_and_lose_nothing(image: LivingImage) -> None:
-    for id in range(part_log._TAIL):
+    for id in range(part_log.TAIL):
         await image.system(add, id)
     assert image.read(lambda root: len(root["text"]._parts)) == 1  # the entry that stays: all others are in the tail
 
@@ -167,8 +167,8 @@ async def test_two_that_make_room_in_the_tail_conflict_and_lose_nothing(image: L
 
     with pytest.raises(TransientError):
         await both()
-    assert image.read(held) == ({*range(part_log._TAIL), 101},) * 2
-    assert image.read(lambda root: len(root["text"]._parts)) == 1 + part_log._TAIL // 2
+    assert image.read(held) == ({*range(part_log.TAIL), 101},) * 2
+    assert image.read(lambda root: len(root["text"]._parts)) == 1 + part_log.TAIL // 2
 
 
 async def test_a_log_of_an_earlier_version_goes_on(image: LivingImage) -> None:
@@ -202,7 +202,7 @@ async def test_parts_stay_few_and_bounded(image: LivingImage, monkeypatch: pytes
     assert image.read(held) == ({*range(200), *range(1000, 1150)},) * 2
 
     def sizes(root: Any) -> list[list[int]]:
-        return [[size for _, size, _ in log._entries()] for log in (root["text"], root["vectors"])]
+        return [log.sizes() for log in (root["text"], root["vectors"])]
 
     text, vectors = image.read(sizes)
     assert max(text) == max(vectors) == 64

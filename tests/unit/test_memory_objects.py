@@ -13,13 +13,13 @@ from batos.errors import ImageDamaged, InferenceFailed, InvalidInput, UnknownSou
 from batos.image import LivingImage, history
 from batos.memory import embedding_worker, objects
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.retrieval import SearchRequest
+from batos.memory.retrieval import PassageQuery
 from batos.memory.section_builder import remember_document
 from batos.memory.segments import Segment
 from batos.memory.store import library_of, summary_source
 from batos.mind.messages import send
-from tests.unit.memory_support import Memory, memory
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.memory import Memory, memory
+from tests.support.missions import FakeInference, mind, submit
 
 CHAT = "# 8 May 2023\nAnna: I planted tomatoes.\nBen: Which kind, Anna?\nAnna: San Marzano, as in the Garden Book.\nBen: Nice.\n"
 
@@ -159,12 +159,12 @@ async def test_a_first_name_finds_who_has_it(tmp_path: Path) -> None:
     async with memory(tmp_path) as held:
         await held.read(tmp_path / "chat.txt")
         asked = held.recollection.retrieval
-        found = await asked.search(SearchRequest("What did Caroline paint?"), explain=True)
+        found = await asked.search(PassageQuery("What did Caroline paint?"), explain=True)
         assert found["understood"]["names_speakers"] == 1
         assert found["hits"][0]["speaker"] == "Caroline Smith"
         assert {hit["speaker"]: hit["signals"]["speaker"] > 0 for hit in found["hits"]} == {"Caroline Smith": True, "Ben Lee": False}
         for name, speakers in (("caroline", {"Caroline Smith"}), ("Ben  Lee", {"Ben Lee"}), ("Lee", set()), ("Carol", set())):
-            assert {hit["speaker"] for hit in (await asked.search(SearchRequest("painted", speaker=name)))["hits"]} == speakers
+            assert {hit["speaker"] for hit in (await asked.search(PassageQuery("painted", speaker=name)))["hits"]} == speakers
         numbers = await held.recollection.recall("What did Caroline Smith paint in the harbour?")
         assert numbers[0] == held.numbers(tmp_path / "chat.txt")[0]
 
@@ -213,7 +213,7 @@ async def test_a_document_that_changes_from_its_beginning_is_pointed_at_all_the_
         maker.write_text("# Aldous Works\n\nIt was a forge at first.\n\n# History\n\nThe founding was in Leeds.\n")
         await held.read(maker)
         await held.embedded()
-        found = await held.recollection.retrieval.search(SearchRequest("Where was the company founded that made the Zephyr?"), explain=True)
+        found = await held.recollection.retrieval.search(PassageQuery("Where was the company founded that made the Zephyr?"), explain=True)
         led = {hit["text"]: hit["signals"].get("link", 0) for hit in found["hits"] if len(hit["path"]) == 2}
         assert list(led) == ["# History\n\nThe founding was in Leeds."]
         await held.whole()
@@ -337,7 +337,7 @@ async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:
         search = kernel.memory.retrieval.search
 
         async def summaries(question: str) -> list[str]:
-            hits = (await search(SearchRequest(question)))["hits"]
+            hits = (await search(PassageQuery(question)))["hits"]
             assert "markdown" in {hit["kind"] for hit in hits}
             return [hit["text"] for hit in hits if hit["kind"] == "summary"]
 

@@ -12,7 +12,7 @@ from batos.errors import InvalidInput, MessageNotUnderstood, MessageTooLarge
 from batos.image import history
 from batos.mind.messages import send
 from batos.objects import UvmObject
-from tests.unit.mind_support import FakeInference, mind
+from tests.support.missions import FakeInference, mind
 
 
 async def sent(kernel: Kernel, target: str, selector: str, *args: Any, **kwargs: Any) -> Any:

@@ -11,54 +11,25 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.bridge.inference import ChatRequest
 from batos.errors import ImageDamaged
 from batos.forge import method_prompts, versions
-from batos.image import history, ledger, model_registry, taught_examples
-from batos.image.taught_examples import Example
-from batos.objects import Intent, Method, UvmObject
-from batos.synthesis import batch_runner
+from batos.forge.method_prompts import WantedMethod
+from batos.image import history, ledger, taught_examples
+from batos.objects import Example, Intent, Method, UvmObject
+from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import NEAR
 from batos.training.dataset import HARD_FROM_IMAGE, answered, as_read, pairs_from_image
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, answer, submit
-from tests.unit.test_forge import give, method_of, sent
-
-EXPERT = "brick:method-writer-v1"
-DOUBLE, SQUARE = ("def twice_(self, number):\n    return number * 2\n", "def twice_(self, number):\n    return number ** 2\n")
-
+from tests.support import missions
+from tests.support.method_writer import DOUBLE, EXPERT, SQUARE, hire, teach, writing
+from tests.support.methods import give, method_of, sent
+from tests.support.missions import FakeInference, submit
 
 TRIPLE = "def twice_(self, number):\n    return number * 3\n"
 
 
 def mind(folder: Path, inference: FakeInference, **settings: Any) -> AbstractAsyncContextManager[Kernel]:
     """A mind that leaves what it knows to the model, if nothing else is said."""
-    return mind_support.mind(folder, inference, **{"synthesis_reuse": 0, "synthesis_parts": 0, **settings})
-
-
-async def hire(kernel: Kernel, base: str = "smollm2:embedded") -> None:
-    """An expert for methods, as the factory records one."""
-    facts = {
-        "model": EXPERT, "persona": "brick", "expert": "method-writer", "version": 1, "base": base, "content": "c", "folder": "f",
-        "role": "methods",
-    }  # fmt: skip
-    await kernel.image.system(model_registry.begin_experts, {"brick": "smollm2:embedded"})
-    await kernel.image.system(model_registry.intend_expert, facts)
-    await kernel.image.system(model_registry.note_built, EXPERT, "d", "r", "adapter", "")
-
-
-def writing(inference: FakeInference, *sources: str) -> list[ChatRequest]:
-    """A model that writes these, one after the other, whoever it is; the requests it gets."""
-    asked: list[ChatRequest] = []
-
-    def say(request: ChatRequest) -> str:
-        if request.system not in (method_prompts.COMPACT_SYSTEM, method_prompts.SYSTEM):
-            return answer(request)
-        asked.append(request)
-        return sources[min(len(asked), len(sources)) - 1]
-
-    inference.say = say
-    return asked
+    return missions.mind(folder, inference, **{"synthesis_reuse": 0, "synthesis_parts": 0, **settings})
 
 
 async def test_an_expert_is_asked_in_few_words_and_three_candidates_are_compared(tmp_path: Path) -> None:
@@ -180,7 +151,7 @@ async def test_a_refused_draft_is_amended_and_nothing_more_is_asked(tmp_path: Pa
         assert (kept["edited"], kept["tries"], kept["model"]) == (True, 1, EXPERT)
         assert kept["prompt_digest"] == hashlib.sha256(asked[0].user.encode()).hexdigest()
         await kernel.image.system(lambda root: root["lobby"].thing._slots.update(twice_=Intent("twice the number")))
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
 
 
 async def test_slots_that_it_changes_are_amended_too(tmp_path: Path) -> None:
@@ -231,7 +202,7 @@ async def test_a_mission_that_is_cancelled_while_a_draft_is_amended_leaves_nothi
         await hire(kernel)
         await kernel.image.system(teach, Example((50,), (), 100))
         with monkeypatch.context() as patched:
-            patched.setattr(batch_runner, "run_batch", held)
+            patched.setattr(BatchRunner, "outcomes", held)
             sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
             await reached.wait()
             assert await kernel.scheduler.cancel("m1")
@@ -404,7 +375,7 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     parent = UvmObject(budget=100, unrelated=1, think_=Method("think_", "def think_(self, a, b):\n    return a\n"))
     slots: dict[str, Any] = {f"slot{n}": n for n in range(9)}
     obj = UvmObject(**slots, **{"parent*": parent}, price_=Method("price_", "def price_(self, n):\n    return n\n"))
-    told = method_prompts.compact(obj, "spend_", (3,), {}, intent="take the price_ from the budget", examples=(), chars=4000)[0].split("\n")
+    told = method_prompts.compact(WantedMethod(obj, "spend_", (3,), {}, "take the price_ from the budget"), chars=4000)[0].split("\n")
     assert told[0] == "def spend_(self, number):"
     assert told[2].startswith("self.budget = 100; self.slot")
     assert told[2].count("self.") == 3
@@ -412,7 +383,7 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     assert told[3] == "sends: price_, think_"
     assert told[4] == "called with 3"
     long = Example((1,), (), "x" * 60)
-    assert len(method_prompts.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)[0]) <= 120
+    assert len(method_prompts.compact(WantedMethod(obj, "spend_", (3,), {}, "i", [long] * 2), chars=120)[0]) <= 120
 
 
 async def learned(kernel: Kernel) -> list[tuple[str, str]]:
@@ -533,7 +504,7 @@ async def test_a_message_without_arguments_is_taught_as_any_other(
 async def test_a_lesson_about_a_slot_that_its_pupil_has_not_yet_is_tried_as_its_example_says(tmp_path: Path) -> None:
     inference = FakeInference()
     writing(inference, "no method")
-    async with mind_support.mind(tmp_path, inference) as kernel:
+    async with missions.mind(tmp_path, inference) as kernel:
         await give(kernel, sell_=Intent("add the number to what was sold"))
         await hire(kernel)
         await kernel.image.system(teach, Example((5,), (), 35, (("sold", 30),), (("sold", 35),)), "sell_")
@@ -542,11 +513,6 @@ async def test_a_lesson_about_a_slot_that_its_pupil_has_not_yet_is_tried_as_its_
         (source,) = method_of(kernel, "thing", "sell_")["versions"]
         assert "self.sold" in source.replace("self.sold =", ""), f"else it would fail where the pupil has no such slot: {source}"
         assert "sold" not in kernel.image.read(lambda root: list(root["lobby"].thing._slots)), "a trial leaves nothing"
-
-
-def teach(root: Any, example: Example, selector: str = "twice_") -> None:
-    """System transaction: an example of a message to the object `thing`."""
-    taught_examples.teach(root, root["lobby"].thing._p_oid, selector, [example.to_json()], "", 8)
 
 
 async def test_what_was_accepted_here_is_shown_when_something_like_it_is_asked_for(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from batos import metrics
 from batos.app.kernel import Kernel
+from batos.bus import MemoryQueried, MethodRan, SourceAudited
 from batos.errors import EndpointError, InferenceFailed
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
 
 
 async def read(kernel: Kernel) -> dict[str, float]:
@@ -33,7 +34,7 @@ async def test_missions_states_inferences_and_the_image(tmp_path: Path) -> None:
         await (await submit(kernel, "m1", "I feel stuck")).end()
         inference.fail_when = lambda request: InferenceFailed("no", cause="refused")
         await (await submit(kernel, "m2", "I feel sad")).end()
-        kernel.metrics.verdict(True)
+        kernel.bus.publish(SourceAudited(True))
         found = await read(kernel)
         assert found['batos_missions_total{outcome="COMPLETE",persona="ROBIN"}'] == 1
         assert found['batos_missions_total{outcome="FAILED",persona="ROBIN"}'] == 1
@@ -53,8 +54,7 @@ async def test_what_the_loop_knows(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference(), metrics="127.0.0.1:0", autotelic="on", heartbeat_first_s=3600) as kernel:
         assert (await read(kernel))["batos_triggers_total"] == 0
         await (await submit(kernel, "m1", "I feel stuck")).end()
-        for hear in kernel._hearers("ran"):
-            hear("oid:1", "a_", False)
+        kernel.bus.publish(MethodRan("oid:1", "a_", False))
         async with asyncio.timeout(30):
             while "batos_entropy_rolling" not in (found := await read(kernel)):
                 await asyncio.sleep(0.01)
@@ -70,7 +70,7 @@ async def test_questions_to_the_memory(tmp_path: Path, autotelic: str) -> None:
         await kernel.memory.recall("What do you know of tomatoes?")
         found = await read(kernel)
         assert found['batos_retrievals_total{found="no"}'] == 1
-        kernel.memory._on_recalled(2)
+        kernel.bus.publish(MemoryQueried(2))
         assert (await read(kernel))['batos_retrievals_total{found="yes"}'] == 1
 
 
@@ -206,7 +206,7 @@ async def test_who_is_slow_is_cut_off_however_much_he_drips(kernel: Kernel, drip
 
 async def test_without_the_setting_they_are_counted_and_served_nowhere(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
-        kernel.metrics.verdict(True)
+        kernel.bus.publish(SourceAudited(True))
         assert not hasattr(kernel.metrics, "address")
         told = {metric["name"]: metric for metric in await asyncio.to_thread(kernel.metrics.told)}
     assert told["batos_guardian_verdicts"]["kind"] == "counter"

@@ -21,7 +21,7 @@ from batos.image.committer import Committer
 from batos.image.living_image import mirror
 from batos.image.packing import pack, pack_time
 from batos.image.storage import file_path
-from tests.unit.test_looks import change, step
+from tests.support.image import change, step
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ from batos.autotelic.prerequisites import ModelPreparation
 from batos.bridge.downloads import TOO_LARGE
 from batos.bridge.inference import ChatRequest
 from batos.bridge.model_status import ModelStatus
-from tests.unit.improving_support import BRIEFS, improving, listed, stepped, thought, varied
-from tests.unit.mind_support import FakeInference, answer
-from tests.unit.test_improver import recorded
+from tests.support.autonomy import BRIEFS, improving, listed, recorded, stepped, thought, varied
+from tests.support.missions import FakeInference, answer
 
 NEW = "small:1b"
 PULLED = ModelStatus(NEW, "pulled")
@@ -56,7 +55,7 @@ def equip(kernel: Kernel, store: Store, limit: int = 1000) -> Budget:
     improver = kernel.improving.improver
     assert improver is not None
     budget = Budget(kernel.image, DaySpending(1e9, 1440, 1e9, 100, limit))
-    improver._preparations = {"model": ModelPreparation(kernel.image, store, budget)}
+    improver.preparations = {"model": ModelPreparation(kernel.image, store, budget)}
     return budget
 
 
@@ -135,15 +134,10 @@ async def test_a_model_that_is_slower_than_it_may_be_is_refused(tmp_path: Path, 
         async def slow(request: ChatRequest, **more: Any) -> Any:
             return dataclasses.replace(await chat(request, **more), total_ms=9000.0)
 
-        monkeypatch.setattr(improver_of(kernel), "_inference", inference)
         monkeypatch.setattr(inference, "chat", slow)
         await recorded(kernel, "model", "robin", NEW)
         (change,) = await stepped(kernel)
         assert "s of model time, 0.0 s before" in change["reason"]
-
-
-def improver_of(kernel: Kernel) -> Any:
-    return kernel.improving.improver
 
 
 @pytest.mark.parametrize(
@@ -234,7 +228,7 @@ async def test_what_is_not_on_the_list_is_no_proposal_and_a_voice_goes_before_an
         equip(kernel, store)
         await thought(kernel, *BRIEFS)
         await recorded(kernel, "model", "robin", "large:70b")
-        assert "may not be pulled (setting autotelic_models)" in (await stepped(kernel))[0]["reason"]
+        assert "may not be pulled (setting autonomy.models)" in (await stepped(kernel))[0]["reason"]
 
         def speaks(root: Any) -> None:
             root["lobby"].robin.voice = "robin:gentle-v1"

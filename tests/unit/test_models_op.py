@@ -14,7 +14,7 @@ from batos.config import load
 from batos.errors import InvalidRequest
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
-from tests.daemon import provisioned
+from tests.support.daemon import provisioned
 
 MODELS = {"smollm2:embedded", "minilm:embedded", "robin:embedded", "brick:embedded", "babs:embedded", "alfred:embedded"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from batos.objects import Method, UvmObject, is_new
-from tests.unit.mind_support import FakeInference, mind
-from tests.unit.test_forge import give, sent
+from tests.support.methods import give, sent
+from tests.support.missions import FakeInference, mind
 
 MEDDLE = "def meddle_(self, number):\n    self.mate.total = number\n    self._p_changed = True\n    return number\n"
 

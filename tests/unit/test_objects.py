@@ -5,22 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batos.errors import MessageNotUnderstood
 from batos.objects import Method, Primitive, SlotList, UvmObject, find, lookup_order, understands
-from tests.image_store import Store, is_ghost
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "o.fs")
-    yield store
-    store.close()
+from tests.support.image import Store, is_ghost
 
 
 @Primitive.register("test._answer_selector")

@@ -22,11 +22,11 @@ from batos.image.storage import FORMAT, open_database, probe
 from batos.memory.store import library_of
 from batos.objects.slot_values import FORMER
 from batos.wire.admin_schemas import SearchRequest
-from tests.public_names import pinned
-from tests.unit.memory_support import QUICK, CountsWords
-from tests.unit.mind_support import FakeInference, Listened, mind, submit
-from tests.unit.test_forge import sent
-from tests.unit.test_undo_memory import Held
+from tests.support.memory import QUICK, CountsWords
+from tests.support.methods import sent
+from tests.support.missions import FakeInference, Listened, mind, submit
+from tests.support.public_names import pinned
+from tests.support.undo import Held
 
 PACKED = Path(__file__).parents[1] / "data" / "image-0.1.0.tar.gz"
 KEY = "The key is under the third stone of the garden wall."
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def inference() -> FakeInference:
     inference = FakeInference()
-    inference.embedder = CountsWords()._vector
+    inference.embedder = CountsWords().vector
     return inference
 
 
@@ -112,8 +112,8 @@ async def test_a_mission_is_thought_and_the_unfinished_one_goes_on_from_its_jour
         new = await (await submit(kernel, "new", "Plan the evening", persona="robin")).end()
         assert (new["state"], new["persona"]) == ("COMPLETE", "ROBIN")
         kept = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "plan")))
-        assert (kept["state"], kept["rating"]["rating"]) == ("COMPLETE", 1)
-        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "fails")))["state"] == "FAILED"
+        assert (kept.state, kept.rating["rating"]) == ("COMPLETE", 1)
+        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "fails"))).state == "FAILED"
 
 
 async def test_its_methods_answer_are_taught_and_reverted(held: Held, inference: FakeInference) -> None:

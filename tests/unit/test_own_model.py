@@ -13,16 +13,15 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.bridge.model_management import remove_own_models
 from batos.bridge.profiles import load_profile
-from batos.config import Settings, load, load_with_sources
+from batos.config import load, load_with_sources
 from batos.errors import InvalidInput, OllamaUnavailable
 from batos.image import model_registry
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
-from tests.daemon import note_built, provisioned
+from tests.support.daemon import provisioned
+from tests.support.own_model import CHAT, THINKING, settings
 
 BIG, BIGGER = "qwen3:8b", "llama3.3:70b"
-CHAT = "{{ range .Messages }}{{ .Role }}: {{ .Content }}{{ end }}"
-THINKING = CHAT + "{{ .Thinking }}"
 Start = Callable[..., Awaitable[Kernel]]
 
 
@@ -37,12 +36,6 @@ def server(scripted: ScriptedOllama) -> ScriptedOllama:
     scripted.runners.sizes.update({BIG: 5 * 10**9, BIGGER: 40 * 10**9})
     scripted.say("Take one small step and look where it led.")
     return scripted
-
-
-def settings(folder: Path, server: ScriptedOllama | None, **given: Any) -> Settings:
-    note_built(server.host if server else "", folder / "ollama")
-    quiet = {"listen": ("tcp://127.0.0.1:*",), "autotelic": "off", "shutdown_s": 1, "retry_backoff_s": 0.01}
-    return load({"data": str(folder), "ollama_host": server.host if server else "", **quiet, **given}, environ={})
 
 
 @pytest.fixture
@@ -144,7 +137,7 @@ async def test_another_model_from_now_on_and_back(start: Start, server: Scripted
         kernel = await start()
     assert kernel.info()["model"] == BIGGER
     _, sources = load_with_sources({"data": str(tmp_path)}, environ={})
-    assert sources["model"] == str(tmp_path / "chosen.toml")
+    assert sources["inference.model"] == str(tmp_path / "chosen.toml")
     async with Client(kernel.endpoints[0]) as client:
         assert (await client.use_model("embedded"))["model"] == "smollm2:embedded"
         await answered(kernel)
@@ -166,7 +159,7 @@ async def test_what_there_is_to_think_with(start: Start, server: ScriptedOllama)
     assert (rows[BIG]["in_use"], rows[BIG]["fits"], rows[BIG]["num_ctx"]) == (True, True, 8192)
     assert set(rows[BIG]["probed"]) == {"think", "format", "tools", "images", "context"}
     assert rows[BIGGER]["fits"] is False
-    assert "memory_budget_bytes" in rows[BIGGER]["not_by_itself"]
+    assert "inference.memory_bytes" in rows[BIGGER]["not_by_itself"]
     assert rows["robin:embedded"]["not_by_itself"] == "BAT OS made it, on another model"
 
 

@@ -17,10 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
-from batos.config import Settings
+from batos import config
 from batos.doctor import DEPENDENCIES
+from tests.support.programs import command
 
 ROOT = Path(__file__).parents[2]
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 COMES_WITH = {
     "referencing": "jsonschema",
@@ -168,7 +170,7 @@ def test_the_container_runs_the_daemon_as_a_user_of_its_own() -> None:
     assert "BATOS_DATA=/data" in said["ENV"]
     assert list(PROJECT["scripts"]) == ["batos"]
     for name in re.findall(r"BATOS_(\w+)=", said["ENV"]):
-        assert name.lower() in Settings.model_fields
+        assert name in {one.replace(".", "_").upper() for one in config.names()}
 
 
 def test_the_ollama_of_the_container_is_the_one_that_is_built_elsewhere() -> None:
@@ -191,12 +193,6 @@ def test_the_images_of_the_container_are_named_by_their_digests() -> None:
 def sh(script: str, *words: str, path: str, **more: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": path, "HOME": os.environ.get("HOME", "/"), "OLLAMA_BUILD": "always", "VENV": "no-such-venv", **more}
     return subprocess.run(["/bin/sh", str(ROOT / "tools" / script), *words], capture_output=True, text=True, env=env, timeout=60)
-
-
-def command(folder: Path, name: str, text: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
 
 
 def test_find_python_takes_the_one_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from batos.bridge.inference import PictureLook, picture_look
 from batos.errors import InvalidInput
-from tests.pictures import JPEG, plain, png, webp, webp_header
+from tests.support.pictures import JPEG, plain, png, webp, webp_header
 
 FRAME = b"\xff\xc0\x00\x0b\x08" + (300).to_bytes(2, "big") + (400).to_bytes(2, "big") + b"\x01\x01\x11\x00"
 

@@ -9,8 +9,8 @@ import pytest
 
 from batos.objects import Primitive
 from batos.objects.slot_values import FORMER
-from tests.public_names import KINDS, PINS, compared, pinned, written
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.support.missions import FakeInference, mind, submit
+from tests.support.public_names import KINDS, PINS, compared, pinned, written
 
 
 @pytest.mark.parametrize("kind", KINDS)

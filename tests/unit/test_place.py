@@ -23,7 +23,7 @@ from batos.bridge.residency import Residency
 from batos.errors import InferenceFailed, ProvisioningFailed
 from batos.testing import ScriptedOllama
 from batos.testing.models import Model, base, sha256
-from tests.unit.mind_support import WAIT_S
+from tests.support.missions import WAIT_S
 
 PLENTY = 10_000_000_000
 OPTIONS = {"num_ctx": 2048, "num_predict": 16}

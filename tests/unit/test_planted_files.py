@@ -29,10 +29,10 @@ from batos.errors import ConfigError, ImageError
 from batos.image import LivingImage, backup, blobs
 from batos.image.backup import FORK_NAME
 from batos.image.backup_schedule import hindrance
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.testing import ScriptedOllama
 from batos.wire import keys
-from tests.daemon import daemon, provisioned
+from tests.support.daemon import daemon, provisioned
 
 OTHER = 65534
 VICTIM = b"ssh-ed25519 AAAA the daemon user's own\n"
@@ -58,7 +58,7 @@ def victim(tmp_path: Path) -> Path:
 class Kept:
     def __init__(self, image: LivingImage, folder: Path) -> None:
         self.image, self.folder = image, folder
-        self.upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=folder / "backups", interval_s=1, first_s=1)  # type: ignore[arg-type]
+        self.upkeep = Upkeep(image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=folder / "backups")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image import daemon_files
 from batos.image.backup import FORK_NAME
-from tests.unit.memory_support import QUICK, memory
+from tests.support.memory import QUICK, memory
 
 OTHER = 65534
 SECRET = "The combination of the safe is walrus.\n"
@@ -241,14 +241,14 @@ async def test_in_a_watched_folder_it_is_skipped_also_what_comes_later(tmp_path:
 
 async def test_what_becomes_a_link_while_it_waits_is_not_read(tmp_path: Path, notes: Path) -> None:
     """Looked at again when it is open: between the asking and the reading it may be replaced."""
-    async with memory(tmp_path) as held, held.recollection.ingest._alone:
+    async with memory(tmp_path) as held, held.recollection.ingest.alone:
         (notes / "later.md").write_text("Nothing yet.\n")
         asked = await held.recollection.ask([str(notes / "later.md")], [])
         (notes / "later.md").unlink()
         (notes / "later.md").symlink_to(tmp_path / "data" / "logs" / "diary.md")
-        held.recollection.ingest._alone.release()
+        held.recollection.ingest.alone.release()
         told = await asked.done(lambda event: None)
-        await held.recollection.ingest._alone.acquire()
+        await held.recollection.ingest.alone.acquire()
         assert [one["path"] for one in told["refused"]] == [str(notes / "later.md")]
         assert held.found("walrus") == []
 

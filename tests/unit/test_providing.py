@@ -17,14 +17,15 @@ from batos.autotelic import changes, provided_models
 from batos.bridge.capabilities import Needs
 from batos.errors import InferenceFailed, InvalidInput, MissionFailed
 from batos.image import journal, ledger
+from batos.mind.attempt import Attempt
 from batos.mind.inference import PromptTooLong
 from batos.mind.model_needs import NeedModel, Provision
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
-from tests.daemon import provisioned
-from tests.pictures import png
-from tests.unit.mind_support import WAIT_S, Listened
-from tests.unit.test_own_model import CHAT, THINKING, settings
+from tests.support.daemon import provisioned
+from tests.support.missions import WAIT_S, Listened
+from tests.support.own_model import CHAT, THINKING, settings
+from tests.support.pictures import png
 
 SEER, SEER_TOO = "seer:9b", "seer-too:9b"
 ENTRY = 'bytes = {bytes}\nparameters = 9_000_000_000\ncontext = 32768\ncan = ["vision", "tools", "thinking"]\n'
@@ -201,7 +202,7 @@ async def test_by_itself_within_its_budget(start: Start, server: ScriptedOllama)
     kernel = await start(**own, loop_pull_bytes=45_000_000)
     await submit(kernel, "m1", "vision", may_ask=False)
     error = await failed(kernel, "m1")
-    assert "45.0 MB are left of what it may pull in 24 hours (loop_pull_bytes)" in error["message"]
+    assert "45.0 MB are left of what it may pull in 24 hours (autonomy.pull_bytes)" in error["message"]
     assert error["context"]["model"] == SEER_TOO, "what it may pull goes before what is smaller"
     kernel = await start(**own)
     await submit(kernel, "m2", "vision", may_ask=False)
@@ -567,15 +568,15 @@ async def test_what_did_not_fit_is_told_to_a_model_that_the_mission_is_provided_
     kernel = await start()
     await submit(kernel, "m1", may_ask=False)
     await answered(kernel, "m1", None)
-    attempt = kernel.scheduler._thinking(kernel.image.read(lambda root: ledger.record_of(root, "m1")))
-    attempt.narrow(PromptTooLong(1000, InferenceFailed("too long", cause="too_long", model="robin")))
-    assert attempt.room == 700
 
     class Provides:
         async def provide(self, *_: Any, **__: Any) -> Provision:
             return Provision(Needs(tools=True), options={"num_ctx": 32_768}) if wider else Provision(declined=Needs(tools=True))
 
-    attempt._provider = Provides()  # type: ignore[assignment]
+    attempt = Attempt(kernel.image.read(lambda root: ledger.record_of(root, "m1")), replace(kernel.attempt_services, provider=Provides()))
+    attempt.narrow(PromptTooLong(1000, InferenceFailed("too long", cause="too_long", model="robin")))
+    assert attempt.room == 700
+
     await attempt.provide(NeedModel(Needs(tools=True)))
     await kernel.image.system(lambda root: None)
     room = None if wider else 700

@@ -352,7 +352,7 @@ async def test_no_room_for_a_build(scripted: ScriptedOllama, client: AsyncClient
     provisioner = Provisioner(client, profile(SMALL, roles=("robin",)), folder, room=DiskSpace(folder, 2**60))
     found = {s.name: s for s in await provisioner.ensure()}
     assert "no room on disk" in found["small:test"].detail
-    assert "lower disk_reserve_bytes" in found["robin:test"].remedy
+    assert " there; " in found["robin:test"].remedy
     assert (scripted.uploads, scripted.counts["/api/create"]) == (0, 0)
 
 

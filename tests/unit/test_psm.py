@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from batos import scope
 from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import ledger
 from batos.mind import psm
-from batos.mind.attempt_context import Thinking, thinking
+from batos.mind.attempt import Attempt
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import Route
 from batos.objects import Primitive, UvmObject
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
+from tests.support.missions import FakeInference, Listened, answer, mind, submit
 
 ROUTE = Route("robin", "for a test", {})
 
@@ -58,7 +59,7 @@ async def test_the_pointer_moves_with_each_state_and_ends_in_complete(tmp_path: 
         kernel.events.watch(
             "m1", lambda event: seen.append((event["state"], cycle.__dict__["state*"].name)) if event["type"] == "state" else None
         )
-        with thinking(attempt):
+        with scope.begin(attempt):
             await run_cycle(cycle, attempt)
         assert seen == [(name, name) for name in ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")]
         assert cycle._slots["state*"].name == "COMPLETE"
@@ -207,7 +208,7 @@ async def test_an_answer_of_a_schema_is_a_value(tmp_path: Path) -> None:
         (woven,) = inference.asked_about("Notes to use")
         assert woven.schema == CITY
         assert '"required": ["name"]' in woven.user
-        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1"))["schema"]) == CITY
+        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")).schema) == CITY
 
 
 async def test_an_answer_that_does_not_keep_its_schema_is_revised_once_and_refused(tmp_path: Path) -> None:
@@ -281,7 +282,7 @@ def test_every_successor_is_a_state(state: str) -> None:
     assert psm.INITIAL in psm.STATES
 
 
-async def _cycle(kernel: Any, unit: Any) -> tuple[UvmObject, Thinking]:
+async def _cycle(kernel: Any, unit: Any) -> tuple[UvmObject, Attempt]:
     _, record = await kernel.image.system(ledger.accept, "m1", "I feel stuck", {}, False)
     Listened(kernel, "m1")
-    return new_cycle(unit.root["lobby"].robin, "I feel stuck", ROUTE), kernel.scheduler._thinking(record)
+    return new_cycle(unit.root["lobby"].robin, "I feel stuck", ROUTE), kernel.scheduler.attempt(record)

@@ -11,7 +11,7 @@ import pytest
 
 from batos.image.packing import pack
 from batos.memory import embedding_worker as worker
-from tests.unit.memory_support import memory
+from tests.support.memory import memory
 
 
 async def test_a_purge_is_many_short_transactions_and_takes_out_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

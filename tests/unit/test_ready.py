@@ -9,7 +9,7 @@ import pytest
 
 from batos.bridge.inference import ChatRequest, ReadyInference
 from batos.errors import BatosError, InferenceFailed, ProvisioningFailed
-from tests.unit.mind_support import DIGEST, FakeInference
+from tests.support.missions import DIGEST, FakeInference
 
 REQUEST = ChatRequest("robin:embedded", "system", "user")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.section_builder import prepare_document, store_document
 from batos.memory.segments import build
-from tests.unit.memory_support import CountsWords, Memory, memory
+from tests.support.memory import CountsWords, Memory, memory
 
 GARDEN = "The tomatoes stand on the balcony since the second week of May.\n"
 ENGINE = "The impeller of the engine is changed every two hundred hours.\n"

@@ -14,8 +14,7 @@ from batos.cli import mission_view as pages
 from batos.cli.output import Output
 from batos.errors import InferenceFailed, UnknownMission
 from batos.missions import report
-from tests.unit.mind_support import FakeInference, mind, submit
-from tests.unit.test_fractal import TWO
+from tests.support.missions import TWO, FakeInference, mind, submit
 
 
 def of(kernel: Kernel, id: str = "m1") -> dict[str, Any]:
@@ -89,7 +88,7 @@ async def test_of_one_whose_texts_were_let_go_the_cost_is_there(tmp_path: Path) 
         await kernel.image.system(_drop)
         found = of(kernel)
         assert (found["inferences"], found["texts_dropped"], found["cost"]) == ([], True, before)
-        assert "journal_days" in printed(found)
+        assert "image.journal_days" in printed(found)
 
 
 def _drop(root: Any) -> None:

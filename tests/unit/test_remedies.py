@@ -12,13 +12,12 @@ from batos.autotelic import rule_proposals
 from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal
 from batos.image import history, ledger, taught_examples
-from batos.image.taught_examples import Example
 from batos.methods import runtime as parameters_of
 from batos.mind import psm
-from batos.objects import Intent, Method
-from tests.unit.improving_support import BRIEFS, improving, thought
-from tests.unit.mind_support import FakeInference, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
+from batos.objects import Example, Intent, Method
+from tests.support.autonomy import BRIEFS, improving, thought
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, submit, written
 
 BAD = "def add_(self, number, number2):\n    return number + self.nowhere\n"
 SHIPPED = psm.STATES["SYNTHESIZING"]["meta_prompt"]

@@ -19,16 +19,17 @@ from transaction.interfaces import TransientError
 from batos.app.kernel import Kernel
 from batos.errors import ImageDamaged, InferenceFailed
 from batos.image import ledger
+from batos.image.mission_record import MissionRecord
 from batos.memory.chunking import ChunkLimits
 from batos.memory.records import Numbers
 from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import Segment
 from batos.memory.store import epoch_of, library_of
 from batos.missions import memory_writer
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, Listened, submit
+from tests.support import missions
+from tests.support.missions import FakeInference, Listened, give, submit
 
-mind = functools.partial(mind_support.mind, remember="off")  # each test does it itself
+mind = functools.partial(missions.mind, remember="off")  # each test does it itself
 
 
 class FakeMemory:
@@ -47,7 +48,7 @@ class FakeMemory:
 
 async def with_memory(kernel: Kernel) -> FakeMemory:
     memory = FakeMemory(kernel.image.read(epoch_of))
-    kernel.memory = memory
+    give(kernel, memory=memory)
     return memory
 
 
@@ -191,7 +192,7 @@ async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path
             raise full.pop()
         return store(root, *args)
 
-    def damaged(mission: Any) -> dict[str, Any]:
+    def damaged(mission: Any) -> MissionRecord:
         if mission.id == "m1":
             raise ImageDamaged("it is damaged")
         return describe(mission)
@@ -204,7 +205,7 @@ async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path
         monkeypatch.setattr(memory_writer, "RETRY_S", 0)
         monkeypatch.setattr(memory_writer.ledger, "describe", damaged)
         monkeypatch.setattr(memory, "stored", lambda *_: kept.set())
-        task = asyncio.create_task(remembering_of(kernel, memory).run(kernel.events))
+        task = asyncio.create_task(remembering_of(kernel, memory).run(kernel.bus))
         hears = asyncio.create_task(kept.wait())
         await asyncio.wait([hears, task], timeout=20, return_when=asyncio.FIRST_COMPLETED)
         assert (kept.is_set(), task.done()) == (True, False)

@@ -16,35 +16,21 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed, InvalidInput, UnknownMission
 from batos.image import journal, ledger
 from batos.image.journal import changed_parts, content_of, parts_of
-from batos.mind.events import Events
+from batos.mind.attempt import Attempt
+from batos.mind.attempt_services import REPLAYED
 from batos.mind.inference import JournalPlace
 from batos.missions.execution import Attempts
-from batos.missions.replay import Replaying, Replays
-from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, submit, written
+from batos.missions.replay import JournalOnlySource, replay_services
+from tests.support import missions
+from tests.support.missions import FakeInference, replayed, submit, written
 
-mind = functools.partial(mind_support.mind, remember="off")  # what goes on in the image beside a replay must not be taken for its doing
+mind = functools.partial(missions.mind, remember="off")  # what goes on in the image beside a replay must not be taken for its doing
 ROBIN = "I feel stuck"
 A_CYCLE = 5
 
 
-def replays(kernel: Kernel, inference: FakeInference) -> Replays:
-    return kernel._replays(inference)
-
-
 async def think(kernel: Kernel, id: str = "m1", brief: str = ROBIN, **options: Any) -> dict[str, Any]:
     return await (await submit(kernel, id, brief, **options)).end()
-
-
-async def replayed(kernel: Kernel, inference: FakeInference, id: str = "m1") -> dict[str, Any]:
-    """A replay, which asks no model and leaves no trace."""
-    await kernel.image.system(lambda root: None)  # with it comes what was deferred
-    asked, tid = len(inference.asked), kernel.image.db.lastTransaction()
-    found = await replays(kernel, inference).replay(id)
-    await kernel.image.system(lambda root: None)
-    assert len(inference.asked) == asked
-    assert kernel.image.db.lastTransaction() == tid
-    return found
 
 
 async def test_a_mission_replays_the_same(tmp_path: Path) -> None:
@@ -61,14 +47,14 @@ async def test_what_a_mission_was_asked_is_told_word_for_word(tmp_path: Path) ->
     inference = FakeInference()
     async with mind(tmp_path, inference) as kernel:
         await think(kernel)
-        found = await replays(kernel, inference).replay("m1", prompts=True)
+        found = await kernel.replays.replay("m1", prompts=True)
         assert found["outcome"] == "same"
         told = found["prompts"]
         assert [(one["model"], one["system"], one["user"]) for one in told] == [(r.model, r.system, r.user) for r in inference.asked]
         assert [one.get("schema") for one in told] == [request.schema for request in inference.asked]
         assert [one["state"] for one in told] == ["DECOMPOSING", "DELEGATING", "DELEGATING", "DELEGATING", "SYNTHESIZING"]
         assert all(one["said"] for one in told)
-        assert "prompts" not in await replays(kernel, inference).replay("m1")
+        assert "prompts" not in await kernel.replays.replay("m1")
 
 
 async def test_prompts_are_told_as_far_as_they_are_known_and_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +62,7 @@ async def test_prompts_are_told_as_far_as_they_are_known_and_have_room(tmp_path:
     async with mind(tmp_path, inference) as kernel:
         await think(kernel)
         monkeypatch.setattr("batos.missions.replay.PROMPTS_BYTES", 10)
-        found = await replays(kernel, inference).replay("m1", prompts=True)
+        found = await kernel.replays.replay("m1", prompts=True)
         assert (len(found["prompts"]), found["more"]) == (1, True)
 
 
@@ -208,7 +194,7 @@ async def test_a_cancelled_mission_replays_up_to_there(tmp_path: Path) -> None:
         heard = await submit(kernel, "m1", ROBIN)
         await inference.came(1)
         with pytest.raises(InvalidInput, match="only what has ended"):
-            await replays(kernel, inference).replay("m1")
+            await kernel.replays.replay("m1")
         await kernel.scheduler.cancel("m1")
         await heard.end()
         inference.release()
@@ -220,11 +206,11 @@ async def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
     inference = FakeInference()
     async with mind(tmp_path, inference) as kernel:
         with pytest.raises(UnknownMission):
-            await replays(kernel, inference).replay("nobody")
+            await kernel.replays.replay("nobody")
         await think(kernel)
         await kernel.image.system(lambda root: journal.drop_texts(ledger.mission_of(root, "m1").journal) and None)
-        with pytest.raises(InvalidInput, match="journal_days"):
-            await replays(kernel, inference).replay("m1")
+        with pytest.raises(InvalidInput, match=r"image\.journal_days"):
+            await kernel.replays.replay("m1")
 
 
 async def test_a_replay_is_heard_by_nobody(tmp_path: Path) -> None:
@@ -233,7 +219,7 @@ async def test_a_replay_is_heard_by_nobody(tmp_path: Path) -> None:
         heard = await submit(kernel, "m1", ROBIN)
         await heard.end()
         events = len(heard.events)
-        await asyncio.gather(*(replays(kernel, inference).replay("m1") for _ in range(5)))
+        await asyncio.gather(*(kernel.replays.replay("m1") for _ in range(5)))
         assert len(heard.events) == events
 
 
@@ -258,18 +244,18 @@ async def test_costs_are_in_info_and_survive(tmp_path: Path) -> None:
         assert kernel.info()["costs"] == known
 
 
-class Short(Replaying):
-    """A replay that has nothing in its journal, by a model that reads so many characters at a time."""
+class Short(JournalOnlySource):
+    """A source that has nothing in its journal, and a model that reads so many characters at a time."""
 
     reads = 1500
 
-    def known(self, place: JournalPlace, label: str) -> None:
+    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> None:
         return None
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: Any = None) -> journal.InferenceRecord:
         if len(request.user) > self.reads:
             raise InferenceFailed("too long", cause="too_long", model=request.model)
-        text = mind_support.answer(request)
+        text = missions.answer(request)
         return journal.InferenceRecord(
             place.key, place.occurrence, text, request.model, "", 7, 7, 0.0, 0.0, "stop", journal.now(), b"", label, 0.0, 0.0
         )
@@ -280,7 +266,7 @@ async def test_a_rehearsal_tells_less_too_where_all_does_not_fit(tmp_path: Path)
     async with mind(tmp_path, inference) as kernel:
         await think(kernel, brief=f"I feel stuck. {'The day was long. ' * 200}")
         record = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))
-        attempt = Short(record, inference=inference, events=Events(), **kernel._host(kernel.image, kernel.methods, kernel.router))
+        attempt = Attempt(record, replay_services(kernel.attempt_services, inference), Short("m1", kernel.image), REPLAYED)
         attempt.recall()
         await written(kernel)
         tid = kernel.image.db.lastTransaction()
@@ -310,7 +296,7 @@ async def test_those_who_ask_the_same_at_once_get_what_they_had_whoever_asks_fir
             await turn.wait()
             if (place := waiting.index(turn)) > 0:
                 waiting[place - 1].set()
-            return mind_support.DIGEST
+            return missions.DIGEST
 
         inference.digest = digest  # type: ignore[method-assign]
         found = await replayed(kernel, inference)

@@ -20,8 +20,8 @@ from batos.errors import InferenceFailed
 from batos.mind.router import Foresight
 from batos.testing import ScriptedOllama
 from batos.testing.models import Model, sha256
-from tests.daemon import note_built, provisioned
-from tests.unit.mind_support import WAIT_S, settings, submit
+from tests.support.daemon import note_built, provisioned
+from tests.support.missions import WAIT_S, settings, submit
 
 MB = 1_000_000
 OPTIONS = {"num_ctx": 2048, "num_predict": 16}
@@ -262,8 +262,7 @@ class Fortune:
         preloader = self.residency.preloader
         assert preloader is not None
         async with asyncio.timeout(WAIT_S):
-            while preloader._task is not None:
-                await asyncio.sleep(0.005)
+            await preloader.settled()
 
 
 async def learned(it: House, *models: str) -> None:

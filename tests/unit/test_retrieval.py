@@ -19,12 +19,12 @@ from batos.memory.drafts import DraftPart, Turn
 from batos.memory.embedders import Identity
 from batos.memory.embedding_worker import adopt_embedder, load_collection
 from batos.memory.records import Numbers
-from batos.memory.retrieval import Retrieval, SearchRequest
+from batos.memory.retrieval import PassageQuery, Retrieval, RetrievalTerms
 from batos.memory.search_index import Collection
 from batos.memory.section_builder import KnownNames, Shelver
 from batos.memory.segments import build
 from batos.memory.store import library_of
-from tests.search_support import DIMENSIONS, axis, noise
+from tests.support.search import DIMENSIONS, axis, noise
 
 DAY = date(2023, 5, 7)
 
@@ -56,8 +56,14 @@ class Memory:
     def __init__(self, image: LivingImage) -> None:
         self.image, self.embedder, self.clock = image, Embedder(), 0.0
         self.collection = Collection()
-        times: dict[str, Any] = {"limit_s": 0.2, "pause_s": 30, "today": lambda: date(2023, 5, 8), "now": lambda: self.clock}
-        self.retrieval = Retrieval(image, lambda: self.collection, lambda maker: self.embedder, **times)
+        self.retrieval = Retrieval(
+            image,
+            lambda: self.collection,
+            lambda maker: self.embedder,
+            RetrievalTerms(limit_s=0.2, pause_s=30),
+            today=lambda: date(2023, 5, 8),
+            now=lambda: self.clock,
+        )
 
     async def fill(self) -> None:
         await self.image.system(_fill)
@@ -73,7 +79,7 @@ class Memory:
         self.collection.vectors(ids, rows)
 
     async def ask(self, question: str, **wanted: Any) -> dict[str, Any]:
-        return await self.retrieval.search(SearchRequest(question, **wanted), explain=True)
+        return await self.retrieval.search(PassageQuery(question, **wanted), explain=True)
 
 
 def _fill(root: Any) -> None:
@@ -208,7 +214,7 @@ async def test_yesterday_is_the_day_before_today(memory: Memory) -> None:
 
 
 async def test_signals_are_told_to_who_asks_for_them(memory: Memory) -> None:
-    reply = await memory.retrieval.search(SearchRequest("boats?"))
+    reply = await memory.retrieval.search(PassageQuery("boats?"))
     assert "understood" not in reply
     assert {"signals", "path"} & reply["hits"][0].keys() == set()
 

@@ -8,34 +8,14 @@ from typing import Any
 import pytest
 
 from batos.forge.candidate_search import specification_of
-from batos.image.taught_examples import Example
-from batos.objects import UvmObject
-from batos.synthesis import adaptation, batch_runner, repair
+from batos.objects import Example, UvmObject
+from batos.synthesis import adaptation, repair
 from batos.synthesis.batch_runner import Run
-from batos.synthesis.handbook import Handbook, HandbookEntry, words_in
-from batos.synthesis.ranking import Specification, likely
+from batos.synthesis.handbook import Handbook, HandbookEntry
+from batos.synthesis.ranking import likely
+from batos.synthesis.specification import Specification
+from tests.support.synthesis import LARGEST, asked, context, entry, here
 
-LIMIT = 8192
-
-
-def here() -> Run:
-    """Runs methods of these tests in this process: the sandbox has tests of its own."""
-
-    async def run(source: str, given: list[Any]) -> Any:
-        scope: dict[str, Any] = {}
-        exec(source, scope)
-        return scope["side_by_side_"](None, given)
-
-    return run
-
-
-def entry(purpose: str, source: str) -> HandbookEntry:
-    name, _, inside = source.removeprefix("def ").partition("(self")
-    parameters = tuple(one.strip().rstrip("0123456789") for one in inside.partition(")")[0].split(",")[1:])
-    return HandbookEntry(purpose, source, words_in(f"{purpose} {name.replace('_', ' ')}"), parameters, "self." in source, source)
-
-
-LARGEST = entry("the largest of the numbers", "def largest_(self, items):\n    return max(items)")
 OVER = entry("the numbers over 3", "def over_3_(self, items):\n    return [one for one in items if one > 3]")
 ADD = entry(
     "add the number to total",
@@ -51,15 +31,11 @@ POWER = entry("two to the number", "def power_(self, number):\n    return 2 ** n
 BOOK = Handbook([LARGEST, OVER, ADD, CITIES, SPEND, SENDS, LOOP, POWER])
 
 
-def asked(intent: str, *examples: Example, call: tuple[Any, ...] | None = None, **slots: Any) -> Specification:
-    return specification_of(UvmObject(**slots), "m_", examples[0].args if call is None else call, {}, intent=intent, examples=examples)
-
-
 async def found(
     what: Specification, *, most: int = 500, audit: Any = lambda text: True, book: Handbook = BOOK, run: Run | None = None
 ) -> list[str]:
     known = book.alike(what.known.told, without=what.known.slots)
-    return [text for _, text in await adaptation.adapted_passing(what, "m_", known, audit, run or here(), most=most, limit=LIMIT)]
+    return [text for _, text in await adaptation.adapted_passing(context(what, audit=audit, run=run, adaptations=most), known)]
 
 
 async def test_a_method_is_found_by_what_it_does_whatever_the_words() -> None:
@@ -112,7 +88,7 @@ async def test_another_answer_is_made_of_what_it_leaves() -> None:
 async def test_an_answer_inside_a_function_of_the_method_stays() -> None:
     inner = "def m_(self, items):\n\n    def key(one):\n        return -one\n    return sorted(items, key=key)"
     what = asked("", Example(([3, 21, 5],), (), 21))
-    did = (await batch_runner.run_batch([inner], [call for call, _ in what.examples], here(), limit=LIMIT))[0]
+    did = (await context(what).runner.outcomes([inner], [call for call, _ in what.examples]))[0]
     texts = [text for _, text in repair.other_answers(inner, did, what, ["items"])]
     assert inner.replace("return sorted(items, key=key)", "return sorted(items, key=key)[0]") in texts
     assert all("return -one\n" in text for text in texts)
@@ -135,7 +111,7 @@ def test_a_number_that_is_spoken_of_and_left_out_costs_something(told: str, text
 def test_a_letter_may_be_an_article() -> None:
     example = Example((["tea", "sky"],), (), "tea")
     for words, letters in (("the first word that contains the letter a", ("a",)), ("a word that I know", ()), ("a word with b", ("b",))):
-        request = adaptation.asked(asked(words, example), "m_")
+        request = adaptation.asked(asked(words, example))
         assert request is not None
         assert set(request.texts) - {"m"} == set(letters)  # m is of the selector
 
@@ -207,9 +183,7 @@ async def test_quoted_words_may_be_anything(words: str) -> None:
 async def test_what_is_no_name_of_python_s_is_none_of_a_method_s(selector: str, slot: str) -> None:
     example = Example((30,), (), 512, ((slot, 482),), ((slot, 512),))
     what = specification_of(UvmObject(), selector, (30,), {}, intent=f"put it to {slot}", examples=[example])
-    assert (
-        await adaptation.adapted_passing(what, selector, BOOK.alike(what.known.told), lambda text: True, here(), most=99, limit=LIMIT) == ()
-    )
+    assert await adaptation.adapted_passing(context(what), BOOK.alike(what.known.told)) == ()
 
 
 async def test_a_setter_without_an_answer_has_none_that_could_be_another() -> None:
@@ -241,9 +215,9 @@ async def test_words_tell_which_of_two_is_likelier() -> None:
     first = entry("the first of the items", "def first_(self, items):\n    return items[0]")
     what = asked("the largest of the numbers", Example(([712, 30],), (), 712))
     known = Handbook([first, *[LARGEST, OVER]]).alike(what.known.told)
-    passed = await adaptation.adapted_passing(what, "m_", known, lambda text: True, here(), most=99, limit=LIMIT)
+    passed = await adaptation.adapted_passing(context(what), known)
     assert [text.rsplit(" ", 1)[-1] for _, text in passed][:2] == ["max(items)", "items[0]"]
-    assert (await likely(passed, what, here(), limit=LIMIT))[0].endswith("max(items)")
+    assert (await likely(context(what), passed))[0].endswith("max(items)")
 
 
 @pytest.mark.parametrize(
@@ -256,6 +230,6 @@ async def test_words_tell_which_of_two_is_likelier() -> None:
     ],
 )
 def test_letters_stand_alone_and_are_no_words(intent: str, texts: tuple[str, ...]) -> None:
-    request = adaptation.asked(asked(intent, Example(("sea ice",), (), ["ice"])), "words_")
+    request = adaptation.asked(asked(intent, Example(("sea ice",), (), ["ice"]))._replace(selector="words_"))
     assert request is not None
     assert tuple(one for one in request.texts if one != "m") == texts  # `m_` is what it asks for in all tests here

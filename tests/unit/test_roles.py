@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import zmq
 import zmq.asyncio
-from wire_support import ask, listening, raw
 
 from batos.cli import main
 from batos.config import Settings
@@ -21,6 +20,7 @@ from batos.wire import ClientKeys, keys
 from batos.wire.fields import ROLES, Role
 from batos.wire.payloads import PayloadLimits, parse_request
 from batos.wire.schemas import OPS
+from tests.support.wire import ask, listening, raw
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
 EXAMPLES = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batos.errors import UnknownPersona
+from batos.image.mission_record import MissionRecord
 from batos.mind.codex import Codex, load_codex
 from batos.mind.incarnation import Exemplars
 from batos.mind.router import Alike, Route, Router, Texts
@@ -29,7 +30,7 @@ class Alikes:
 
 
 def route(router: Router, brief: str, *, persona: str | None = None, origin: str = "client") -> Route:
-    return asyncio.run(router.decide({"brief": brief, "persona": persona, "origin": origin}))
+    return asyncio.run(router.decide(MissionRecord(id="m", brief=brief, accepted=1.0, number=1, persona=persona, origin=origin)))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_who_is_not_in_the_image_is_not_chosen() -> None:
     assert route(router, "How are you doing?", origin="system").persona in there
     with pytest.raises(UnknownPersona):
         router.known("robin")
-    with pytest.raises(UnknownPersona, match="setting codex"):
+    with pytest.raises(UnknownPersona, match=r"setting missions\.codex"):
         route(Router(load_codex(), dict), "I feel sad")
 
 

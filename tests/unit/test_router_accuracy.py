@@ -8,6 +8,7 @@ from pathlib import Path
 from batos.bridge.client import OllamaInference
 from batos.bridge.profiles import load_profile
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from batos.memory.embedders import normalised
 from batos.mind.codex import load_codex
 from batos.mind.router import Router
@@ -46,7 +47,7 @@ async def test_with_the_real_embedder_on_the_held_out_half(tmp_path: Path, ollam
         assert score.accuracy >= FLOOR, score.wrong
         for name, persona in codex.personas.items():
             for brief in persona.exemplars:
-                found = await router.decide({"brief": brief, "persona": None, "origin": "client"})
+                found = await router.decide(MissionRecord(id="m", brief=brief, accepted=1.0, number=1))
                 assert (found.persona, found.by) == (name, "rules and likeness"), brief
     finally:
         await likeness.stop()

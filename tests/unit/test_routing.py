@@ -20,9 +20,8 @@ from batos.mind.codex import load_codex
 from batos.mind.incarnation import exemplars_of
 from batos.mind.router import Route
 from batos.objects import UvmObject
-from tests.unit.mind_support import FakeInference, mind, submit
-from tests.unit.test_incarnation import PENGUIN, SHIPPED
-from tests.unit.test_replay import replayed
+from tests.support.codex import PENGUIN, SHIPPED
+from tests.support.missions import FakeInference, mind, replayed, submit
 
 BRIEF = "xyzzy"  # no trigger knows it
 PERSONAS = ("robin", "brick", "babs", "alfred")
@@ -96,8 +95,8 @@ async def test_a_restart_thinks_on_as_it_was_decided(tmp_path: Path) -> None:
     async with mind(tmp_path, second) as kernel:
         await kernel.scheduler.quiet()
         record = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))
-        assert record["result"]["persona"] == "BABS"
-        assert record["result"]["usage"]["replayed"] == 1, "the plan was paid for"
+        assert record.result["persona"] == "BABS"
+        assert record.result["usage"]["replayed"] == 1, "the plan was paid for"
         assert BRIEF not in second.embedded
         assert {request.model for request in second.asked} == {"babs:embedded"}
         assert (await think(kernel, "m2"))["result"]["persona"] == "ROBIN"
@@ -115,7 +114,7 @@ async def test_a_restart_thinks_on_with_a_persona_that_left_the_codex(tmp_path: 
     async with mind(tmp_path, FakeInference()) as kernel:
         await kernel.scheduler.quiet()
         for id in ("m1", "m2"):
-            assert kernel.image.read(lambda root, id=id: ledger.describe(ledger.mission_of(root, id)))["result"]["persona"] == "PENGUIN"
+            assert kernel.image.read(lambda root, id=id: ledger.describe(ledger.mission_of(root, id))).result["persona"] == "PENGUIN"
 
 
 async def test_a_persona_that_is_gone_is_a_failure_that_says_so(tmp_path: Path) -> None:
@@ -128,8 +127,8 @@ async def test_a_persona_that_is_gone_is_a_failure_that_says_so(tmp_path: Path) 
     async with mind(tmp_path, like("robin")) as kernel:
         await kernel.scheduler.quiet()
         record = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))
-        assert (record["state"], record["error"]["code"]) == ("FAILED", "unknown_persona")
-        assert "'babs'" in record["error"]["message"]
+        assert (record.state, record.error["code"]) == ("FAILED", "unknown_persona")
+        assert "'babs'" in record.error["message"]
 
 
 async def test_retries_and_replays_ask_no_embedder_again(tmp_path: Path) -> None:

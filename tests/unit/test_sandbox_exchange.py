@@ -12,7 +12,7 @@ from batos.errors import SandboxLimit
 from batos.sandbox import Sandbox
 from batos.sandbox.worker_calls import WorkerTurns
 from batos.sandbox.workers import FairSemaphore
-from tests.sandbox_support import Sends, call, obj, settings, slots
+from tests.support.sandbox import Sends, call, obj, settings, slots
 
 VALUES: list[Any] = [
     None, 0, -1, 1.5, True, "", "text", b"x", 2**63, -(2**70),

@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from sandbox_support import NOW, STALLED, Heartbeat, Sends, call, obj, settings, slots
 
 from batos.concurrency import in_helper
 from batos.errors import MethodFailed, SandboxFailed, SandboxLimit
 from batos.objects import UvmObject
 from batos.resources import charged_task
 from batos.sandbox import Activity, Sandbox
+from tests.support.sandbox import NOW, STALLED, Heartbeat, Sends, call, obj, settings, slots
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -181,7 +181,7 @@ async def test_what_the_daemon_computes_for_a_method_is_limited_and_cannot_be_ca
         sends.activity = HostsShare(sends, "a mission", NOW)
         source = body(CATCHING["try"].format(text.replace("\n", "\n    ")))
         target = obj(source, "def between(self):\n    self.burn()\n", n=0, xs=[], rows=rows, big=[[i] for i in range(5_000)])
-        with pytest.raises(SandboxLimit, match=r"sandbox_total_s.* the daemon for what they read, wrote and sent") as caught:
+        with pytest.raises(SandboxLimit, match=r"have computed for .* the daemon for what they read, wrote and sent") as caught:
             await call(sends, target, "m")
         assert caught.value.limit == "time"
         assert slots(target)["n"] == 0

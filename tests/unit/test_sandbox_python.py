@@ -8,27 +8,19 @@ import builtins
 import copy
 import inspect
 import types
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from sandbox_cases import CASES
-from sandbox_support import Sends, call, corpus, method, obj, settings, slots, stored
 
 from batos.errors import MethodError, MethodFailed, MethodUnsupported
 from batos.guardian import PersistenceGuardian
 from batos.guardian.allowlist import SUPPLIED
 from batos.objects import Method, UvmObject
 from batos.sandbox import Sandbox, unsupported
+from tests.support.sandbox import Sends, call, corpus, method, obj, slots, stored
+from tests.support.sandbox_cases import CASES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(settings()) as running:
-        yield running
 
 
 class Plain:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import transaction
-from sandbox_support import NOW, Sends, call, method, obj, settings, slots, stored
 from ZODB.POSException import ConflictError
 
 from batos.errors import DeadlineExceeded, ImageFailed, InferenceFailed, MethodFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, SlotDict, SlotList, UvmObject
 from batos.sandbox import Activity, Sandbox
+from tests.support.sandbox import NOW, Sends, call, method, obj, settings, slots, stored
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -17,7 +17,7 @@ from batos.sandbox import Sandbox
 from batos.sandbox.invocation import Drive
 from batos.sandbox.worker_calls import _AFTER_A_CUT, _AFTER_A_LONG_ONE, CallWatch, Overdue, Pace, WorkerTurns
 from batos.sandbox.workers import Workers, WorkerSession
-from tests.sandbox_support import Sends, call, obj, settings, slots
+from tests.support.sandbox import Sends, call, obj, settings, slots
 
 LONG = "sum(range(8_000_000))"  # some tenths of a second, in a text without a loop
 SUM = sum(range(8_000_000))

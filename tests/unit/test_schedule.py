@@ -17,7 +17,7 @@ from batos.config import Settings
 from batos.errors import Busy, ImageError
 from batos.image import LivingImage, backup, backup_schedule, blobs
 from batos.image.backup_schedule import BackupPlan, Backups, BackupSet, outdated, plan_of, sets_of
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.objects import UvmObject
 
@@ -27,15 +27,8 @@ WAIT_S = 30
 
 
 @pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
-
-
-@pytest.fixture
 async def upkeep(image: LivingImage, tmp_path: Path) -> AsyncIterator[Upkeep]:
-    made = Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=tmp_path / "b", interval_s=1e6, first_s=1e6)
+    made = Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=1e6, first_s=1e6), backups=tmp_path / "b")
     yield made
     await made.stop()
 
@@ -240,7 +233,7 @@ async def test_a_disk_without_room_is_left_alone(upkeep: Upkeep, tmp_path: Path)
     await until(lambda: made.facts()["failures"] == 1)
     task.cancel()
     await asyncio.wait([task])
-    assert "backup_folder" in made.facts()["error"]
+    assert "backup.folder" in made.facts()["error"]
     assert not (tmp_path / "b").exists()
     assert made.due() == pytest.approx(time.time() + PLAN.retry_s, abs=5)
 
@@ -308,7 +301,7 @@ async def test_a_folder_that_is_a_file_is_told_of_at_the_start(upkeep: Upkeep, t
         running.cancel()
         await asyncio.wait([running])
     [told] = [line for line in logged if line["event"] == "backup_failed"]
-    assert told["error"] == f"{tmp_path}/b is a file, not a folder; name another backup_folder"
+    assert told["error"] == f"{tmp_path}/b is a file, not a folder; name another backup.folder"
 
 
 async def test_a_folder_that_is_a_file_is_tried_again_when_that_is_due(upkeep: Upkeep, tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
+from batos.image.mission_record import MissionRecord
 from batos.mind import answer_schema, psm
-from batos.mind.attempt_context import current
+from batos.mind.attempt import current
 from batos.missions import scheduler
 from batos.objects import Primitive, UvmObject
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
+from tests.support.missions import WAIT_S, FakeInference, Listened, answer, mind, submit
 
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
 A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
@@ -37,8 +38,8 @@ def plain_facts(kernel: Kernel) -> dict[str, int]:
     return facts
 
 
-def record(kernel: Kernel, id: str) -> dict[str, Any]:
-    found: dict[str, Any] = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
+def record(kernel: Kernel, id: str) -> MissionRecord:
+    found: MissionRecord = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
     return found
 
 
@@ -111,8 +112,8 @@ async def test_a_mission_passes_through_the_states_in_order_and_is_durable(tmp_p
         assert spoken == {"sage_facet_", "still_point_facet_", "plain_facet_", None}, "each facet and the answer, but not the plan"
     async with mind(tmp_path, inference) as kernel:
         kept = record(kernel, "m1")
-        assert kept["state"] == "COMPLETE"
-        assert kept["result"]["text"] == end["result"]["text"]
+        assert kept.state == "COMPLETE"
+        assert kept.result["text"] == end["result"]["text"]
         assert pending(kernel) == []
     assert len(inference.asked) == A_CYCLE
 
@@ -123,7 +124,7 @@ async def test_nobody_listens_and_nothing_is_streamed(tmp_path: Path) -> None:
         await kernel.scheduler.submit("m1", ROBIN, {})
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        assert record(kernel, "m1")["state"] == "COMPLETE"
+        assert record(kernel, "m1").state == "COMPLETE"
 
 
 async def test_what_a_cycle_leaves_behind(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ async def test_a_full_queue_is_busy_and_accepts_nothing(tmp_path: Path, at_once:
         # what was accepted before is known, whatever the queue
         for id in ("m0", "m1", "m2"):
             new, found = await kernel.scheduler.submit(id, "b", {})
-            assert (new, found["id"]) == (False, id)
+            assert (new, found.id) == (False, id)
         inference.release()
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
@@ -233,7 +234,7 @@ async def test_the_same_id_is_one_mission(tmp_path: Path) -> None:
         inference.release()
         await heard.end()
         new, found = await kernel.scheduler.submit("m1", ROBIN, {})
-        assert (new, found["state"]) == (False, "COMPLETE")
+        assert (new, found.state) == (False, "COMPLETE")
     assert len(inference.asked) == A_CYCLE
 
 
@@ -259,7 +260,7 @@ async def test_a_failure_that_may_pass_is_tried_again(tmp_path: Path) -> None:
     async with mind(tmp_path, inference, mission_attempts=3) as kernel:
         heard = await submit(kernel, "m1", ROBIN)
         assert (await heard.end())["state"] == "COMPLETE"
-        assert record(kernel, "m1")["attempts"] == 3
+        assert record(kernel, "m1").attempts == 3
         found = failures(kernel, "m1")
         assert [(f["attempt"], f["final"], f["error"]["context"]["cause"]) for f in found] == [
             (1, False, "unreachable"),
@@ -375,7 +376,7 @@ async def test_a_mission_that_waits_for_its_next_attempt_at_the_stop_goes_on_at_
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        assert record(kernel, "m1")["state"] == "COMPLETE"
+        assert record(kernel, "m1").state == "COMPLETE"
 
 
 async def test_a_plan_that_is_none_is_asked_for_again_then_done_without(tmp_path: Path) -> None:
@@ -500,12 +501,12 @@ async def test_cancel_while_queued(tmp_path: Path) -> None:
         first, second = await submit(kernel, "first"), await submit(kernel, "second", "second brief")
         assert await kernel.scheduler.cancel("second")
         assert (await second.end())["error"]["code"] == "cancelled"
-        assert record(kernel, "second")["attempts"] == 0
+        assert record(kernel, "second").attempts == 0
         inference.release()
         assert (await first.end())["state"] == "COMPLETE"
         assert inference.asked_about("second brief") == []
         assert not await kernel.scheduler.cancel("first"), "it has ended"
-        assert record(kernel, "first")["state"] == "COMPLETE"
+        assert record(kernel, "first").state == "COMPLETE"
 
 
 async def test_cancel_while_running(tmp_path: Path) -> None:
@@ -517,7 +518,7 @@ async def test_cancel_while_running(tmp_path: Path) -> None:
         assert await kernel.scheduler.cancel("m1")
         end = await heard.end()
         assert (end["state"], end["error"]["code"]) == ("FAILED", "cancelled")
-        assert record(kernel, "m1")["error"]["code"] == "cancelled"
+        assert record(kernel, "m1").error["code"] == "cancelled"
         assert plain_facts(kernel) == {"running": 0, "queued": 0, "COMPLETE": 0, "FAILED": 1}
         assert pending(kernel) == []
 
@@ -529,7 +530,7 @@ async def test_cancel_before_the_first_step(tmp_path: Path) -> None:
         heard = await submit(kernel, "m1")  # its task is made, and had no turn yet
         assert await kernel.scheduler.cancel("m1")
         assert (await heard.end())["error"]["code"] == "cancelled"
-        assert record(kernel, "m1")["state"] == "FAILED"
+        assert record(kernel, "m1").state == "FAILED"
 
 
 async def test_cancelled_by_two_at_once(tmp_path: Path) -> None:
@@ -555,7 +556,7 @@ async def test_cancel_at_any_step_ends_it_once(tmp_path: Path, steps: int) -> No
         await kernel.scheduler.cancel("m1")
         end = await heard.end()
         kept = record(kernel, "m1")
-        assert kept["state"] == end["state"]
+        assert kept.state == end["state"]
         assert end["state"] == "COMPLETE" or end["error"]["code"] == "cancelled"
         assert [event["type"] for event in heard.events].count("result") == 1
         assert sum(kernel.scheduler.facts()[state] for state in ledger.FINAL) == 1
@@ -575,7 +576,7 @@ async def test_cancel_while_its_commit_is_under_way(tmp_path: Path) -> None:
         heard = await submit(kernel, "m1", ROBIN)
         end = await heard.end()
         await cancelled[0]
-        assert end["state"] == record(kernel, "m1")["state"] == "COMPLETE"
+        assert end["state"] == record(kernel, "m1").state == "COMPLETE"
         assert kernel.scheduler.facts()["COMPLETE"] == 1
 
 
@@ -596,8 +597,8 @@ async def test_cancel_while_its_failure_is_recorded(tmp_path: Path) -> None:
         heard = await submit(kernel, "m1", ROBIN)
         end = await heard.end()
         await cancelled[0]
-        assert end["state"] == record(kernel, "m1")["state"] == "FAILED"
-        assert end["error"]["code"] == record(kernel, "m1")["error"]["code"]
+        assert end["state"] == record(kernel, "m1").state == "FAILED"
+        assert end["error"]["code"] == record(kernel, "m1").error["code"]
         assert plain_facts(kernel) == {"running": 0, "queued": 0, "COMPLETE": 0, "FAILED": 1}
 
 
@@ -617,7 +618,7 @@ async def test_stop_leaves_missions_for_the_next_start_and_gives_the_attempt_bac
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
         kept = [record(kernel, f"m{i}") for i in range(4)]
-        assert [(one["state"], one["attempts"]) for one in kept] == [("COMPLETE", 1)] * 4
+        assert [(one.state, one.attempts) for one in kept] == [("COMPLETE", 1)] * 4
 
 
 async def test_what_may_end_in_time_ends_before_the_stop(tmp_path: Path) -> None:
@@ -644,11 +645,11 @@ async def test_accepted_while_the_daemon_begins_to_stop(tmp_path: Path) -> None:
         await kernel.scheduler.stop(1)
         new, _ = await submitting
         assert new
-        assert record(kernel, "m1")["attempts"] == 0
+        assert record(kernel, "m1").attempts == 0
     async with mind(tmp_path, inference, mission_attempts=1) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        assert record(kernel, "m1")["state"] == "COMPLETE"
+        assert record(kernel, "m1").state == "COMPLETE"
 
 
 async def test_what_was_paid_before_a_stop_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -669,7 +670,7 @@ async def test_what_was_paid_before_a_stop_is_not_asked_for_again(tmp_path: Path
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        usage = record(kernel, "m1")["result"]["usage"]
+        usage = record(kernel, "m1").result["usage"]
         assert (usage["inferences"], usage["replayed"]) == (A_CYCLE, 1)
     assert len([request for request in inference.asked if request.schema is not None]) == 1
     assert len(inference.asked) == 4 + A_CYCLE - 1, "the three facets that were cut off, and what came after the plan"
@@ -690,13 +691,13 @@ async def test_a_mission_that_kills_the_daemon_is_given_up(tmp_path: Path) -> No
         _copy(folder, tmp_path / "1")
     async with mind(tmp_path / "1", inference, mission_attempts=2, shutdown_s=0.05) as kernel:
         await inference.came(2)
-        assert record(kernel, "poison")["attempts"] == 2
+        assert record(kernel, "poison").attempts == 2
         _copy(tmp_path / "1", tmp_path / "2")
     async with mind(tmp_path / "2", inference, mission_attempts=2) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
         kept = record(kernel, "poison")
-        assert (kept["state"], kept["error"]["code"]) == ("FAILED", "attempts_exhausted")
+        assert (kept.state, kept.error["code"]) == ("FAILED", "attempts_exhausted")
     assert len(inference.asked) == 2
 
 
@@ -709,14 +710,14 @@ async def test_a_mission_that_comes_further_each_time_is_not_given_up(tmp_path: 
                 await kernel.scheduler.submit("m1", ROBIN, {})
             inference.more.release()
             async with asyncio.timeout(WAIT_S):
-                while len(_journal(kernel, "m1")) <= life and record(kernel, "m1")["state"] == "ACCEPTED":
+                while len(_journal(kernel, "m1")) <= life and record(kernel, "m1").state == "ACCEPTED":
                     await kernel.image.system(lambda root: None)  # until the next round of the committer
             _copy(tmp_path / str(life), tmp_path / str(life + 1))
     async with mind(tmp_path / str(A_CYCLE), inference, mission_attempts=2) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
         kept = record(kernel, "m1")
-        assert (kept["state"], kept["result"]["usage"]["inferences"]) == ("COMPLETE", A_CYCLE)
+        assert (kept.state, kept.result["usage"]["inferences"]) == ("COMPLETE", A_CYCLE)
     assert inference.answered == A_CYCLE, "nothing is paid twice"
 
 
@@ -804,7 +805,7 @@ async def test_conflicts_without_end_fail_the_mission(tmp_path: Path) -> None:
         end = await (await submit(kernel, "m1", ROBIN)).end()
         assert (end["state"], end["error"]["code"]) == ("FAILED", "conflict")
         assert met == 3
-        assert "conflict_retries is 2" in end["error"]["message"]
+        assert "the limit is 2" in end["error"]["message"]
 
 
 async def test_a_facet_that_failed_is_not_what_fails_a_replay(tmp_path: Path) -> None:
@@ -887,15 +888,15 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         heard = await submit(kernel, "m1")
         async with asyncio.timeout(WAIT_S):
             await disk.refused.wait()
-        assert record(kernel, "m1")["state"] == "ACCEPTED"
+        assert record(kernel, "m1").state == "ACCEPTED"
         with pytest.raises(ImageError, match=r"nothing can be recorded of mission 'm1' now: its disk was full; .* within 0\.05 s"):
             await kernel.scheduler.cancel("m1")  # another commit went well meanwhile
         inference.fail_when = lambda request: None
         disk.room = True
         assert (await heard.end())["error"]["code"] == "inference_failed"
-        assert record(kernel, "m1")["state"] == "FAILED"
+        assert record(kernel, "m1").state == "FAILED"
         assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
-        assert not kernel._end.done(), "nobody asked for the daemon's end"
+        assert not kernel.is_stop_requested, "nobody asked for the daemon's end"
 
 
 @pytest.mark.parametrize("where", ["running", "queued", "paused"])
@@ -914,10 +915,10 @@ async def test_a_cancellation_for_which_the_disk_has_no_room_is_told_and_made_go
             with pytest.raises(ImageError, match=r"its disk was full; .* cancelled as soon as there is room") as told:
                 await kernel.scheduler.cancel(id)
             assert told.value.to_wire()["context"] == {"cause": "disk_full"}
-        assert record(kernel, id)["state"] == "ACCEPTED"
+        assert record(kernel, id).state == "ACCEPTED"
         disk.room = True
         assert (await heard.end())["error"]["code"] == "cancelled"
-        assert record(kernel, id)["error"]["code"] == "cancelled"
+        assert record(kernel, id).error["code"] == "cancelled"
         inference.release()
 
 
@@ -953,7 +954,7 @@ async def test_a_cancellation_that_waits_for_room_does_not_keep_the_daemon_from_
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        assert [record(kernel, id)["state"] for id in ("m1", "m2")] == ["COMPLETE"] * 2
+        assert [record(kernel, id).state for id in ("m1", "m2")] == ["COMPLETE"] * 2
 
 
 async def test_a_mission_is_cancelled_also_when_who_asked_is_gone(tmp_path: Path) -> None:
@@ -981,12 +982,12 @@ async def test_a_disk_that_is_broken_and_not_full_is_the_end(tmp_path: Path, num
         async with asyncio.timeout(WAIT_S):
             with pytest.raises(ImageFailed, match=f"recorded of mission 'm1'.*{os.strerror(number)}"):
                 await kernel.ended()
-        assert record(kernel, "m1")["state"] == "ACCEPTED"
+        assert record(kernel, "m1").state == "ACCEPTED"
     inference.fail_when = lambda request: None
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        assert record(kernel, "m1")["state"] == "COMPLETE"
+        assert record(kernel, "m1").state == "COMPLETE"
 
 
 async def test_a_mission_whose_attempt_a_full_disk_keeps_from_being_counted_begins_when_there_is_room(tmp_path: Path) -> None:
@@ -1001,7 +1002,7 @@ async def test_a_mission_whose_attempt_a_full_disk_keeps_from_being_counted_begi
             await disk.refused.wait()
         disk.room = True
         assert (await second.end())["state"] == "COMPLETE"
-        assert record(kernel, "m2")["attempts"] == 1
+        assert record(kernel, "m2").attempts == 1
 
 
 async def test_a_full_disk_does_not_keep_the_daemon_from_ending(tmp_path: Path) -> None:
@@ -1016,7 +1017,7 @@ async def test_a_full_disk_does_not_keep_the_daemon_from_ending(tmp_path: Path) 
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        assert record(kernel, "m1")["state"] == "COMPLETE"
+        assert record(kernel, "m1").state == "COMPLETE"
 
 
 async def test_a_mission_that_is_paused_when_the_disk_becomes_full_is_held_and_can_be_resumed(tmp_path: Path) -> None:
@@ -1058,7 +1059,7 @@ async def test_an_interruption_takes_back_no_attempt_but_its_own(tmp_path: Path,
         async with asyncio.timeout(WAIT_S):
             await failed.wait()
             await kernel.scheduler.pause("m1")
-        assert (kernel.scheduler.state("m1"), record(kernel, "m1")["attempts"]) == ("PAUSED", 1)
+        assert (kernel.scheduler.state("m1"), record(kernel, "m1").attempts) == ("PAUSED", 1)
 
 
 async def test_a_commit_for_which_the_disk_has_no_room_fails_the_mission_by_name(tmp_path: Path) -> None:
@@ -1086,7 +1087,7 @@ async def test_a_mission_that_follows_a_damaged_one_keeps_no_daemon_from_startin
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
-        assert record(kernel, "m2")["state"] == "COMPLETE"
+        assert record(kernel, "m2").state == "COMPLETE"
 
 
 async def test_a_time_out_inside_a_thought_is_not_the_deadline(tmp_path: Path) -> None:
@@ -1108,7 +1109,7 @@ async def test_a_deadline_passes_while_the_mission_waits(tmp_path: Path) -> None
         assert end["error"]["code"] == "deadline"
         assert kernel.scheduler.live("first")["running"]
         record = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "late")))
-        assert (record["state"], record["attempts"]) == ("FAILED", 0)
+        assert (record.state, record.attempts) == ("FAILED", 0)
 
 
 async def test_a_deadline_keeps_nothing_of_a_mission_that_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1165,4 +1166,4 @@ async def test_a_second_signal_cuts_the_grace_short(tmp_path: Path) -> None:
         kernel.scheduler.hurry()
         async with asyncio.timeout(WAIT_S):
             await stopping
-        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m")))["state"] == "ACCEPTED"
+        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m"))).state == "ACCEPTED"

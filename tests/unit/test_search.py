@@ -9,7 +9,7 @@ import pytest
 
 from batos.memory.search import Filters, QuestionVectors, prepare_question, search
 from batos.memory.segments import speaker_key
-from tests.search_support import Said, axis, collection, noise
+from tests.support.search import Said, axis, collection, noise
 
 TALK = [
     Said("I sold the boat.", 1, "Ann", date(2023, 5, 1), document=1),

@@ -150,7 +150,7 @@ def test_the_registry_goes_before_the_catalogue_and_the_why_says_what_was_gone_b
     choice = best_available([mine, shipped], Needs(tools=True), Space(8 * GB, 50 * GB), least=2 * GB)
     assert choice is not None
     assert (choice.model, choice.source) == ("mine:1b", "my registry")
-    for words in ("can use tools", "my registry", "weaker than what thinks now", "8.0 GB (memory_budget_bytes)", "50.0 GB of disk"):
+    for words in ("can use tools", "my registry", "weaker than what thinks now", "8.0 GB (inference.memory_bytes)", "50.0 GB of disk"):
         assert words in choice.why
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from batos.app.kernel import Kernel
 from batos.autotelic import schema, telemetry
+from batos.autotelic.audit import SelfAuditLimits
 from batos.autotelic.telemetry import TABLES, Levels, Senses, Tallies, tallies_in_words
-from batos.config import Settings
+from batos.bus import EventBus, MemoryQueried, MissionEnded
 from batos.errors import InferenceFailed
 from batos.image import ledger
-from batos.mind.events import Events
-from tests.unit.mind_support import FakeInference, audited, mind, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import opened
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, audited, mind, submit, written
 
 ON = {"autotelic": "on", "heartbeat_first_s": 3600.0}
 
@@ -70,9 +70,8 @@ async def test_verdicts_runs_and_retrievals(tmp_path: Path) -> None:
         assert (await sent(kernel, "m2", "thing", "add_", 2, 0))["state"] == "FAILED"
         for wrong in ([2, "x"], [2], [2, None]):
             assert (await sent(kernel, f"w{wrong}", "thing", "add_", *wrong))["state"] == "FAILED"
-        for hear in kernel.loop.hearers("retrieved"):
-            hear(3)
-            hear(0)
+        kernel.bus.publish(MemoryQueried(3))
+        kernel.bus.publish(MemoryQueried(0))
         assert kernel.loop.senses is not None
         found = sums([await kernel.loop.senses.flush() or {}])
         assert found.of("verdicts", "refused").times == 1
@@ -101,7 +100,7 @@ async def test_a_daemon_that_stops_keeps_the_interval_under_way(tmp_path: Path) 
         assert sums(under_way).of("states", "IDLE").times == 1
     async with mind(tmp_path, FakeInference(), autotelic="off") as kernel:
         assert sums(await kept(kernel)).of("missions", "client COMPLETE").times == 1
-        assert kernel.loop.hearers("paid") == []
+        assert not kernel.loop.senses, "nobody counts"
 
 
 async def test_intervals_come_by_themselves(tmp_path: Path) -> None:
@@ -126,12 +125,12 @@ async def test_the_ring_keeps_its_length_also_where_that_changes(tmp_path: Path)
 async def test_one_that_is_not_there_is_left_out(tmp_path: Path) -> None:
     """A mission that cannot be read costs its own row only."""
     async with opened(tmp_path) as image:
-        events = Events()
-        senses = Senses(image, events, length=4, keys=4, levels=lambda: Levels({}, {}))
+        bus = EventBus()
+        senses = Senses(image, bus, length=4, keys=4, levels=lambda: Levels({}, {}))
         await image.system(ledger.accept, "m1", "x", {}, False)
         await image.system(ledger.fail, "m1", {"code": "internal", "message": "x"}, {}, True)
         for id in ("m1", "gone"):
-            events.publish(id, {"type": "result", "id": id})
+            bus.publish(MissionEnded(id, "FAILED", None, "internal"))
         bucket = await senses.flush()
         assert bucket is not None
         assert bucket["tallies"]["failures"] == {"internal": [1, 1.0, 1.0]}
@@ -170,9 +169,9 @@ async def test_an_audit_is_told_what_the_senses_noted(tmp_path: Path) -> None:
     async with mind(tmp_path, inference, autotelic="on", heartbeat_first_s=0.4, heartbeat_s=3600) as kernel:
         await (await submit(kernel, "m1", "I feel stuck")).end()
         found = await audited(kernel)
-        assert found["origin"] == "system"
-        assert "Seconds in a state of thought, by state: " in found["brief"]
-        assert "Missions of users that a persona completed: robin 1." in found["brief"]
+        assert found.origin == "system"
+        assert "Seconds in a state of thought, by state: " in found.brief
+        assert "Missions of users that a persona completed: robin 1." in found.brief
 
 
 def test_what_an_audit_is_told_of_a_busy_day_fits_a_small_model() -> None:
@@ -181,4 +180,4 @@ def test_what_an_audit_is_told_of_a_busy_day_fits_a_small_model() -> None:
     for table in TABLES:
         for n in range(40):
             tallies.note(table, f"oid:1f{n:02} sage_facet_", 12.3)
-    assert len(tallies_in_words(tallies, Settings.model_fields["audit_keys"].default)) < 2500
+    assert len(tallies_in_words(tallies, SelfAuditLimits().keys)) < 2500

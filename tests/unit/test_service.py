@@ -20,9 +20,9 @@ from batos.bridge.service import OllamaService, ProcessNote, exclusive_lock, fin
 from batos.config import Settings, load
 from batos.errors import ConfigError, OllamaUnavailable
 from batos.testing import ScriptedOllama
-from tests.daemon import provisioned
-from tests.unit import mind_support
-from tests.unit.mind_support import WAIT_S, submit
+from tests.support import missions
+from tests.support.daemon import provisioned
+from tests.support.missions import WAIT_S, submit
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,7 +125,7 @@ async def test_one_that_was_named_is_waited_for_where_none_can_be_started(tmp_pa
     with ScriptedOllama() as server:
         provisioned(server).stop()
         kernel = await Kernel.start(
-            mind_support.settings(tmp_path, ollama_host=server.host, breaker_probe_s=0.05, provision_retry_s=3600), listen=False
+            missions.settings(tmp_path, ollama_host=server.host, breaker_probe_s=0.05, provision_retry_s=3600), listen=False
         )
         try:
             heard = await submit(kernel, "m1", persona="robin")
@@ -140,7 +140,7 @@ async def test_one_that_was_named_is_waited_for_where_none_can_be_started(tmp_pa
 
 
 async def test_an_address_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="ollama_host"):
+    with pytest.raises(ConfigError, match=r"inference\.host"):
         await OllamaService(load({"data": str(tmp_path), "ollama_host": "127.0.0.1:notaport"}, environ={})).start()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from batos.cli import main
 from batos.cli.service import MARK, NAME, quoted, unit
-from tests import walled
+from tests.support import walled
 
 ROOT = Path(__file__).parents[2]
 ANALYZE = shutil.which("systemd-analyze")
@@ -60,7 +60,17 @@ def test_the_unit_of_the_machine_is_no_open_door(tmp_path: Path) -> None:
 @pytest.mark.skipif(ANALYZE is None or walled.LIBRARY is None, reason="systemd-analyze or libseccomp is not installed")
 def test_the_walls_of_generated_methods_stand_behind_those_of_the_unit() -> None:
     """A worker gives up its rights, and runs, under the filter that systemd would have put on the daemon."""
-    words = ["-m", "tests.walled", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/test_sandbox_jail.py"]
+    words = [
+        "-m",
+        "tests.support.walled",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/unit/test_sandbox_jail.py",
+    ]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout[-2000:]
 

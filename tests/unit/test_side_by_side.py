@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from sandbox_support import Sends, obj, settings
 
 from batos.errors import SandboxFailed
 from batos.objects import Method
-from batos.sandbox import Sandbox
-from batos.synthesis.batch_runner import SELECTOR, MethodCall, Run, run_batch
+from batos.sandbox import Sandbox, unsupported
+from batos.synthesis.batch_runner import SELECTOR, BatchRunner, Run
+from batos.synthesis.specification import MethodCall
+from tests.support.sandbox import Sends, obj, settings
+from tests.support.synthesis import LIMIT
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-LIMIT = 8192
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -33,6 +33,10 @@ def in_the(sandbox: Sandbox, ran: list[str] | None = None) -> Run:
         return await sandbox.run(obj(), Method(SELECTOR, source), [given], activity=Sends(sandbox).activity)
 
     return run
+
+
+def runner(run: Run) -> BatchRunner:
+    return BatchRunner(run, source_bytes=LIMIT, supports=lambda source: not unsupported(source))
 
 
 def m(*lines: str, parameters: str = "items") -> str:
@@ -55,7 +59,7 @@ async def test_each_is_told_what_it_did_on_each_call(sandbox: Sandbox) -> None:
         MethodCall([[3, 1]], {}, {"doves": 2, "flock": {"a": []}}),
         MethodCall([], {"items": [5, 4]}, {"doves": 7, "flock": {"a": [1]}}),
     ]
-    found = await run_batch(sources, calls, in_the(sandbox), limit=LIMIT)
+    found = await runner(in_the(sandbox)).outcomes(sources, calls)
     known = [[ast.literal_eval(text) if text else None for text in texts] for texts in found]
     one, two = calls[0].slots, calls[1].slots
     assert known == [
@@ -76,21 +80,21 @@ async def test_what_meets_a_limit_costs_the_few_beside_it_only(sandbox: Sandbox)
     endless = m("for x in items:", "    items.append(x)", "return items")
     sources = [m(f"return len(items) + {n}") for n in range(60)]
     sources[3] = endless
-    found = await run_batch(sources, [MethodCall([[1]])], in_the(sandbox), limit=LIMIT)
+    found = await runner(in_the(sandbox)).outcomes(sources, [MethodCall([[1]])])
     assert found[:5] == [("",)] * 5
     assert found[5:] == [(f"({n + 1}, {{}})",) for n in range(5, 60)], "halves were run again"
 
 
 async def test_what_the_sandbox_cannot_run_costs_itself_only(sandbox: Sandbox) -> None:
     sources = [m("return 1"), m("import os", "return os"), m("class Bird(dict):", "    pass", "return Bird"), m("return 2")]
-    found = await run_batch(sources, [MethodCall([[1]])], in_the(sandbox), limit=LIMIT)
+    found = await runner(in_the(sandbox)).outcomes(sources, [MethodCall([[1]])])
     assert found == [("(1, {})",), ("",), ("",), ("(2, {})",)]
 
 
 async def test_they_are_parted_by_what_one_method_may_have(sandbox: Sandbox) -> None:
     ran: list[str] = []
     sources = [m(*(f"a{n} = {n}" for n in range(40)), f"return items + [{n}]") for n in range(30)]
-    found = await run_batch(sources, [MethodCall([[]])], in_the(sandbox, ran), limit=LIMIT)
+    found = await runner(in_the(sandbox, ran)).outcomes(sources, [MethodCall([[]])])
     assert [ast.literal_eval(texts[0])[0] for texts in found] == [[n] for n in range(30)]
     assert len(ran) > 1
     assert all(len(source) <= LIMIT for source in ran)
@@ -100,11 +104,11 @@ async def test_no_worker_is_nothing_known() -> None:
     async def run(source: str, given: list[Any]) -> Any:
         raise SandboxFailed("no worker")
 
-    assert await run_batch([m("return 1")], [MethodCall([[]]), MethodCall([[]])], run, limit=LIMIT) == [("", "")]
+    assert await runner(run).outcomes([m("return 1")], [MethodCall([[]]), MethodCall([[]])]) == [("", "")]
 
 
 async def test_nothing_is_run_for_nothing() -> None:
     async def run(source: str, given: list[Any]) -> Any:
         raise AssertionError
 
-    assert await run_batch([], [MethodCall([[]])], run, limit=LIMIT) == []
+    assert await runner(run).outcomes([], [MethodCall([[]])]) == []

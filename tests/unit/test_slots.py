@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from pathlib import Path
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 
 from batos.objects import UvmObject
-from tests.image_store import Store, is_ghost
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "o.fs")
-    yield store
-    store.close()
+from tests.support.image import Store, is_ghost
 
 
 def test_it_is_a_live_mapping_of_own_slots_in_their_order() -> None:

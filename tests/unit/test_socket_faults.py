@@ -15,12 +15,10 @@ import zmq
 import zmq.asyncio
 
 from batos.api import subscriptions
-from batos.api.dispatcher import Dispatcher
-from batos.app import kernel as kernel_module
 from batos.app.kernel import Kernel
 from batos.image import ledger
 from batos.wire.listener import Listener
-from tests.unit.mind_support import WAIT_S, FakeInference, settings
+from tests.support.missions import WAIT_S, FakeInference, settings
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
@@ -30,9 +28,13 @@ class House:
     """A daemon with its parts in reach."""
 
     kernel: Kernel
-    desk: Dispatcher
-    listener: Listener
     inference: FakeInference
+
+    @property
+    def listener(self) -> Listener:
+        listener = self.kernel.transport.listener
+        assert listener is not None
+        return listener
 
     @property
     def endpoint(self) -> str:
@@ -54,9 +56,10 @@ class House:
         """All missions are over, and nothing is kept for those who left."""
         async with asyncio.timeout(WAIT_S):
             await self.kernel.scheduler.quiet()
-            while self.desk._watches or self.listener._working or self.listener._outbox.bytes:
+            watches = self.kernel.transport.missions.watches
+            while len(watches) or self.listener._working or self.listener._outbox.bytes:
                 await asyncio.sleep(0.001)
-        assert not self.desk._watches._count
+        assert not watches.clients
         assert not self.kernel.events._watchers
         assert not self.listener._outbox._blocked
 
@@ -66,18 +69,6 @@ async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     house = House()
     house.inference = FakeInference()
 
-    class ThisDesk(Dispatcher):
-        def __init__(self, **parts: Any) -> None:
-            super().__init__(**parts)
-            house.desk = self
-
-    class ThisListener(Listener):
-        def __init__(self, *parts: Any) -> None:
-            super().__init__(*parts)
-            house.listener = self
-
-    monkeypatch.setattr(kernel_module, "Dispatcher", ThisDesk)
-    monkeypatch.setattr(kernel_module, "Listener", ThisListener)
     wanted = settings(tmp_path, listen=["tcp://127.0.0.1:*"], linger_s=0.2, concurrent_missions=20)
     house.kernel = await Kernel.start(wanted, inference=house.inference)
     try:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis.targets import spelled
-from tests.unit.test_frames import first, made
-from tests.unit.test_reuse import asked
+from tests.support.synthesis import asked, first, made
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batos.bridge.lora.staging import Staged, Staging, StagingRefusal, sorted_out, staging_folder
-from tests.lora import about, peft, stage, weights
+from tests.support.lora import about, peft, stage, weights
 
 
 class Clock:
@@ -134,7 +134,7 @@ def test_limits_of_size_and_number(tmp_path: Path) -> None:
     assert [isinstance(found, Staged) for found in look(tmp_path, limit=2)] == [True, True]
     first, second = look(tmp_path, limit=1)
     assert isinstance(first, Staged)
-    assert second == StagingRefusal("x", "more than 1 folders (setting lora_limit)")
+    assert second == StagingRefusal("x", "more than 1 folders")
 
 
 # --- on its way in

@@ -12,8 +12,8 @@ from batos.app.kernel import Kernel
 from batos.mind import answer_checks
 from batos.objects import Intent
 from batos.wire.admin_schemas import UndoRequest
-from tests.unit.mind_support import FakeInference, mind, submit
-from tests.unit.test_forge import ADD, give, method_of, writing
+from tests.support.methods import ADD, give, method_of, writing
+from tests.support.missions import FakeInference, mind, submit
 
 TWICE = "def twice_(self, number):\n    return self.add_(number, number)\n"
 

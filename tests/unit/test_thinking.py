@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
+from batos import scope
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal, ledger
-from batos.mind.attempt_context import Thinking, current, thinking
+from batos.mind.attempt import Attempt, current
 from batos.mind.inference import By, NeedInference
-from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind, submit
+from tests.support.missions import DIGEST, FakeInference, Listened, mind, submit
 
 
-async def mission(kernel: Kernel, id: str = "m1") -> Thinking:
+async def mission(kernel: Kernel, id: str = "m1") -> Attempt:
     """The host's side of a mission that is in the ledger, for a test to think with in the scheduler's place."""
     from batos.image import ledger
 
     _, record = await kernel.image.system(ledger.accept, id, "a brief", {}, False)
-    return kernel.scheduler._thinking(record)
+    return kernel.scheduler.attempt(record)
 
 
 def numbered(inference: FakeInference) -> None:
@@ -63,7 +64,7 @@ async def test_the_same_words_twice_are_two_inferences_and_replay_as_two(tmp_pat
         assert [(await attempt.chat("robin", "s", "the same")).text for _ in range(3)] == first
         assert len(inference.asked) == 3
         assert (attempt.tally.replayed, attempt.paid) == (3, 3)
-        other = kernel.scheduler._thinking(attempt.mission)
+        other = kernel.scheduler.attempt(attempt.mission)
         other.recall()
         assert [(await other.chat("robin", "s", "the same")).text for _ in range(4)] == [*first, "answer 4"]
 
@@ -76,7 +77,7 @@ async def test_what_is_asked_beside_a_trial_counts(tmp_path: Path) -> None:
         attempt, tried, beside = await mission(kernel), asyncio.Event(), asyncio.Event()
 
         async def trial() -> None:
-            with attempt.rehearsing():
+            with attempt.trial():
                 await attempt.chat("robin", "s", "in a trial")
                 attempt.number("")
                 tried.set()
@@ -114,7 +115,7 @@ async def test_what_an_inference_cost_and_what_was_thought_is_kept(tmp_path: Pat
         assert entry.seed == options["seed"]
         assert (options["think"], options["stop"]) == (True, ("END",))
         assert inference.asked[0].digest == DIGEST
-        again = kernel.scheduler._thinking(attempt.mission)
+        again = kernel.scheduler.attempt(attempt.mission)
         again.recall()
         assert await again.chat("robin", "s", "u") == reply
         assert len(inference.asked) == 1
@@ -263,7 +264,7 @@ async def test_a_mission_has_so_many_inferences_and_no_more(tmp_path: Path) -> N
         attempt = await mission(kernel)
         for _ in range(2):
             await attempt.chat("robin", "s", "u")
-        with pytest.raises(BudgetSpent, match="mission_inferences"):
+        with pytest.raises(BudgetSpent, match=r"missions\.inferences"):
             await attempt.chat("robin", "s", "u")
         attempt.restart(gated=False)
         assert (await attempt.chat("robin", "s", "u")).text
@@ -284,8 +285,8 @@ async def test_the_current_attempt_is_known_to_what_runs_inside(tmp_path: Path) 
     async with mind(tmp_path, FakeInference()) as kernel:
         one, two = await mission(kernel, "m1"), await mission(kernel, "m2")
 
-        async def think(attempt: Thinking) -> bool:
-            with thinking(attempt):
+        async def think(attempt: Attempt) -> bool:
+            with scope.begin(attempt):
                 await asyncio.sleep(0)
                 return current() is attempt
 

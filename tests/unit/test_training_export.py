@@ -18,7 +18,8 @@ from batos.training import lora, methods, workspace
 from batos.training.dataset import generate
 from batos.training.lora import Point, Trainer, TrainingPlan
 from batos.training.workspace import base_of
-from tests.lora import about
+from tests.support.lora import about
+from tests.support.training import tiny
 
 CURVE = [Point(25, 60.0, 2.0), Point(50, 120.0, 1.0), Point(75, 180.0, 0.5), Point(100, 240.0, 0.25, 0.4)]
 
@@ -96,7 +97,7 @@ def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.Capture
 def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     workspace.check_place(tmp_path / "new" / "method-writer")
-    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set lora_staging"):
+    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set inference.staging"):
         workspace.check_place(tmp_path / "file" / "method-writer")
     monkeypatch.setattr("batos.training.workspace.os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match="is not ours to write; see its owner and mode"):
@@ -111,19 +112,6 @@ def test_what_the_system_refuses_is_no_fault_of_ours(
     words = ["train", "methods", "--data", str(tmp_path / "file" / "data"), "--set", f"lora_staging={tmp_path}"]
     assert main(words) == InvalidInput("").exit_code
     assert "Not a directory; see owner, mode and free space" in capsys.readouterr().err
-
-
-def tiny(folder: Path) -> Path:
-    """A folder with a model of two layers and a tokenizer of characters, as transformers reads them."""
-    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
-    config = transformers.LlamaConfig(
-        vocab_size=200, hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    letters = tokenizers.Tokenizer(tokenizers.models.WordLevel({chr(i): i for i in range(32, 127)} | {"\n": 10}, unk_token=" "))
-    letters.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
-    transformers.PreTrainedTokenizerFast(tokenizer_object=letters, unk_token=" ").save_pretrained(folder)
-    return folder
 
 
 @pytest.mark.parametrize(("able", "kind"), [(True, "bfloat16"), (False, "float32")])

@@ -15,17 +15,16 @@ from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import ImageError, InvalidInput
-from batos.image.taught_examples import Example
-from batos.objects import Intent
+from batos.objects import Example, Intent
 from batos.training import methods, workspace
 from batos.training.dataset import digest_of, generate
 from batos.training.lora import Trainer, TrainingPlan
 from batos.training.workspace import alone
-from tests.lora import stage
-from tests.unit.mind_support import FakeInference, mind
-from tests.unit.test_forge import give, sent
-from tests.unit.test_method_writer import DOUBLE, hire, teach, writing
-from tests.unit.test_training_export import tiny
+from tests.support.lora import stage
+from tests.support.method_writer import DOUBLE, hire, teach, writing
+from tests.support.methods import give, sent
+from tests.support.missions import FakeInference, mind
+from tests.support.training import tiny
 
 PLAN = TrainingPlan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=1)
 

@@ -20,8 +20,8 @@ from batos.image import ledger
 from batos.training.lora import Trainer, TrainingPlan
 from batos.training.persona import Liked, Said, VoiceFigures, liked, parted, train_voice, worse_than
 from batos.wire.admin_schemas import UndoRequest
-from tests.unit.mind_support import FakeInference, answer, mind, settings, submit
-from tests.unit.test_training_export import tiny
+from tests.support.missions import FakeInference, answer, mind, settings, submit
+from tests.support.training import tiny
 
 
 async def asked(kernel: Kernel, id: str, brief: str, rating: int = 1, **options: Any) -> None:
@@ -130,7 +130,7 @@ def test_worse_is_said_in_words() -> None:
     assert worse_than(VoiceFigures(10.0), VoiceFigures(9.0), 0.05, "the plain model") == []
     assert worse_than(plain, VoiceFigures(10.0, 0.4, 2), 0.05, "the plain model") == [
         "on what it did not learn its perplexity is 10.00, that of the plain model 10.00",
-        "the entropy of its answers is 0.400, with the plain model 0.500 (setting training_entropy)",
+        "the entropy of its answers is 0.400, with the plain model 0.500",
         "the gate refuses 2 of its answers, 1 of those of the plain model",
     ]
 
@@ -138,7 +138,7 @@ def test_worse_is_said_in_words() -> None:
 def test_without_consent_nothing_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "persona", "robin", "--data", str(tmp_path)]) == ConfigError("").exit_code
     said = capsys.readouterr().err
-    assert "--set training_consent=on" in said
+    assert "--set memory.training_consent=on" in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,7 +190,7 @@ PLAN = TrainingPlan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, pas
 async def test_too_few_missions_or_a_persona_that_is_not_there_say_so(tmp_path: Path, small: Path) -> None:
     image = await liked_by_a_user(tmp_path, 2)
     more = settings(tmp_path, training_consent="on", training_missions=3)
-    with pytest.raises(InvalidInput, match=r"robin spoke in 2 missions .* takes 3 \(setting training_missions\)"):
+    with pytest.raises(InvalidInput, match=r"robin spoke in 2 missions .* takes 3"):
         train_voice(more, PLAN, tmp_path / "staging", "ROBIN", image=image)
     with pytest.raises(UnknownPersona, match="there are: robin"):
         train_voice(more, PLAN, tmp_path / "staging", "nobody", image=image)

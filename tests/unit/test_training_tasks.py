@@ -12,7 +12,7 @@ import pytest
 
 from batos.config import Settings
 from batos.errors import SandboxFailed
-from batos.image.taught_examples import Example
+from batos.objects import Example
 from batos.synthesis.families import BLIND, EVERYDAY, HOLE, NEW_SLOT_NAMES, SLOT_NAMES, Family, draw, families, fill
 from batos.synthesis.handbook import handbook
 from batos.training import samplers

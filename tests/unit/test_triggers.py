@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +19,11 @@ from batos.autotelic.triggers import Entropy, Measurement, Seen, TriggerLimits
 from batos.errors import Busy, InferenceFailed
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from tests.unit.mind_support import FakeInference, mind, submit, written
-from tests.unit.test_forge import ADD, give, sent, writing
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import opened
+from tests.support.methods import ADD, give, sent, writing
+from tests.support.missions import FakeInference, mind, submit, written
 
-LIMITS = TriggerLimits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01)
+LIMITS = TriggerLimits(failures=3, slower=2.0, growth=1.5, refusals=0.5, unused_days=14, personas=100, still=0.01, syntheses=0)
 NOW = 1_795_262_400.0
 NO_ENTROPY = Entropy(False, 0.0, None, None)
 MIB = 1024 * 1024
@@ -287,7 +288,7 @@ async def test_three_missions_that_fail_in_the_same_way(tmp_path: Path) -> None:
         told = kernel.info()["autotelic"]["triggers"]
         assert (told["ever"], told["fired"][0]["trigger"]) == (1, "failure_repeats")
         end = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, told["fired"][0]["mission"])))
-        assert (end["state"], end["result"]["persona"]) == ("COMPLETE", "ALFRED")
+        assert (end.state, end.result["persona"]) == ("COMPLETE", "ALFRED")
         assert len(await looked(kernel)) == 1
 
 
@@ -311,7 +312,7 @@ async def test_a_method_that_is_of_no_use_any_more(tmp_path: Path) -> None:
         (use,) = kernel.image.read(telemetry.used_methods)
         assert (use.method.endswith(" add_"), use.runs) == (True, 1)
         assert kernel.loop.alarms is not None
-        kernel.loop.alarms._now = lambda: use.last + 3 * 86400
+        kernel.loop.alarms.now = lambda: use.last + 3 * 86400
         (brief,) = await looked(kernel)
         assert "has not run for 3 days; it ran 1 times before" in brief
         await kernel.image.system(lambda root: root["lobby"].thing._slots.pop("add_"))
@@ -345,7 +346,7 @@ async def test_a_persona_that_nobody_chooses(tmp_path: Path) -> None:
 
 
 def test_methods_since_their_expert_was_made_count_where_it_may_be_trained() -> None:
-    may = LIMITS._replace(syntheses=24)
+    may = dataclasses.replace(LIMITS, syntheses=24)
     for count, fires, recovered in ((23, False, False), (24, True, False), (12, False, True)):
         (one,) = (one for one in triggers.measured(seen(learned=count), may) if one.trigger == "expert_behind")
         assert (one.fires, one.recovered) == (fires, recovered)

@@ -19,7 +19,7 @@ from batos.memory.segments import build
 from batos.memory.store import library_of
 from batos.memory.tokenizer import asks_what_was_answered, subject_of
 from batos.wire.admin_schemas import SearchRequest, UndoRequest
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
 
 INVENTED = "You are allergic to peanuts and to shellfish, as your doctor in Munich told us in 1987."
 HEALTH = "# Health\n\nThe flu shot was in October.\n\nI am allergic to penicillin. Dr. Weber's practice is in Hafenstr. 5, second floor.\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
 from batos import concurrency
 from batos.concurrency import PASSES, Share, ShortFirst
+from batos.image.mission_record import MissionRecord
 from batos.missions.mission_queue import MissionQueue
 
 
@@ -89,8 +89,8 @@ async def test_a_share_waits_for_quiet_and_under_load_for_nine_times_what_it_wor
     assert waited == [60, 18, 60, 9]
 
 
-def record(id: str, number: int, origin: str) -> dict[str, Any]:
-    return {"id": id, "number": number, "origin": origin, "priority": 0}
+def record(id: str, number: int, origin: str) -> MissionRecord:
+    return MissionRecord(id=id, brief="b", accepted=1.0, number=number, origin=origin)
 
 
 def test_a_mission_of_the_systems_own_waits_for_users_but_not_for_ever() -> None:
@@ -103,20 +103,20 @@ def test_a_mission_of_the_systems_own_waits_for_users_but_not_for_ever() -> None
     order = []
     for _ in range(60):
         clock[0] += 4
-        order.append(queue.pop().record["id"])
+        order.append(queue.pop().record.id)
     assert [id for id in order if id.startswith("own")] == ["own0", "own1"]
     assert (order.index("own0"), order.index("own1")) == (14, 29), "one in a minute"
     queue.push(record("own2", 300, "system"))
     assert queue.remove("own2") is not None
     clock[0] += 100
-    assert queue.pop().record["id"].startswith("m"), "one that was taken off is not let through"
+    assert queue.pop().record.id.startswith("m"), "one that was taken off is not let through"
 
 
 def test_without_load_the_systems_own_come_after_those_of_users() -> None:
     queue = MissionQueue(patience_s=60, now=lambda: 0.0)
     queue.push(record("own", 1, "system"))
     queue.push(record("m", 2, "client"))
-    assert [queue.pop().record["id"] for _ in range(2)] == ["m", "own"]
+    assert [queue.pop().record.id for _ in range(2)] == ["m", "own"]
 
 
 async def test_a_question_waits_for_no_thread_of_the_work_in_the_background() -> None:

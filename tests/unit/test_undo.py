@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,86 +16,17 @@ from batos.api.queries import Queries
 from batos.errors import Busy, Conflicted, HistoryGone, ImageError, InvalidInput, UndoConflict, UnknownMission
 from batos.image import history, ledger, packing, transaction_undo
 from batos.image.scrubber import Walk
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.objects import Method, UvmObject
-from tests.unit.undo_support import House, house
-
-
-@pytest.fixture
-async def at(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as opened:
-        yield opened
-
-
-async def test_slots_that_came_went_and_changed_are_as_before(at: House) -> None:
-    await at.sets("m0", a=1, b=2, t=(1, "x"))
-    before = at.slots()
-    await at.sets("m1", a=None, b=3, c=4, t=(1, "y"))
-    told = await at.undo("m1")
-    assert at.slots() == before
-    assert [one["id"] for one in told["missions"]] == ["m1"]
-    [touched] = told["objects"]
-    assert sorted(touched["parts"]) == ["a", "b", "c", "t"]
-
-
-async def test_what_others_did_to_other_parts_stays(at: House) -> None:
-    await at.sets("m1", a=1)
-    await at.sets("m2", b=2)
-    await at.undo("m1")
-    assert at.slots() == {"b": 2}
-
-
-async def test_the_undo_is_one_annotated_transaction_and_the_record_says_so(at: House) -> None:
-    await at.sets("m1", a=1)
-    await at.undo("m1")
-    oid = at.image.read(lambda root: root["lobby"].robin._p_oid)
-    newest = history.revisions(at.image.db, oid, 2)
-    assert [(one["mission"], one["note"]) for one in newest] == [("undo:m1", "UNDO of m1"), ("m1", "COMPLETE by ROBIN")]
-    known = at.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))
-    assert (known["state"], known["result"]) == ("COMPLETE", {"text": "m1"}), "the ledger is never undone"
-    assert (known["undone"]["with"], known["undone"]["missions"]) == ("m1", 1)
-    record = at.image.read(lambda root: history.revisions(at.image.db, ledger.mission_of(root, "m1")._p_oid, 1))
-    assert record[0]["tid"] == newest[0]["tid"]
-
-
-async def test_undone_twice_is_undone_once(at: House) -> None:
-    await at.sets("m1", a=1)
-    await at.undo("m1")
-    last = at.image.db.lastTransaction()
-    assert (await at.undo("m1"))["already"] is True
-    await at.undo("m1", redo=True)
-    assert (await at.undo("m1", redo=True))["already"] is True
-    assert at.slots() == {"a": 1}
-    assert at.image.db.lastTransaction() != last
-
-
-async def test_undo_and_redo_as_often_as_one_likes(at: House) -> None:
-    await at.sets("m0", a=0)
-    await at.sets("m1", a=1, made=UvmObject(x=1))
-    made = at.slots()["made"]._p_oid
-    for _ in range(3):
-        await at.undo("m1")
-        assert at.slots() == {"a": 0}
-        await at.undo("m1", redo=True)
-        assert at.slots()["a"] == 1
-        assert at.slots()["made"]._p_oid == made
-        assert at.image.read(lambda root: root["lobby"].robin.made.x) == 1
-        assert at.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))["undone"] is None
-
-
-async def test_a_part_that_was_changed_again_is_a_conflict_that_names_who_did(at: House) -> None:
-    await at.sets("m1", a=1)
-    await at.sets("m2", a=2)
-    before = at.image.db.lastTransaction()
-    with pytest.raises(UndoConflict) as caught:
-        await at.undo("m1")
-    [conflict] = caught.value.context["conflicts"]
-    oid = at.image.read(lambda root: history.oid_of(root["lobby"].robin))
-    assert conflict == {"oid": oid, "part": "a", "why": "was changed since", "mission": "m2", "writer": "m2"}
-    assert caught.value.context["missions"] == ["m2"]
-    assert "by m2" in caught.value.message
-    assert "--cascade" in caught.value.message
-    assert at.image.db.lastTransaction() == before
+from tests.support.undo import House, house
+from tests.support.undo_contract import (  # noqa: F401
+    test_a_part_that_was_changed_again_is_a_conflict_that_names_who_did,
+    test_slots_that_came_went_and_changed_are_as_before,
+    test_the_undo_is_one_annotated_transaction_and_the_record_says_so,
+    test_undo_and_redo_as_often_as_one_likes,
+    test_undone_twice_is_undone_once,
+    test_what_others_did_to_other_parts_stays,
+)
 
 
 async def test_whose_work_it_is_survives_undos_in_between(at: House) -> None:
@@ -144,7 +74,7 @@ async def test_a_cascade_undoes_the_lot_in_one_transaction(at: House) -> None:
     after = history.revisions(at.image.db, at.image.read(lambda root: root["lobby"].robin._p_oid), 100)
     assert len(after) == len(before) + 1
     for id in ("m1", "m2", "m3"):
-        assert at.image.read(lambda root, id=id: ledger.describe(ledger.mission_of(root, id)))["undone"]["with"] == "m1"
+        assert at.image.read(lambda root, id=id: ledger.describe(ledger.mission_of(root, id))).undone["with"] == "m1"
     with pytest.raises(UndoConflict, match="do again first"):
         await at.undo("m3", redo=True)
     for id in ("m1", "m2", "m3"):
@@ -164,7 +94,7 @@ async def test_a_cascade_has_a_limit(tmp_path: Path) -> None:
     async with house(tmp_path, undo_missions=2) as at:
         for n in range(3):
             await at.sets(f"m{n}", a=n)
-        with pytest.raises(UndoConflict, match="undo_missions"):
+        with pytest.raises(UndoConflict, match="missions depend on"):
             await at.undo("m0", cascade=True)
         await at.undo("m1", cascade=True)
         assert at.slots() == {"a": 0}
@@ -301,7 +231,7 @@ async def test_a_storage_without_history_is_refused_with_the_remedy(at: House, m
 
 
 async def pack(at: House, folder: Path) -> None:
-    upkeep = Upkeep(at.image, None, history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    upkeep = Upkeep(at.image, None, UpkeepPlan(0, 1, interval_s=1, first_s=1), backups=folder)  # type: ignore[arg-type]
     await upkeep.pack(0)
 
 

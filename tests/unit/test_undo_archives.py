@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from batos.memory.store import library_of
-from tests.unit.test_archiving import put_away
-from tests.unit.test_undo_memory import LONG, NOTE, held
+from tests.support.archives import put_away
+from tests.support.undo import LONG, NOTE, held
 
 
 async def test_what_a_mission_remembered_goes_also_out_of_an_archive(tmp_path: Path) -> None:

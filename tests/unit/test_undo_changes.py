@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from batos.autotelic import changes
 from batos.errors import InvalidInput, UndoConflict, UnknownChange
 from batos.image import transaction_undo
-from batos.objects import Intent, UvmObject
-from tests.unit.test_changes import EVIDENCE, Proposal
-from tests.unit.undo_support import House, house
-
-FACET = Intent("Think of what would surprise.")
-
-
-@pytest.fixture
-async def at(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as opened:
-        yield opened
-
-
-async def made(at: House, work: Callable[[Any], object], content: str = "x") -> int:
-    """A change that was proposed, and is promoted by doing `work` to the image."""
-    number = await at.image.system(changes.propose, Proposal(content=content), EVIDENCE, "")
-    async with at.image.unit() as unit:
-        work(unit.root)
-        changes.promote(unit.root, number, {"failures": [0, 0]})
-        unit.note(changes.name_of(number), f"{changes.NOTE} facet of robin")
-    return int(number)
-
-
-def facet(root: Any) -> None:
-    root["lobby"].robin._slots["surprise_facet_"] = FACET
+from batos.objects import UvmObject
+from tests.support.autonomy import EVIDENCE, Proposal
+from tests.support.undo import FACET, House, facet, made
 
 
 async def test_what_it_wrote_is_gone_and_the_record_says_so(at: House) -> None:

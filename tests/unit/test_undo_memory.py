@@ -2,68 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batos.app.kernel import Kernel
 from batos.errors import UndoConflict
 from batos.image import history, ledger
 from batos.memory.store import Library, library_of
 from batos.missions import memory_writer
-from batos.wire.admin_schemas import UndoRequest
-from tests.unit.memory_support import QUICK, CountsWords, Memory
-from tests.unit.mind_support import FakeInference, Listened, mind, submit
-
-NOTE = "The key is under the third stone of the garden wall."
-LONG = "\n\n".join(f"Paragraph {n} speaks of boats and of harbours and of the tide at number {n}." * 3 for n in range(8))
-
-
-class Held(Memory):
-    """A daemon's memory, and its missions."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel.image, kernel.memory, CountsWords())
-        self.kernel = kernel
-
-    async def sent(self, id: str, target: str, selector: str, *args: Any) -> dict[str, Any]:
-        heard, message = Listened(self.kernel, id), {"target": target, "selector": selector, "args": args, "kwargs": {}}
-        await self.kernel.scheduler.submit(id, f"{target} {selector}", {"message": json.dumps(message)})
-        result = await heard.end()
-        assert result["state"] == "COMPLETE", result
-        return result
-
-    async def forget(self, id: str, source: str) -> None:
-        """A mission that forgets a document, as `forget_` does."""
-        await self.embedded()  # whose commits would be conflicts, which are no matter of this
-        await self.image.system(ledger.accept, id, "forget", {}, True, mission=id)
-        async with self.image.unit() as unit:
-            library = library_of(unit.root)
-            dropped = library.forget(library.document(source))
-            ledger.complete(ledger.mission_of(unit.root, id), {"text": ""}, None)
-            unit.note(id, "COMPLETE by ROBIN")
-        self.recollection.stored(None, dropped)
-
-    async def undo(self, id: str, **how: Any) -> dict[str, Any]:
-        return await self.kernel.undoing.undo(UndoRequest(op="undo", id=id, **how))
+from tests.support.missions import submit
+from tests.support.undo import LONG, NOTE, held
 
 
 def all_of(library: Library) -> tuple[Any, ...]:
     """What there is in a library, and what searches know of it."""
     facts = {int(row["id"]): tuple(row) for segment in library.text.segments() for row in segment.facts}
     return list(library.chunks), sorted(library.entities), list(library.by_source), list(library.sections), facts
-
-
-@contextlib.asynccontextmanager
-async def held(folder: Path, **settings: Any) -> AsyncIterator[Held]:
-    inference = FakeInference()
-    inference.embedder = CountsWords()._vector
-    async with mind(folder / "data", inference, **{"remember": "off", **QUICK, **settings}) as kernel:
-        yield Held(kernel)
 
 
 @pytest.mark.parametrize("vectors", [False, True])

@@ -15,18 +15,15 @@ import pytest
 
 from batos.api.queries import Queries
 from batos.image import history, ledger
-from tests.unit import test_undo
-from tests.unit.undo_support import House, house
-
-_SHARED = (
-    "test_slots_that_came_went_and_changed_are_as_before",
-    "test_what_others_did_to_other_parts_stays",
-    "test_the_undo_is_one_annotated_transaction_and_the_record_says_so",
-    "test_undone_twice_is_undone_once",
-    "test_undo_and_redo_as_often_as_one_likes",
-    "test_a_part_that_was_changed_again_is_a_conflict_that_names_who_did",
+from tests.support.undo import House, house
+from tests.support.undo_contract import (  # noqa: F401
+    test_a_part_that_was_changed_again_is_a_conflict_that_names_who_did,
+    test_slots_that_came_went_and_changed_are_as_before,
+    test_the_undo_is_one_annotated_transaction_and_the_record_says_so,
+    test_undo_and_redo_as_often_as_one_likes,
+    test_undone_twice_is_undone_once,
+    test_what_others_did_to_other_parts_stays,
 )
-globals().update({name: getattr(test_undo, name) for name in _SHARED})
 
 NOBODY = 65534
 

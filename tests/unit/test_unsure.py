@@ -13,7 +13,7 @@ from batos.autotelic import rollback_monitor
 from batos.bridge.inference import ChatRequest
 from batos.errors import InferenceFailed
 from batos.mind import answer_checks
-from tests.unit.mind_support import FakeInference, answer, mind, submit
+from tests.support.missions import FakeInference, answer, mind, submit
 
 BRIEF = "How do I sharpen the iron of my wooden plane by hand?"
 ON_IT = (
@@ -159,7 +159,7 @@ async def test_what_was_found_foreign_is_so_in_a_replay_and_after_a_restart_too(
         heard = await submit(kernel, "m1", BRIEF)
         assert (await heard.end())["result"]["text"] == ON_IT
         inference.embedder = None
-        replayed = await kernel._replays(inference).replay("m1")
+        replayed = await kernel.replays.replay("m1")
     assert (replayed["outcome"], replayed["unused"]) == ("same", 0)
 
 

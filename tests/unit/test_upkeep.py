@@ -18,7 +18,7 @@ import pytest
 from batos.errors import Busy, ImageError
 from batos.image import LivingImage, backup, journal, ledger, mission_index, packing, retention, storage, upkeep, usage_totals
 from batos.image.journal import InferenceRecord
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.objects import Method, UvmObject
 
@@ -28,14 +28,7 @@ WAIT_S = 30
 
 def keeper(image: LivingImage, folder: Path, meter: CostMeter | None = None, **more: Any) -> Upkeep:
     chosen = {"history_days": 0, "journal_days": 0, "interval_s": 1e6, "first_s": 1e6, **more}
-    return Upkeep(image, meter or CostMeter(image), backups=folder / "backups", **chosen)
-
-
-@pytest.fixture
-async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
-    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    yield image
-    await image.close()
+    return Upkeep(image, meter or CostMeter(image), UpkeepPlan(**chosen), backups=folder / "backups")
 
 
 @pytest.fixture
@@ -239,7 +232,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from batos.image import LivingImage
 from batos.image.usage_totals import CostMeter
-from batos.image.upkeep import Upkeep
+from batos.image.upkeep import Upkeep, UpkeepPlan
 import ZODB.FileStorage.FileStorage as module
 
 def write(root, number):
@@ -260,7 +253,7 @@ async def main():
     for number in range(20):
         await image.system(write, number)
     sys.modules["ZODB.FileStorage.FileStorage"].os = Killing()
-    await Upkeep(image, CostMeter(image), history_days=0, journal_days=0, backups=Path("."), interval_s=9, first_s=9).pack()
+    await Upkeep(image, CostMeter(image), UpkeepPlan(0, 0, interval_s=9, first_s=9), backups=Path(".")).pack()
 
 asyncio.run(main())
 """

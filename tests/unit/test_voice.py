@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatRequest
 from batos.errors import BatosError, InferenceFailed
 from batos.image import model_registry
-from tests.unit.mind_support import FakeInference, mind, submit
+from batos.wire.admin_schemas import ExpertsRequest
+from tests.support.missions import FakeInference, mind, submit
 
 BRIEF = "Look up the moon"  # BABS's
 
@@ -76,8 +78,8 @@ async def test_also_after_a_restart(tmp_path: Path) -> None:
     async with mind(tmp_path, second, mission_attempts=5) as kernel:
         await built(kernel, "weaver", 2)
         record = await _ended(kernel, "m")
-        assert record["state"] == "COMPLETE"
-        assert record["result"]["usage"]["replayed"] >= 1
+        assert record.state == "COMPLETE"
+        assert record.result["usage"]["replayed"] >= 1
         again = await (await submit(kernel, "n", BRIEF)).end()
         assert again["result"]["usage"]["models"] == ["babs:weaver-v2"]
     paid = set(models(second))
@@ -106,16 +108,16 @@ async def test_a_replay_speaks_with_the_voice_of_the_mission(tmp_path: Path) -> 
     async with mind(tmp_path, inference) as kernel:
         await (await submit(kernel, "m", BRIEF)).end()
         await built(kernel, "weaver")
-        replays = kernel._replays(inference)
+        replays = kernel.replays
         assert (await replays.replay("m"))["outcome"] == "same"
 
 
 async def test_the_op_without_an_ollama_says_what_the_image_knows(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         weaver = await built(kernel, "weaver")
-        reply = await kernel._experts(True, None, None)
+        reply = await kernel.transport.personas.experts(ExpertsRequest(op="experts", scan=True), Mock())
         assert [e["model"] for e in reply["experts"]] == [weaver]
-        reply = await kernel._experts(False, "BABS", "plain")
+        reply = await kernel.transport.personas.experts(ExpertsRequest(op="experts", persona="BABS", voice="plain"), Mock())
         assert reply["voices"]["babs"] == {"choice": "plain", "model": ""}
 
 

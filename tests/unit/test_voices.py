@@ -12,9 +12,9 @@ from batos.autotelic import change_types, changes
 from batos.autotelic.changes import Proposal
 from batos.errors import ExpertRefused, InvalidInput, UnknownPersona
 from batos.image import model_registry
-from tests.unit.improving_support import BRIEFS, improving, listed, stepped, thought, varied
-from tests.unit.mind_support import FakeInference, mind
-from tests.unit.test_forge import sent
+from tests.support.autonomy import BRIEFS, improving, listed, stepped, thought, varied
+from tests.support.methods import sent
+from tests.support.missions import FakeInference, mind
 
 VOICE = "robin:voice-v1"
 

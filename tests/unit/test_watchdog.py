@@ -13,7 +13,7 @@ from batos.config import Settings
 from batos.errors import EXIT_IMAGE_FAILED, EXIT_STALLED, ConfigError
 from batos.supervision import Watchdog
 from batos.watcher import StallDetector
-from tests.unit.mind_support import WAIT_S
+from tests.support.missions import WAIT_S
 
 
 class Clock:

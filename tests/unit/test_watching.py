@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batos.errors import Unreadable
-from tests.unit.memory_support import memory
+from tests.support.memory import memory
 
 
 @pytest.fixture

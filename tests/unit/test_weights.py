@@ -16,12 +16,12 @@ from batos.autotelic.entropy import Parts
 from batos.autotelic.entropy_records import Assessment, WeightBounds
 from batos.errors import InvalidInput, UnknownMission
 from batos.image import ledger
+from batos.image.mission_record import MissionRecord
 from batos.missions import report
 from batos.wire.admin_schemas import UndoRequest
-from tests.unit.mind_support import FakeInference, mind, submit, written
-from tests.unit.test_assessor import ON, assessed, done
-from tests.unit.test_forge import sent
-from tests.unit.test_heartbeat import opened
+from tests.support.autonomy import ON, assessed, done, opened
+from tests.support.methods import sent
+from tests.support.missions import FakeInference, mind, submit, written
 
 BOUNDS = WeightBounds(0.02, 0.1, 0.5)
 EVEN, USUAL = Parts(0.25, 0.25, 0.25, 0.25), Parts(0.5, 0.5, 0.5, 0.5)
@@ -221,8 +221,8 @@ async def test_who_may_be_rated(tmp_path: Path) -> None:
         inference.say = lambda request: ""
         assert (await (await submit(kernel, "m2", "I feel sad")).end())["state"] == "FAILED"
         await kernel.loop.rate("m2", -1, "no answer")
-        described: dict[str, Any] = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m2")))
-        assert json.loads(json.dumps(described["rating"]))["rating"] == -1
+        described: MissionRecord = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m2")))
+        assert json.loads(json.dumps(described.rating))["rating"] == -1
 
 
 # --- undos of missions

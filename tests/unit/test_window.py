@@ -14,7 +14,7 @@ from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.mind import prompts
 from batos.mind.evidence import RecalledPassage
-from tests.unit.mind_support import FakeInference, mind, submit, written
+from tests.support.missions import FakeInference, mind, submit, written
 
 LONG = " ".join(f"Item {n} of the list is here." for n in range(400)) + " Which items are there?"
 ASKED = "Which items are there?"
@@ -128,7 +128,7 @@ async def test_a_mission_of_which_less_was_told_is_replayed_as_it_was(tmp_path: 
         await (await submit(kernel, "m1", LONG)).end()
         await written(kernel)
         asked = len(inference.asked)
-        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+        assert (await kernel.replays.replay("m1"))["outcome"] == "same"
         assert len(inference.asked) == asked
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import zmq
 import zmq.asyncio
-from wire_support import ask, listening, raw
 
 from batos.errors import EndpointError
 from batos.wire import keys
 from batos.wire.endpoints import bind, check
 from batos.wire.listener import Inbox
+from tests.support.wire import ask, listening, raw
 
 COMMAND = json.dumps({"op": "missions", "limit": 1}).encode()
 NOBODY = 65534
@@ -217,7 +217,7 @@ async def test_another_user_at_a_socket_that_was_opened_up_has_the_local_role(tm
                 out, _ = await child.communicate()
                 replies[user] = [json.loads(line) for line in out.splitlines()]
             assert [reply.get("code") for reply in replies[NOBODY]] == [None, "role_refused", "role_refused"]
-            assert "local_role" in replies[NOBODY][1]["message"]
+            assert "wire.role" in replies[NOBODY][1]["message"]
             assert [reply["type"] for reply in replies[0]] == ["status"] * 3, "the daemon's own user may do all"
             assert [request.op for request in handler.requests] == ["info", "info", "pack", "submit"]
     finally:

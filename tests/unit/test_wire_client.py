@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import zmq
 import zmq.asyncio
-from wire_support import Answer, listening
 
 from batos.errors import (
     BatosError,
@@ -34,6 +33,7 @@ from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
 from batos.wire.schemas import ResultRequest, SendRequest, SubmitRequest, WatchRequest
+from tests.support.wire import Answer, listening
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batos.config import Settings
+from batos.config import Settings, names
 from batos.errors import ConfigError, DaemonUnavailable, EndpointError, ImageError, MissionPending, ModelfileError, OutputFailed, by_code
 from batos.wire.payloads import PayloadLimits, parse_request
 from batos.wire.schemas import OPS
@@ -107,9 +107,11 @@ def test_the_page_names_every_code_that_a_daemon_sends() -> None:
 
 
 def test_the_page_names_settings_that_exist() -> None:
-    for name in ("message_bytes", "message_depth", "brief_bytes", "client_queue", "client_queue_bytes", "ping_s", "silence_s"):
+    for name in ("missions.brief_bytes", "wire.listen", "wire.role", "wire.folders", "image.history_days"):
         assert f"`{name}`" in PAGE
-        assert name in Settings.model_fields
+        assert name in names()
+    for name in ("message_bytes", "message_depth", "client_queue", "client_queue_bytes", "ping_s", "silence_s"):
+        assert f"`WireLimits.{name}`" in PAGE
 
 
 @pytest.mark.parametrize("name", ["send_mission.py", "send_mission_req.py"])

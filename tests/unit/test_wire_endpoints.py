@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import zmq
-from wire_support import Scripted, ask, listening, raw
 
 from batos.config import Settings
 from batos.errors import EndpointError
 from batos.wire import Client, endpoints
 from batos.wire.endpoints import check, normalised, to_connect
 from batos.wire.listener import Listener
+from tests.support.wire import Scripted, ask, listening, raw
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import os
 
 import pytest
 import zmq
-from wire_support import ask, listening, raw, receive
 
 from batos.errors import BatosSignal, Busy, UnknownMission
 from batos.wire.fields import Request
 from batos.wire.outbox import ClientHandle
+from tests.support.wire import ask, listening, raw, receive
 
 
 async def test_a_dealer_gets_its_reply_in_one_frame() -> None:

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import zmq
-from wire_support import ask, listening, raw, receive
 
 from batos.wire.fields import Request
 from batos.wire.listener import Message
 from batos.wire.outbox import ClientHandle
+from tests.support.wire import ask, listening, raw, receive
 
 EVENTS = 4000
 EVENT = {"type": "token", "id": "m", "text": "x" * 16_000}  # 64 MB of them: more than libzmq and the kernel hold

@@ -1,12 +1,11 @@
-"""LoRA adapters: what one holds, whether it fits its base, and its translation for Ollama.
+"""LoRA adapters: check that one fits its base, translate it for Ollama, and fuse it into its base.
 
 PEFT adapters are translated to GGUF here and not by Ollama, which reorders `lora_A` of q_proj and k_proj where `lora_B` is meant
-(convert/convert_llama_adapter.go, v0.17.4): the model loads and talks nonsense. It also knows two architectures only.
+(convert/convert_llama_adapter.go, v0.17.4): the model loads and answers nonsense. It also knows two architectures only.
 
-Fusing: an adapter merged into its base, so that an expert has weights of its own and stays resident beside others.
-
-Works on the base's GGUF, a tensor at a time: memory for the largest one, disk for the whole in half precision. Needs the `gguf` package,
-which knows how to read quantised weights.
+Fusing merges an adapter into its base, so that an expert has weights of its own and stays resident beside others. It works on the base's
+GGUF, a tensor at a time: memory for the largest one, disk for the whole in half precision. It needs the `gguf` package, which reads
+quantised weights.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Unfit(Exception):
 
 
 class AdapterBase(NamedTuple):
-    """What decides whether an adapter fits: the shape of the base, as Ollama's `show` tells it."""
+    """Shape of a base model, as Ollama's `show` reports it; it decides whether an adapter fits."""
 
     architecture: str
     layers: int
@@ -61,9 +60,8 @@ class AdapterBase(NamedTuple):
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> AdapterBase:
-        """
-        :param info: `model_info` of Ollama's show.
-        :raises Unfit: where it lacks a figure, as for models that are no decoders.
+        """:param info: `model_info` of Ollama's show.
+        :raises Unfit: if it lacks a figure, as for models that are not decoders.
         """
         kind = str(info.get("general.architecture", ""))
 
@@ -92,7 +90,7 @@ class MatrixPair(NamedTuple):
 
 
 class Adapter(NamedTuple):
-    """What an adapter holds, by layer and projection (GGUF's name), read from its header."""
+    """Content of an adapter by layer and projection (GGUF's name), from its header."""
 
     file: Path
     alpha: float
@@ -103,21 +101,22 @@ class Adapter(NamedTuple):
     """The rank for which `alpha` is meant, where the adapter is rank-stabilised; 0 where it is not."""
 
     def weight(self, pair: MatrixPair) -> float:
-        """What a pair counts beside `alpha` / rank, which is all that GGUF can say: of a rank-stabilised adapter, alpha / sqrt(rank) is
-        applied, and `alpha` holds the square root of one rank only."""
+        """Return the factor of a pair beside `alpha` / rank, which is all that GGUF can express. A rank-stabilised adapter applies
+        alpha / sqrt(rank), and `alpha` includes the square root of one rank only.
+        """
         return math.sqrt(pair.a[0] / self.stabilised) if self.stabilised else 1.0
 
     @property
     def mixed(self) -> bool:
-        """Whether pairs count differently beside that."""
+        """Return True if pairs have different factors."""
         return any(self.weight(pair) != 1.0 for pair in self.pairs.values())
 
 
 def read(folder: Path) -> Adapter:
-    """The adapter in a folder, from its headers; no weights are loaded.
+    """Return the adapter in a folder, from its headers; no weights are loaded.
 
-    :raises Unfit: where there is none, or not one of a kind that can be applied.
-    :raises OSError: where it cannot be read.
+    :raises Unfit: if there is none, or not one of a kind that can be applied.
+    :raises OSError: if it cannot be read.
     """
     ggufs = sorted(path for path in folder.iterdir() if path.suffix == ".gguf")
     weights = folder / WEIGHTS
@@ -239,7 +238,7 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _safe_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The tensors of a safetensors file, and where their data begins (github.com/huggingface/safetensors: format)."""
+    """Return the tensors of a safetensors file, and where their data begins (github.com/huggingface/safetensors: format)."""
     size = path.stat().st_size
     with path.open("rb") as file:
         lead = file.read(8)
@@ -262,7 +261,7 @@ def _safe_header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _checked(path: Path, name: str, facts: Any) -> int:
-    """Where a tensor ends; its type, shape and place agree."""
+    """Return the end of a tensor in the file, after checking that its type, shape and position agree."""
     try:
         kind, shape, (begin, end) = facts["dtype"], facts["shape"], facts["data_offsets"]
         count = math.prod(shape)
@@ -366,7 +365,7 @@ def fuse(source: Path, adapter: Adapter, base: AdapterBase, out: Path, stop: Eve
 
     :param source: the GGUF of the base.
     :param stop: looked at between two tensors.
-    :raises Unfit: where base or adapter cannot be merged.
+    :raises Unfit: if base or adapter cannot be merged.
     :raises Stopped: when `stop` was set.
     """
     import numpy as np

@@ -1,7 +1,7 @@
-"""Expert models on Ollama: what they are built on, how one is built, and how one is known again.
+"""Expert models on Ollama: their foundation, their build, and the mark by which they are recognised.
 
-An expert's model says itself what it was made of, in a licence text. So a build that was interrupted after its last step is found to be
-done, and a model that somebody else put under the name is not overwritten.
+An expert's model says in a licence text what it was made of. So a build that was interrupted after its last step is recognised as done, and
+a model that someone else put under the name is not overwritten.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NotNow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """What the experts of a persona are built on: its plain model, as Ollama has it now."""
+    """Foundation of a persona's experts: its plain model, as Ollama has it now."""
 
     persona: str
     model: str
@@ -80,10 +80,10 @@ class Foundation:
 
 
 async def foundation(client: AsyncClient, persona: str, model: str, base_name: str, known_as: tuple[str, ...]) -> Foundation:
-    """What an expert of the persona is built on.
+    """Return the foundation of the persona's experts.
 
-    :raises Unfit: where the base is none that takes adapters.
-    :raises NotNow: where Ollama does not answer, or has no such model yet.
+    :raises Unfit: if the base takes no adapters.
+    :raises NotNow: if Ollama does not answer, or has no such model yet.
     """
     with failing(f"cannot look at {model}"):
         shown = await retry_on_race(lambda: client.show(model))
@@ -95,9 +95,9 @@ async def foundation(client: AsyncClient, persona: str, model: str, base_name: s
 
 
 def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> dict[str, tuple[str, str]]:
-    """Of each persona its plain model and the base that its Modelfile names; a model without a Modelfile is its own base.
+    """Return for each persona its plain model and the base that its Modelfile names; a model without a Modelfile is its own base.
 
-    :param roles: of each persona the role in the profile.
+    :param roles: for each persona its role in the profile.
     """
     found = {}
     for persona, role in roles.items():
@@ -114,7 +114,7 @@ def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> di
 async def delete_model(client: AsyncClient, model: str) -> None:
     """Delete a model, if it is there.
 
-    :raises NotNow: where Ollama does not do it now.
+    :raises NotNow: if Ollama does not do it now.
     """
     if tagged(model) in await model_digests(client):
         with failing(f"cannot delete {model}"):
@@ -122,16 +122,16 @@ async def delete_model(client: AsyncClient, model: str) -> None:
 
 
 class ExpertMark(NamedTuple):
-    """What a model says that it was made of; empty where it says nothing."""
+    """Mark in a model that says what it was made of; empty if the model has none."""
 
     content: str = ""
     recipe: str = ""
 
 
 async def expert_mark_of(client: AsyncClient, model: str) -> ExpertMark:
-    """What the model of that name says of itself.
+    """Return the expert mark of the model with that name.
 
-    :raises NotNow: where Ollama does not answer.
+    :raises NotNow: if Ollama does not answer.
     """
     with failing(f"cannot look at {model}"):
         found = EXPERT_MARK.search((await retry_on_race(lambda: client.show(model))).license or "")
@@ -141,7 +141,7 @@ async def expert_mark_of(client: AsyncClient, model: str) -> ExpertMark:
 async def model_digests(client: AsyncClient) -> dict[str, str]:
     """Digest of each model that Ollama has.
 
-    :raises NotNow: where it does not answer.
+    :raises NotNow: if it does not answer.
     """
     with failing("cannot list the models"):
         return {tagged(m.model): m.digest for m in (await retry_on_race(client.list)).models if m.model and m.digest}
@@ -161,7 +161,7 @@ class ExpertBuilder:
         self._stop = Event()
 
     def way(self, staged: Staged, on: Foundation) -> tuple[str, str]:
-        """How an expert will be built, as it stands in its recipe, and what is to be said beside it."""
+        """Return the way an expert will be built, as in its recipe, and a remark to report with it."""
         if not staged.about.fuse:
             return "adapter", ""
         if not on.weights.is_file():
@@ -171,8 +171,8 @@ class ExpertBuilder:
     async def build(self, staged: Staged, on: Foundation, how: str, recipe: str) -> None:
         """Make the model. May be repeated at any time.
 
-        :raises Unfit: where it cannot be had.
-        :raises NotNow: where something was in the way.
+        :raises Unfit: if it cannot be had.
+        :raises NotNow: if something was in the way.
         """
         await retry_on_race(lambda: self._built(staged, on, how, recipe))
 
@@ -196,8 +196,8 @@ class ExpertBuilder:
     async def attempt(self, model: str) -> None:
         """Let the model say one token. One that cannot is taken away again.
 
-        :raises Unfit: where Ollama cannot run it.
-        :raises NotNow: where something was in the way.
+        :raises Unfit: if Ollama cannot run it.
+        :raises NotNow: if something was in the way.
         """
         from batos.bridge.client_library import ResponseError
 
@@ -242,7 +242,7 @@ class ExpertBuilder:
             return {"model.gguf": await upload_blob(self._client, file)}
 
     async def _unchanged(self, staged: Staged) -> None:
-        """What was read for the model is what was checked and digested."""
+        """Check that the files read for the model are those that were checked and digested."""
         with failing("cannot read the adapter again"):
             same = await asyncio.to_thread(staged.intact)
         if not same:
@@ -259,7 +259,7 @@ class ExpertBuilder:
 
 
 class failing:
-    """Turns what files and requests raise into `NotNow`; `but`: what is let through."""
+    """Context manager that turns errors of files and requests into `NotNow`; `but`: errors to let through."""
 
     def __init__(self, what: str, but: type[Exception] = NotNow) -> None:
         self._what, self._but = what, but
@@ -279,7 +279,7 @@ class failing:
 
 
 def _voice(shown: Modelfile) -> dict[str, Any]:
-    """The persona's own words, for a model that does not inherit them."""
+    """Return the persona's own words, for a model that does not inherit them."""
     messages = [{"role": role, "content": content} for role, content in shown.messages]
     found = {"system": shown.system, "template": shown.template, "parameters": shown.parameters, "messages": messages}
     return {name: value for name, value in found.items() if value}

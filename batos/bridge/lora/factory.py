@@ -1,7 +1,7 @@
-"""The LoRA factory: what lies in `lora_staging` becomes models in Ollama, and the image knows of each.
+"""The LoRA factory: builds experts in `lora_staging` into Ollama models, and records each in the image.
 
-Each expert goes through intended, built, or refused. The intent is durable before anything is done, what is done may be repeated,
-and the result is durable before the expert speaks: a kill between any two steps costs nothing but time.
+Each expert goes through intended, built, or refused. The intent is durable before any work begins, every step may be repeated, and the
+result is durable before the expert answers: a kill between any two steps costs nothing but time.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.lora.adapters import Unfit
 from batos.bridge.lora.expert_model import (
     ExpertBuilder,
@@ -27,7 +29,8 @@ from batos.bridge.lora.expert_model import (
 from batos.bridge.lora.staging import ExpertManifest, Staged, Staging, StagingRefusal, same_base, scratch_folder, sorted_out, staging_folder
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder
-from batos.config import Settings
+from batos.config import MIB, Settings
+from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ExpertRefused, InferenceFailed
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
@@ -43,14 +46,54 @@ _LONGEST_PAUSE_S = 3600.0
 _LOOKS = 3  # more, at folders that are still being copied, when a scan was asked for
 
 
+@dataclass(frozen=True, slots=True)
+class FactoryLimits(Limits):
+    """Limits of the building of LoRA experts."""
+
+    scan_s: float = limit(10.0, ge=0.05, le=86_400)
+    """Seconds between two looks into the folder of LoRA experts."""
+    settle_s: float = limit(2.0, ge=0, le=600)
+    """Seconds for which an expert's folder must not have changed before it is built."""
+    folders: int = limit(256, ge=1, le=10_000)
+    """Expert folders that are looked at."""
+    file_bytes: int = limit(2048 * MIB, ge=1024, le=2**50)
+    """Greatest size of a file of an adapter, in bytes."""
+    concurrency: int = limit(2, ge=1, le=16)
+    """Experts built at the same time."""
+    quantize: Literal["q8_0", "q4_K_M", "q4_K_S", "f16"] = "q8_0"
+    """How the weights of a fused expert (`fuse = true`) are kept."""
+
+
+@dataclass(frozen=True)
+class FactoryPace:
+    """Times and width of the factory's work."""
+
+    scan_s: float
+    """Seconds between two looks into the folder."""
+    settle_s: float
+    """Seconds for which an expert's folder must not have changed before it is built."""
+    concurrency: int
+    """Experts built at the same time."""
+    retry_s: float
+    """Seconds before a build that failed is tried again; doubled each time."""
+
+
+@dataclass(frozen=True)
+class PlainModels:
+    """The models on which experts are built, at the factory's Ollama."""
+
+    is_ready: Callable[[str], bool]
+    """Returns whether a plain model is as it shall be: what is built on one that will be changed is built twice."""
+    bring_back: Callable[[str], Awaitable[object]]
+    """Brings back a plain model that is gone."""
+    learn: Callable[[str], Awaitable[None]]
+    """Takes the name of each model that was built, before anything is asked of it: its digest may be another now."""
+
+
 class LoraFactory:
-    """The experts of one image on one Ollama.
+    """Builder of the experts of one image on one Ollama.
 
     :param personas: of each persona its plain model, and the name of that model's base (`bases_of`).
-    :param retry_s: pause before a build that failed is tried again; doubled each time.
-    :param provisioned: whether a plain model is as it shall be: what is built on one that will be changed is built twice.
-    :param provision: brings back a plain model that is gone.
-    :param learn: told of each model that was built, before anything is asked of it: its digest may be another now.
     """
 
     def __init__(
@@ -61,20 +104,14 @@ class LoraFactory:
         builder: ExpertBuilder,
         personas: Mapping[str, tuple[str, str]],
         profile: Profile,
-        *,
-        scan_s: float,
-        settle_s: float,
-        concurrency: int,
-        retry_s: float,
-        provisioned: Callable[[str], bool],
-        provision: Callable[[str], Awaitable[object]],
-        learn: Callable[[str], Awaitable[None]],
+        pace: FactoryPace,
+        plain: PlainModels,
     ) -> None:
         self._image, self._client, self._staging, self._builder = image, client, staging, builder
         self._rest_on(personas, profile)
-        self._scan_s, self._settle_s, self._retry_s = scan_s, settle_s, retry_s
-        self._provisioned, self._provision, self._learn = provisioned, provision, learn
-        self._slots = asyncio.Semaphore(concurrency)
+        self._scan_s, self._settle_s, self._retry_s = pace.scan_s, pace.settle_s, pace.retry_s
+        self._plain = plain
+        self._slots = asyncio.Semaphore(pace.concurrency)
         self._one_scan = asyncio.Lock()
         self._changed = asyncio.Condition()
         self._known: dict[str, dict[str, Any]] = {}
@@ -114,15 +151,15 @@ class LoraFactory:
             await asyncio.sleep(min(self._scan_s, self._settle_s or self._scan_s) if hurry else self._scan_s)
 
     async def scan(self) -> None:
-        """Look into the folder once and build what is to be built; returns when that is done.
+        """Look into the folder once and build the new experts. Return when that is done.
 
-        :raises BatosError: where the image cannot record it.
+        :raises BatosError: if the image cannot record it.
         """
         async with self._one_scan:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
             except OSError as e:
-                looked = [StagingRefusal(".", f"{self._staging.path} cannot be read: {e.strerror or e}; make it, or set lora_staging")]
+                looked = [StagingRefusal(".", f"{self._staging.path} cannot be read: {e.strerror or e}; make it, or set inference.staging")]
             staged, refused = sorted_out(looked, {m: facts["content"] for m, facts in self._known.items() if facts["built"] is not None})
             if staged or self._known:
                 named = {refusal.about.model for refusal in refused if refusal.about is not None}
@@ -134,7 +171,7 @@ class LoraFactory:
             await self._look_at_voices()
 
     async def scan_settled(self) -> None:
-        """As `scan`, and again while a folder is on its way in, but not for ever."""
+        """Scan like `scan`, and again while a folder is being copied in, for a bounded time."""
         await self.scan()
         for _ in range(_LOOKS):
             if any(refusal.moving for refusal in self._refused.values()):
@@ -142,7 +179,7 @@ class LoraFactory:
                 await self.scan()
 
     async def writes_soon(self) -> bool:
-        """Whether an expert for methods lies in the folder that may be built here; also where it is being copied, so that nobody knows."""
+        """Return whether an expert for methods lies in the folder that may be built here; True also while one is being copied."""
         async with self._one_scan:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
@@ -159,7 +196,7 @@ class LoraFactory:
     async def discard(self, model: str, why: str) -> None:
         """Delete the model of an expert whose folder was taken away.
 
-        :raises InferenceFailed: where Ollama does not do it now.
+        :raises InferenceFailed: if Ollama does not do it now.
         """
         async with self._one_scan:
             try:
@@ -175,13 +212,13 @@ class LoraFactory:
                 )
 
     def stop(self) -> None:
-        """End what is under way in threads."""
+        """End the work in threads."""
         self._builder.stop()
 
     # --- for inferences
 
     def owns(self, model: str) -> bool:
-        """Whether the model is an expert of this image."""
+        """Return whether the model is an expert of this image."""
         return model in self._known
 
     async def ready(self, model: str) -> None:
@@ -199,13 +236,13 @@ class LoraFactory:
     async def heal(self, model: str) -> None:
         """Bring back an expert that was there and is gone, or record that it cannot be had."""
         log.warning("expert_gone", model=model)
-        await self._provision(self._personas[self._known[model]["persona"]][0])  # what it is built on may be gone, too
+        await self._plain.bring_back(self._personas[self._known[model]["persona"]][0])  # what it is built on may be gone, too
         await self.scan()
 
     # --- asked about
 
     def report(self) -> dict[str, Any]:
-        """How it stands with experts, folders that are not taken, and voices."""
+        """Return the state of experts, of folders that are not taken, and of voices."""
         return {
             "staging": str(self._staging.path),
             **self._image.read(model_registry.report_experts),
@@ -271,7 +308,7 @@ class LoraFactory:
                 await self._record(model_registry.note_facts, model, {"reason": str(e)})
             raise
         self._failed.pop(model, None)
-        await self._learn(model)  # before it can be chosen
+        await self._plain.learn(model)  # before it can be chosen
         await self._record(model_registry.note_built, model, digest, recipe, how, note)
         log.info("expert_built", model=model, how=how, digest=digest[:12], note=note)
 
@@ -283,7 +320,7 @@ class LoraFactory:
             raise Unfit(f"{staged.model} is a model of the profile; give the expert another name")
         model, base = self._personas[persona]
         digest = have.get(tagged(model))
-        if digest is None or not self._provisioned(model):
+        if digest is None or not self._plain.is_ready(model):
             raise NotNow(f"waits for {persona}'s own model {model}")
         kept = self._foundations.get(persona)
         if kept is None or kept[0] != digest:
@@ -358,34 +395,34 @@ class LoraFactory:
 
 
 def open_lora_factory(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, place: ManagedHost) -> LoraFactory:
-    """The factory that the settings describe; it builds at `place`, whose client is `client`."""
+    """Make the factory that the settings describe; it builds at `place`, whose client is `client`."""
     staging = Staging(
-        staging_folder(settings.lora_staging, settings.data),
-        settle_s=settings.lora_settle_s,
-        limit=settings.lora_limit,
-        limit_bytes=settings.lora_bytes,
+        staging_folder(settings.inference.staging, settings.data),
+        settle_s=FactoryLimits.of(settings).settle_s,
+        limit=FactoryLimits.of(settings).folders,
+        limit_bytes=FactoryLimits.of(settings).file_bytes,
     )
     builder = ExpertBuilder(
         client,
         scratch_folder(settings.data),
-        quantize=settings.lora_quantize,
+        quantize=FactoryLimits.of(settings).quantize,
         options=profile.options,
-        deadline_s=settings.inference_deadline_s,
+        deadline_s=settings.inference.deadline_s,
     )
     return LoraFactory(
         image,
         client,
         staging,
         builder,
-        bases_of(image.read(model_registry.plain_models), profile, modelfiles_folder(settings.modelfiles)),
+        bases_of(image.read(model_registry.plain_models), profile, modelfiles_folder(settings.inference.modelfiles)),
         profile,
-        scan_s=settings.lora_scan_s,
-        settle_s=settings.lora_settle_s,
-        concurrency=settings.lora_concurrency,
-        retry_s=settings.provision_retry_s,
-        provisioned=place.provisioner.is_ready,
-        provision=place.provisioner.heal,
-        learn=place.made,
+        FactoryPace(
+            FactoryLimits.of(settings).scan_s,
+            FactoryLimits.of(settings).settle_s,
+            FactoryLimits.of(settings).concurrency,
+            ProvisionLimits.of(settings).retry_s,
+        ),
+        PlainModels(place.provisioner.is_ready, place.provisioner.heal, place.made),
     )
 
 

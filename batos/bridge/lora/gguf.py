@@ -1,11 +1,11 @@
-"""GGUF files: the header read within bounds, and files written. The format: github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+"""GGUF files: read the header within bounds, write files, and re-quantise weights.
 
-Read by ourselves, because adapters come from anywhere and their headers must be looked at before anything heavier touches them.
+The format: github.com/ggml-org/ggml/blob/master/docs/gguf.md. BAT OS reads it with its own code, because adapters come from anywhere and
+their headers must be checked before a heavier library touches them.
 
-Weights kept in blocks of another kind: as exact, some larger, and read faster.
-
-A CPU evaluates a prompt on Q8_0 nearly twice as fast as on Q4_1, for which llama.cpp has no product of matrices but one row at a time;
-Ollama quantises nothing that is quantised already. So a base that a package holds in such blocks is written anew on its way in.
+Re-quantising keeps weights in blocks of another kind: as exact, some larger, and faster to read. A CPU evaluates a prompt on Q8_0 nearly
+twice as fast as on Q4_1, for which llama.cpp multiplies one row at a time and not matrices; Ollama quantises nothing that is quantised
+already. So a base that a package holds in such blocks is rewritten on its way in.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TEXT = 16 * 1024 * 1024  # bytes of one string
 
 
 class Malformed(ValueError):
-    """The file is no GGUF file, or ends before its header says."""
+    """Error: the file is not a GGUF file, or ends before its header says."""
 
 
 class EndsWithin(Malformed):
@@ -60,7 +60,7 @@ class TensorInfo(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What stands before the data. `metadata` has arrays as their length; `places` says where in the file each value lies."""
+    """Header of a file. `metadata` has arrays as their length; `places` maps each key to the offset of its value."""
 
     metadata: dict[str, Any]
     tensors: dict[str, TensorInfo]
@@ -71,10 +71,10 @@ class Header(NamedTuple):
 
 
 def read_header(path: Path) -> Header:
-    """The header of a GGUF file.
+    """Return the header of a GGUF file.
 
-    :raises Malformed: where it is none, or ends too soon.
-    :raises OSError: where it cannot be read.
+    :raises Malformed: if it is none, or ends too soon.
+    :raises OSError: if it cannot be read.
     """
     with path.open("rb") as file:
         if file.read(4) != MAGIC:
@@ -101,9 +101,9 @@ def read_header(path: Path) -> Header:
 
 
 def read_keys(beginning: bytes) -> dict[str, Any]:
-    """The keys at the beginning of a GGUF file, as far as they are there: what comes after a vocabulary may lie beyond it.
+    """Return the keys at the beginning of a GGUF file, as far as they are there: what comes after a vocabulary may lie beyond it.
 
-    :raises Malformed: where it is none.
+    :raises Malformed: if it is none.
     """
     file = io.BytesIO(beginning)
     if file.read(4) != MAGIC:
@@ -124,7 +124,7 @@ def read_keys(beginning: bytes) -> dict[str, Any]:
 def check_length(path: Path, header: Header) -> None:
     """See that every tensor of plain numbers lies within the file.
 
-    :raises Malformed: where one does not, or is of another type.
+    :raises Malformed: if one does not, or is of another type.
     """
     size = path.stat().st_size
     for info in header.tensors.values():
@@ -166,9 +166,9 @@ def write_tensor(file: IO[bytes], array: np.ndarray[Any, Any]) -> None:
 
 
 def bytes_of(kind: int, elements: int) -> int:
-    """Bytes of so many elements of a type.
+    """Return the size in bytes of a number of elements of a type.
 
-    :raises Malformed: for a type that nobody knows, or elements that fill no whole blocks of it.
+    :raises Malformed: for an unknown type, or elements that do not fill whole blocks of it.
     """
     if kind in SIZES:
         return elements * SIZES[kind]
@@ -184,9 +184,9 @@ def bytes_of(kind: int, elements: int) -> int:
 
 
 def with_file_type(header: Header, kind: int) -> bytes:
-    """The keys of a file, saying that its tensors are mostly of another of llama.cpp's file types.
+    """Return the keys of a file, saying that its tensors are mostly of another of llama.cpp's file types.
 
-    :raises Malformed: where it does not say so.
+    :raises Malformed: if it does not say so.
     """
     if FILE_TYPE not in header.places:
         raise Malformed(f"it says nothing of its {FILE_TYPE}")
@@ -196,7 +196,7 @@ def with_file_type(header: Header, kind: int) -> bytes:
 
 
 def read_rows(path: Path, header: Header, info: TensorInfo) -> np.ndarray[Any, Any]:
-    """The bytes of a tensor, a row of it in each row.
+    """Return the bytes of a tensor, a row of it in each row.
 
     :raises Malformed: for an unknown type, or a file that ends too soon.
     """
@@ -285,13 +285,13 @@ class WritingStopped(Exception):
 
 
 def requantize(source: Path, kind: str, out: Path, stop: Event) -> None:
-    """Write the GGUF at `source` with its matrices in blocks of `kind`; whatever is no matrix in blocks stays as it is.
+    """Write the GGUF at `source` with its matrices in blocks of `kind`; everything else is copied.
 
-    A tensor at a time. Values are those of `source` to within the rounding of the new blocks: 1/254 of the largest of 32.
+    It works a tensor at a time. Values are those of `source` to within the rounding of the new blocks: 1/254 of the largest of 32.
 
-    :param stop: looked at between two tensors.
-    :raises Unreadable: where the file cannot be read.
-    :raises OSError: where it is not there, or the disk is full.
+    :param stop: checked between two tensors.
+    :raises Unreadable: if the file cannot be read.
+    :raises OSError: if it is missing, or the disk is full.
     :raises Stopped: when `stop` was set.
     """
     target, file_type = KINDS[kind]

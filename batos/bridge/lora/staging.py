@@ -1,7 +1,7 @@
-"""What lies in `lora_staging`: one folder an expert, looked at without trusting it. No Ollama and no image here.
+"""Staging folder `lora_staging`: one folder for each expert, inspected without trust. It knows neither Ollama nor the image.
 
-A folder is taken when it has not changed for a while, its `expert.toml` is right, and its files are plain files of its own. What it
-holds is then named by one digest, over its files and what decides the model that is made of them.
+A folder is accepted when it has not changed for a while, its `expert.toml` is valid, and its files are plain files of its own. Its content
+is then named by one digest, over its files and everything that decides the model made from them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ Name = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,47}$")
 
 
 class ExpertLineage(BaseModel):
-    """Where an expert came from: the missions it learned from, the methods concerned, the revision of the image; of a training, the digest
-    of its data, its seed and its figures."""
+    """Lineage of an expert: the missions it learned from, the methods concerned, and the revision of the image.
+
+    For a training it also has the digest of the data, the seed and the figures.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -51,7 +53,7 @@ class ExpertLineage(BaseModel):
 
 
 class ExpertManifest(BaseModel):
-    """What `expert.toml` says."""
+    """Content of `expert.toml`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -67,7 +69,7 @@ class ExpertManifest(BaseModel):
 
     @property
     def model(self) -> str:
-        """The model's name in Ollama: beside the persona's own."""
+        """Return the model's name in Ollama: beside the persona's own."""
         return f"{self.persona.lower()}:{self.name}-v{self.version}"
 
 
@@ -87,7 +89,7 @@ class Staged(NamedTuple):
         return self.about.model
 
     def intact(self) -> bool:
-        """Whether the files still are what was digested. Blocks."""
+        """Return True if the files still have their digests. Blocks."""
         return all(_digest(self.folder / name) == digest for name, digest in self.files.items())
 
 
@@ -109,11 +111,11 @@ class _Seen:
 
 
 class Staging:
-    """The folder `lora_staging`. `look` blocks: to be called in a thread, one call at a time.
+    """Folder `lora_staging`. `look` blocks: call it in a thread, one call at a time.
 
-    :param settle_s: how long a folder must have been as it is.
-    :param limit: folders looked at.
-    :param limit_bytes: largest file of an adapter.
+    :param settle_s: seconds for which a folder must not have changed.
+    :param limit: maximum number of folders.
+    :param limit_bytes: maximum size of an adapter's file.
     """
 
     def __init__(self, path: Path, *, settle_s: float, limit: int, limit_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,14 +124,14 @@ class Staging:
         self._seen: dict[str, _Seen] = {}
 
     def look(self) -> list[Staged | StagingRefusal]:
-        """What there is, in the order of the folders' names. A folder that did not change is not read again.
+        """Return the experts and refusals, in the order of the folders' names. An unchanged folder is not read again.
 
-        :raises OSError: where the folder itself cannot be read.
+        :raises OSError: if the staging folder itself cannot be read.
         """
         names = sorted(entry.name for entry in os.scandir(self.path) if not entry.name.startswith(".") and entry.name != "README.md")
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
         found = [self._one(name) for name in names[: self._limit]]
-        return found + [StagingRefusal(name, f"more than {self._limit} folders (setting lora_limit)") for name in names[self._limit :]]
+        return found + [StagingRefusal(name, f"more than {self._limit} folders") for name in names[self._limit :]]
 
     def _one(self, name: str) -> Staged | StagingRefusal:
         folder = self.path / name
@@ -155,7 +157,7 @@ class Staging:
             return StagingRefusal(name, f"cannot be read: {e.strerror or e}; see its owner and mode")
 
     def _settled(self, seen: _Seen) -> bool:
-        """By our own watching, or by the times at which the files' inodes changed (which no copy sets back)."""
+        """Return True if a folder has settled: by our own watching, or by its files' change times (which no copy sets back)."""
         newest = max((entry[-1] for entry in seen.signature), default=0)
         return self._clock() - seen.since >= self._settle or 0 <= newest <= time.time_ns() - int(self._settle * 1e9)
 
@@ -169,7 +171,7 @@ class Staging:
             names = [adapter.file.name] if adapter.architecture else [adapters.WEIGHTS, adapters.CONFIG]
             for name in names:
                 if (size := (folder / name).stat().st_size) > self._limit_bytes:
-                    raise Unfit(f"{name} has {size} bytes; at most {self._limit_bytes} are taken (setting lora_bytes)")
+                    raise Unfit(f"{name} has {size} bytes; at most {self._limit_bytes} are taken")
             files = {name: _digest(folder / name) for name in names}
         except Unfit as e:
             return StagingRefusal(folder.name, str(e), about)
@@ -178,7 +180,9 @@ class Staging:
 
 
 def staging_folder(override: str, data: Path) -> Path:
-    """The folder of experts: the one named in the settings, else that of the checkout BAT OS runs from, else one in the data folder."""
+    """Return the folder of experts: the one named in the settings, else that of the checkout BAT OS runs from, else one in the data
+    folder.
+    """
     if override:
         return Path(override)
     checkout = Path(batos.__file__).parents[1]
@@ -190,14 +194,14 @@ def staging_folder(override: str, data: Path) -> Path:
 
 
 def scratch_folder(data: Path) -> Path:
-    """An empty folder for files on their way; what a killed daemon left there is removed."""
+    """Return an empty folder for files on their way; what a killed daemon left there is removed."""
     folder = data / "lora_scratch"
     shutil.rmtree(folder, ignore_errors=True)
     return folder
 
 
 def sorted_out(looked: list[Staged | StagingRefusal], built: Mapping[str, str]) -> tuple[list[Staged], list[StagingRefusal]]:
-    """The experts to be built, one a name, and what is refused: two folders that claim one name with different content.
+    """Return the experts to build, one for each name, and the refusals: two folders claim one name with different content.
 
     :param built: content of each model that was built already.
     """
@@ -224,7 +228,7 @@ def sorted_out(looked: list[Staged | StagingRefusal], built: Mapping[str, str]) 
 
 
 def read_about(path: Path) -> ExpertManifest:
-    """What an `expert.toml` says.
+    """Return the content of an `expert.toml`.
 
     :raises Unfit: naming the key and its line.
     """
@@ -248,13 +252,13 @@ def read_about(path: Path) -> ExpertManifest:
 
 
 def same_base(said: str, base: str, known_as: tuple[str, ...]) -> bool:
-    """Whether a name means the base: its name in Ollama, or one under which it is known elsewhere."""
+    """Return True if a name means the base: its name in Ollama, or one under which it is known elsewhere."""
     names = {base, base.removesuffix(":latest"), *known_as}
     return said.lower() in {name.lower() for name in names}
 
 
 def names_a_repository(name: str) -> bool:
-    """Whether a base named in an adapter's config is a repository (`owner/name`); a path says nothing."""
+    """Return True if a base named in an adapter's config is a repository (`owner/name`); a path says nothing."""
     return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", name)) and not name.startswith((".", "~"))
 
 
@@ -271,9 +275,9 @@ def _place(text: str, key: str) -> str:
 
 
 def _signature(folder: Path) -> Signature:
-    """What changes when anything in the folder does. Only a folder of plain files is looked into.
+    """Return a value that changes when anything in the folder does. Only a folder of plain files is read.
 
-    :raises Unfit: for a link, or anything else that is no plain file.
+    :raises Unfit: if it contains a link, or anything else that is not a plain file.
     """
     mode = folder.lstat().st_mode
     if not stat.S_ISDIR(mode):

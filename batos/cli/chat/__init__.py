@@ -1,13 +1,11 @@
-"""The verb chat: a conversation at a terminal, or line by line out of a pipe.
+"""The verb `chat`: a conversation at a terminal, or line by line out of a pipe.
 
-    session.py    a chat from its first line to its last, and Ctrl-C in it
-    dialogue.py   the turns: durable missions, each of which follows the last one
-    commands.py   lines that begin with /
-    screen.py     what is shown
-    keyboard.py   where the lines come from
-    bookmark.py   where the last conversation is
+    session.py    a chat from its first line to its last, its commands that begin with /, and Ctrl-C
+    dialogue.py   the turns, durable missions that each follow the last one; and the bookmark of the last conversation
+    screen.py     the output
+    keyboard.py   the input
 
-The modules are imported when somebody chats: no other verb needs prompt-toolkit.
+The modules are imported when a chat begins: no other verb needs prompt-toolkit.
 """
 
 from __future__ import annotations
@@ -71,7 +69,7 @@ async def _chatted(address: str, persona: str | None, context: str | None, last:
 
 
 def _folder() -> Path | None:
-    """Where history and bookmarks are kept; None where that cannot be."""
+    """Return the folder of the history and bookmarks; None if there can be none."""
     folder = config.client_folder()
     try:
         if folder is not None:

@@ -1,12 +1,10 @@
-"""A conversation with a daemon: each turn is a durable mission that follows the last one.
+"""Dialogue with a daemon: each turn is a durable mission that follows the last one.
 
-A turn has its id from here, before the daemon is asked. So whatever is lost on the way, a message, the daemon or the chat itself, the
-same turn is given again and is the same mission; and what was thought meanwhile is not thought again.
+The client gives a turn its id before it asks the daemon. So whatever is lost, a message, the daemon or the chat itself, the same turn
+can be submitted again and is the same mission; thought that was done meanwhile is not repeated.
 
-Where a chat is: the newest turn of the last conversation with a daemon, noted beside the history, so that `--last` finds it again.
-
-The note is written before the daemon is asked. So a turn is not lost when the chat is killed between the two: it has its id, and given
-again it is the same mission.
+A bookmark beside the history holds the newest turn of the last conversation with a daemon, so that `--last` finds it again. It is written
+before the daemon is asked: a turn is not lost when the chat is killed between the two.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class Bookmark:
         self._path = None if folder is None else folder / f"chat_last_{name}.json"
 
     def read(self) -> dict[str, str] | None:
-        """The fields of the turn; None if there is none, or nothing that can be read."""
+        """Return the fields of the turn; None if there is none, or nothing that can be read."""
         if self._path is None:
             return None
         try:
@@ -78,14 +76,14 @@ _FIELDS = ("persona", "context", "depth", "flavour")
 
 @dataclass
 class Wishes:
-    """What a user wants of the turns to come; None leaves it to the daemon."""
+    """Options of a user for the coming turns; None leaves one to the daemon."""
 
     persona: str | None = None
     depth: str | None = None
     flavour: str | None = None
 
     def given(self) -> dict[str, str]:
-        """Those that are wished."""
+        """Return those that are wished."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -235,25 +233,25 @@ class Dialogue:
         self._mark(to)
 
     def _mark(self, id: str | None) -> None:
-        """Let the next turn follow this mission, and note it with what is wished."""
+        """Let the next turn follow this mission, and write the bookmark with its options."""
         self.last = id
         self._bookmark.keep({} if id is None else {"id": id, **self.wishes.given()})
 
     def _unsaid(self) -> None:
-        """The daemon has not taken the turn: the conversation stands where it stood."""
+        """Take the turn back, because the daemon has not accepted it."""
         self.under_way = None
         self._bookmark.keep(self._before)
 
     # --- the daemon
 
     async def _known(self) -> bool:
-        """Whether the daemon is still the one that it was when this was asked before: another one thinks an answer through anew."""
+        """Return True if the daemon is the same process as at the last call: another one thinks an answer through again."""
         info = await self._again(self._client.info)
         before, self._daemon = self._daemon, (int(info.get("pid", 0)), time.monotonic() - float(info.get("uptime_s", 0)))
         return before[0] == self._daemon[0] and self._daemon[1] - before[1] < _CLOCK_S
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer to what may be asked twice. As long as no daemon answers, or it has no time, it is waited for."""
+        """Return the answer to what may be asked twice. As long as no daemon answers, or it has no time, it is waited for."""
         while True:
             try:
                 return await ask()
@@ -264,7 +262,7 @@ class Dialogue:
                 await asyncio.sleep(_BUSY_S)
 
     async def _there(self) -> None:
-        """Return when somebody listens at the endpoint. Until then nothing is sent: all of it would arrive at once."""
+        """Wait until a daemon listens at the endpoint. Nothing is sent before: all of it would arrive at once."""
         while True:
             self._screen.waiting(f"no daemon answers at {self._client.endpoint}; it is waited for, Ctrl-C gives up")
             try:
@@ -274,7 +272,7 @@ class Dialogue:
 
 
 def _question(event: dict[str, Any]) -> dict[str, Any] | None:
-    """What a mission asks by this event: `question` and `number`."""
+    """Return the question of a mission in this event: `question` and `number`."""
     if event.get("type") == "needs_input":
         return {"question": event.get("question"), "number": event.get("number")}
     asked = event.get("question") if event.get("state") == "NEEDS_INPUT" else None

@@ -1,6 +1,6 @@
-"""Where the lines of a chat come from: a keyboard, with history and lines that go on; or a pipe, one line a turn.
+r"""Input of a chat: a keyboard, with history and multi-line input, or a pipe, one line a turn.
 
-In both a `\\` at the end of a line goes on in the next one.
+In both, a `\` at the end of a line continues in the next one.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ Names = Mapping[str, Sequence[str]]
 
 
 class Interrupted(Exception):
-    """Somebody pressed Ctrl-C."""
+    """Error: the user pressed Ctrl-C."""
 
 
 class LineSource(Protocol):
-    """Where lines come from."""
+    """Source of lines."""
 
     async def line(self, prompt: str, *, kept: bool = True) -> str:
-        """The next line.
+        """Return the next line.
 
-        :param kept: whether it goes into the history.
+        :param kept: True if it goes into the history.
         :raises EOFError: if there are no more.
-        :raises Interrupted: if there was Ctrl-C instead.
+        :raises Interrupted: if the user pressed Ctrl-C instead.
         """
 
     def quiet(self) -> contextlib.AbstractContextManager[None]:
-        """While the block lasts, what is typed beside a line is not seen; it is there for the next one."""
+        """Hide typed text while the block lasts; it becomes part of the next line."""
 
 
 class Keyboard:
-    """A terminal that somebody sits at."""
+    """Input from a terminal."""
 
     def __init__(self, history: Path | None, names: Names, *, input: Input | None = None, output: Output | None = None) -> None:
         """
@@ -104,9 +104,9 @@ class Pipe:
         self._reading: asyncio.Future[bytes] | None = None
 
     async def line(self, prompt: str, *, kept: bool = True) -> str:
-        """As `Seat.line`.
+        """Return the next line of the pipe: see `LineSource.line`.
 
-        :raises InvalidInput: for a line that is too long, or not UTF-8.
+        :raises InvalidInput: if a line is too long, or not UTF-8.
         """
         parts = [await self._next()]
         while parts[-1].endswith(_GOES_ON):
@@ -140,7 +140,7 @@ class Pipe:
             raise InvalidInput(f"a line of standard input is not UTF-8 (byte {e.start}); it is passed over") from None
 
     async def _chunk(self) -> bytes:
-        """The next bytes; none at the end. A thread waits for them that the end of the process need not wait for."""
+        """Return the next bytes; none at the end. A thread waits for them that the end of the process need not wait for."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_future()
             threading.Thread(target=_read, args=(self._descriptor, self._reading), name="standard input", daemon=True).start()
@@ -204,7 +204,7 @@ def _history(path: Path | None) -> History:
 
 
 class _Lasting(FileHistory):
-    """A history in a file. One that cannot be written any more, on a full disk say, is no reason for a chat to end."""
+    """History in a file. If it can no longer be written, as on a full disk, the chat goes on."""
 
     def load_history_strings(self) -> Iterable[str]:
         return _unless_unreadable(super().load_history_strings)

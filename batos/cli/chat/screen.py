@@ -1,4 +1,4 @@
-"""What a chat shows: the answer as it comes, what goes on meanwhile as one quiet line, and how a turn ended."""
+"""Output of a chat: the answer as it streams, progress in one quiet line, and the outcome of a turn."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Running:
         self._put(whole)
 
     def end(self) -> None:
-        """Write what is left; the next text begins a line."""
+        """Write the rest; the next text begins a line."""
         self._put([self._word])
         self._word, self._column = "", 0
 
@@ -83,7 +83,7 @@ class Screen:
 
     @property
     def streaming(self) -> bool:
-        """Whether a part of the answer is there."""
+        """Return True if a part of the answer is shown."""
         return bool(self._heard)
 
     def hear(self, event: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ class Screen:
             self._state(event)
 
     def restart(self, why: str = "it was cut off here, and begins again") -> None:
-        """Leave what is there of the answer, and say why: it is written anew."""
+        """End the partial answer with a reason, because it is written again."""
         if self._heard:
             self._heard = ""
             self._running.end()

@@ -1,7 +1,4 @@
-"""A chat from its first line to its last, and Ctrl-C in it.
-
-The commands of a chat: lines that begin with `/` and a word.
-"""
+"""Session: a chat from its first line to its last, with Ctrl-C, and its commands: lines that begin with `/` and a word."""
 
 from __future__ import annotations
 
@@ -41,13 +38,13 @@ HELP = {
 
 
 def names(personas: list[str]) -> Names:
-    """What can be completed: the commands, and the words that they take."""
+    """Return the words for completion: the commands, and their arguments."""
     words = {"/persona": [*personas, _NOBODY], "/depth": DEPTHS, "/flavour": FLAVOURS}
     return {command: words.get(command, ()) for command in HELP}
 
 
 def known(persona: str, personas: list[str]) -> str:
-    """The name of a persona as the daemon writes it.
+    """Return the name of a persona as the daemon writes it.
 
     :raises UnknownPersona: if there is none of that name.
     """
@@ -75,7 +72,7 @@ class Commands:
         }
 
     def means(self, line: str) -> bool:
-        """Whether a line is a command. One that begins with a space never is."""
+        """Return True if a line is a command. One that begins with a space never is."""
         return _COMMAND.fullmatch(line) is not None
 
     async def do(self, line: str) -> None:
@@ -94,7 +91,7 @@ class Commands:
         self._screen.told(f"{name}: {value or otherwise}")
 
     def _mission(self) -> str:
-        """The last mission.
+        """Return the last mission.
 
         :raises InvalidInput: if there is none yet.
         """
@@ -199,9 +196,9 @@ class Commands:
 
 
 def _chosen(what: str, word: str, words: tuple[str, ...], now: str | None) -> str | None:
-    """The word, or what is chosen now where there is none.
+    """Return the word, or the current choice without a word.
 
-    :raises InvalidInput: for a word that there is not.
+    :raises InvalidInput: if the word is not a valid choice.
     """
     if not word:
         return now
@@ -217,23 +214,21 @@ _HOW = (
 
 
 class ChatSession:
-    """Takes line after line, until there are no more."""
+    """Loop of a chat: takes line after line, until there are no more."""
 
     def __init__(self, dialogue: Dialogue, commands: Commands, seat: LineSource, screen: Screen, *, lively: bool) -> None:
-        """
-        :param lively: whether somebody sits there.
-        """
+        """:param lively: True if a user types the lines."""
         self._dialogue, self._commands, self._seat, self._screen, self._lively = dialogue, commands, seat, screen, lively
         self._under_way: asyncio.Future[Any] | None = None
         self._pressed = False
         self._turns = self._failed = 0
 
     async def run(self, context: str | None = None, *, last: bool = False) -> int:
-        """Chat; the exit code.
+        """Chat. Return the exit code.
 
-        :param context: a mission to go on after.
-        :param last: whether the last conversation is gone on with.
-        :raises BatosError: if that cannot be.
+        :param context: mission to follow.
+        :param last: continue the last conversation.
+        :raises BatosError: if that is not possible.
         """
         self._screen.told(_HOW if self._lively else "")
         try:
@@ -251,7 +246,7 @@ class ChatSession:
         """Take the next line.
 
         :raises EOFError: if there are no more.
-        :raises Interrupted: if there was Ctrl-C, and nobody sits there who could go on.
+        :raises Interrupted: if there was Ctrl-C, and no user who could continue.
         """
         try:
             line = await self._stoppable(self._seat.line("> "))
@@ -279,7 +274,7 @@ class ChatSession:
                 self._failed += 1
 
     async def _turn(self, work: Coroutine[Any, Any, T], *, raises: bool = False) -> T | None:
-        """Do something that Ctrl-C stops, and not the chat; None where it was stopped, or refused.
+        """Do something that Ctrl-C stops, and not the chat; None if it was stopped, or refused.
 
         :param raises: whether an error ends the chat.
         """
@@ -303,7 +298,7 @@ class ChatSession:
             self._screen.error(e)
 
     def _left(self) -> None:
-        """Say what is left, at the end."""
+        """Print at the end what remains under way."""
         self._screen.clear()
         if waits := self._dialogue.under_way:
             self._screen.told(f"the mission {waits} waits for an answer: `batos chat --last` goes on with it")
@@ -314,7 +309,7 @@ class ChatSession:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """While the block lasts, Ctrl-C stops what is under way and nothing else. At a prompt it is a key."""
+        """Let Ctrl-C stop only the work under way, while the block lasts. At a prompt it is a key."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.press)
         try:

@@ -1,13 +1,8 @@
-"""What all parts of the analysis share: the subject, the heap, the state that is current.
+"""Abstract state of the analysis: the heap of abstract objects, the state at a point of a method, and the constructs around that point.
 
-Abstract objects: what a name may stand for, and what may be inside it.
-
-A set of objects is an `int`, one bit an object. There is one object for self, one for all that belongs to other objects, one a
-slot, and one for each place in the source where a value comes into being. What is inside an object only grows.
-
-What holds at a point of a method, on any of the paths that lead to it.
-
-What surrounds a point of a method: loops, finally clauses, functions, handlers.
+A set of abstract objects is an `int`, one bit an object. There is one object for self, one for everything that belongs to other
+objects, one a slot, and one for each place in the source where a value is created. The content of an object only grows. A state holds
+on any of the paths that lead to its point; around it are loops, finally clauses, functions and handlers.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ class Heap:
         self._slot_names: dict[int, str] = {}
 
     def at(self, place: Hashable, *, known: bool = False) -> int:
-        """The object that comes into being at a place, empty."""
+        """Return the object that comes into being at a place, empty."""
         bit = self._bits.get(place)
         if bit is None:
             bit = self._bits[place] = 1 << len(self.contents)
@@ -51,7 +46,7 @@ class Heap:
         return bit
 
     def unknown(self, place: Hashable) -> int:
-        """A value of which nothing is known but that it is not self's: it holds others, and those hold others like themselves."""
+        """Return a value of which nothing is known but that it is not self's: it holds others, and those hold others like themselves."""
         bit = self._bits.get(place)
         if bit is None:
             bit = self.at(place)
@@ -61,7 +56,7 @@ class Heap:
         return bit
 
     def slot(self, name: str) -> int:
-        """The object that a slot of self holds. Its elements count as itself."""
+        """Return the object that a slot of self holds. Its elements count as itself."""
         bit = self._bits.get(name)
         if bit is None:
             bit = self.at(name)
@@ -71,11 +66,11 @@ class Heap:
         return bit
 
     def names(self, objects: int) -> list[str]:
-        """The slots among some objects."""
+        """Return the slots among some objects."""
         return [name for bit, name in self._slot_names.items() if bit & objects]
 
     def inside(self, objects: int) -> int:
-        """What may be directly inside some objects."""
+        """Return the objects that may be directly inside some objects."""
         found = 0
         contents = self.contents
         while objects:
@@ -85,7 +80,7 @@ class Heap:
         return found
 
     def reach(self, objects: int) -> int:
-        """The objects and all that may be inside them, at any depth."""
+        """Return the objects and all that may be inside them, at any depth."""
         while (more := objects | self.inside(objects)) != objects:
             objects = more
         return objects
@@ -127,13 +122,13 @@ class State:
         """whether every path to here sends the method's own selector to self"""
 
     def copy(self) -> State:
-        """A state of its own with the same facts."""
+        """Return a state of its own with the same facts."""
         new = State(self.env.copy())
         new.covenant, new.written, new.late, new.owned, new.sent_itself = self.facts()
         return new
 
     def facts(self) -> tuple[int, ast.AST | None, ast.AST | None, int, bool]:
-        """All but the names."""
+        """Return all but the names."""
         return self.covenant, self.written, self.late, self.owned, self.sent_itself
 
     def add_facts(self, facts: tuple[int, ast.AST | None, ast.AST | None, int, bool]) -> None:
@@ -152,7 +147,7 @@ class State:
             env[name] = env.get(name, 0) | objects
 
     def says_no_more_than(self, other: State) -> bool:
-        """Whether all facts here hold there already."""
+        """Return True if all facts of this state hold in the other."""
         if self.covenant & ~other.covenant or self.owned & ~other.owned or (other.sent_itself and not self.sent_itself):
             return False
         env = other.env
@@ -160,7 +155,7 @@ class State:
 
 
 def joined(one: State | None, other: State | None) -> State | None:
-    """What holds where two paths meet; None is a path that nothing comes along."""
+    """Return the state where two paths meet; None is a path that is never taken."""
     if one is None or other is None:
         return one or other
     one = one.copy()
@@ -208,11 +203,11 @@ class Catcher:
         self.state: State | None = None
 
     def note(self, state: State) -> None:
-        """It may raise here."""
+        """Record the state at a point that may raise."""
         self.state = joined(self.state, state) if self.state else state.copy()
 
     def note_facts(self, state: State) -> None:
-        """It may raise here, within a statement at whose begin `note` was called."""
+        """Record the facts at a point that may raise, inside a statement for which `note` was called at its beginning."""
         if self.state is None:
             self.state = state.copy()
         else:
@@ -240,12 +235,12 @@ class Function:
         return key
 
     def parameters(self) -> list[str]:
-        """The names that positional arguments go to, in order."""
+        """Return the names that positional arguments go to, in order."""
         return [parameter.arg for parameter in (*self.node.args.posonlyargs, *self.node.args.args)]
 
 
 def all_parameters(arguments: ast.arguments) -> list[ast.arg]:
-    """Every parameter of a definition."""
+    """Return every parameter of a definition."""
     more = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *more]
 
@@ -274,7 +269,7 @@ def _own_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) ->
 
 
 class TooManySteps(Exception):
-    """The effects of a method cannot be followed within `audit_steps`."""
+    """The effects of a method cannot be followed within `AuditLimits.steps`."""
 
 
 class AnalysisBase(ABC):
@@ -315,7 +310,7 @@ class AnalysisBase(ABC):
     # --- names
 
     def read(self, name: str) -> int:
-        """The objects that a name stands for."""
+        """Return the objects that a name stands for."""
         return self.state.env.get(self.function.key(name), 0)
 
     def bind(self, name: str, objects: int) -> None:
@@ -334,7 +329,7 @@ class AnalysisBase(ABC):
     # --- effects
 
     def owned(self, objects: int) -> int:
-        """Those of some objects that are state of self."""
+        """Return those of some objects that are part of self's state."""
         return objects & (self.state.owned | self.heap.slots)
 
     def write(self, node: ast.AST, objects: int = 0) -> None:
@@ -356,7 +351,7 @@ class AnalysisBase(ABC):
             self.own(value)
 
     def own(self, objects: int) -> None:
-        """What is stored into self is state of self from here on."""
+        """Mark objects that are stored into self as state of self from here on."""
         self.state.owned |= self.heap.reach(objects) & ~(SELF | FOREIGN)
 
     def flag(self) -> None:
@@ -366,7 +361,7 @@ class AnalysisBase(ABC):
         self.state.written = self.state.late = None
 
     def effect(self, node: ast.AST) -> None:
-        """A statement was executed for its effect."""
+        """Record that a statement was executed for its effect."""
         if self.state.covenant & FLAGGED and self.function is self.method:
             self.state.covenant = (self.state.covenant & ~FLAGGED) | LATE
             self.state.late = node
@@ -383,4 +378,4 @@ class AnalysisBase(ABC):
 
     @abstractmethod
     def run_body(self, body: list[ast.stmt]) -> State | None:
-        """Run statements from the current state on: the state at their end, or None where no path reaches it."""
+        """Run statements from the current state on: the state at their end, or None if no path reaches it."""

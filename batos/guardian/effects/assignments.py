@@ -108,8 +108,9 @@ class Assignments(Calls):
         self.bind(target.id, before | (objects if owned else 0))
 
     def _changes_in_place(self, node: ast.AugAssign, name: str, objects: int) -> bool:
-        """Whether `x += …` changes what x stands for. With numbers and texts it does not, with containers it does; where it
-        cannot be told, what else is done with x decides."""
+        """Return True if `x += …` changes the object that x stands for. It does so for containers, and not for numbers and texts; in
+        doubt, the other uses of x decide.
+        """
         if not isinstance(node.op, _IN_PLACE):
             return False
         value = node.value

@@ -33,7 +33,7 @@ class Arguments:
 
     @property
     def all(self) -> int:
-        """All objects that are passed."""
+        """Return all objects that are passed."""
         found = self.rest
         for objects in (*self.positional, *self.keywords.values()):
             found |= objects
@@ -172,11 +172,11 @@ class Calls(Expressions):
         return self.heap.unknown(node)
 
     def _flat(self, node: ast.Call, arguments: Arguments) -> int:
-        """A new container of the elements of the arguments."""
+        """Return a new container of the elements of the arguments."""
         return self.container(node, self.heap.inside(arguments.all))
 
     def _groups(self, node: ast.Call, arguments: Arguments) -> int:
-        """A new container of the arguments, their elements, and new groups of these."""
+        """Return a new container of the arguments, their elements, and new groups of these."""
         inside = arguments.all | self.heap.inside(arguments.all)
         inside |= self.heap.inside(inside)
         if not inside:

@@ -1,4 +1,4 @@
-"""Effects of expressions, calls apart."""
+"""Effects of expressions, except calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Expressions(AnalysisBase):
         return self.attribute_of(base, node.attr, node)
 
     def attribute_of(self, base: int, name: str, node: ast.AST) -> int:
-        """What reading an attribute answers."""
+        """Return the objects that reading an attribute may give."""
         found = 0
         if base & SELF:
             self.subject.reads.add(name)
@@ -59,7 +59,7 @@ class Expressions(AnalysisBase):
         return inside
 
     def children(self, node: ast.AST) -> int:
-        """An expression that is a plain value, made of others."""
+        """Return an expression that is a plain value, made of others."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self.evaluate(child)
@@ -109,7 +109,7 @@ class Expressions(AnalysisBase):
         return objects
 
     def container(self, node: Hashable, inside: int, *, known: bool = True) -> int:
-        """A new container with these elements."""
+        """Return a new container with these elements."""
         bit = self.heap.at(node, known=known)
         self.heap.put(bit, inside)
         return bit
@@ -174,7 +174,7 @@ class Expressions(AnalysisBase):
                 self.unpack(element, inside)
 
     def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> int:
-        """The object that stands for an inner function. Its defaults are evaluated here and now."""
+        """Return the object that stands for an inner function. Its defaults are evaluated here and now."""
         bit = self.heap.at(node)
         function = self.functions.get(bit)
         if function is None:
@@ -191,7 +191,7 @@ class Expressions(AnalysisBase):
         return bit
 
     def yielded(self, node: ast.Yield | ast.YieldFrom) -> int:
-        """The sandbox makes a list of what a generator yields, when the generator is called."""
+        """Return the sandbox makes a list of what a generator yields, when the generator is called."""
         objects = self.evaluate(node.value) if node.value else 0
         items = self.heap.inside(objects) if isinstance(node, ast.YieldFrom) else objects
         self.function.result |= self.container((self.function.node, "items"), items)

@@ -1,4 +1,4 @@
-"""Effects of statements, along every path; and what they come to at each way out."""
+"""Effects of statements along every path, and their sum at each exit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batos.guardian.effects.abstract_state import (
     joined,
 )
 from batos.guardian.effects.assignments import Assignments
-from batos.guardian.rules import covenant, loops, size
+from batos.guardian.rules import covenant, loops, source
 from batos.guardian.subject import AuditSubject, is_covenant
 
 _FLAG = "self._p_changed = True"
@@ -33,7 +33,9 @@ def analyse(subject: AuditSubject) -> None:
     try:
         Statements(subject, subject.method).run_method()
     except (TooManySteps, RecursionError):
-        subject.refuse(size.ID, subject.method, "the method's effects cannot be followed: too many paths, or nested too deeply", size.HINT)
+        subject.refuse(
+            source.SIZE_ID, subject.method, "the method's effects cannot be followed: too many paths, or nested too deeply", source.HINT
+        )
 
 
 class Statements(Assignments):
@@ -151,12 +153,12 @@ class Statements(Assignments):
         return next(frame for frame in reversed(self.frames) if isinstance(frame, Activation))
 
     def _may_leave(self) -> None:
-        """An error is a way out of the method: it counts against endless recursion."""
+        """Record an exit by an error: it counts against endless recursion."""
         if not self.state.sent_itself:
             self.returns += 1
 
     def _leave(self, state: State, node: ast.AST | None) -> None:
-        """A way out of the method: by a return, or at the end of the body (None). Here the Covenant must hold."""
+        """Record an exit of the method: by a return, or at the end of the body (None). Here the Covenant must hold."""
         self.returns += 1
         self.loops_itself += state.sent_itself
         if not state.covenant & (DIRTY | LATE):
@@ -286,7 +288,7 @@ class Statements(Assignments):
         return after is not None and self._go_on(self._branch(after, node.finalbody))
 
     def _guarded(self, node: ast.Try) -> State | None:
-        """The statement without its finally clause."""
+        """Return the statement without its finally clause."""
         if not node.handlers:
             return self._then(self.run_body(node.body), node.orelse)
         self.catchers.append(catcher := Catcher())
@@ -309,7 +311,7 @@ class Statements(Assignments):
 
 
 def truth(node: ast.expr) -> bool | None:
-    """Whether a condition always holds, or never; None where that depends."""
+    """Return True if a condition always holds, False if it never does; None if that depends."""
     match node:
         case ast.Constant(value=value):
             return bool(value)

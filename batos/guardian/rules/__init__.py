@@ -1,4 +1,4 @@
-"""The rules, and the table by which one walk over the tree asks all of them."""
+"""The rules, and the table by which one walk over the tree calls all of them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ from batos.guardian.rules import (
     imports,
     loops,
     names,
-    parse,
     pattern,
     receiver,
     shape,
     signature,
-    size,
+    source,
     store,
     syntax,
-    text,
     values,
     waiting,
 )
 from batos.guardian.rules.base import NodeCheck, Rule
 
 RULES: tuple[Rule, ...] = (
-    text.RULE,
-    size.RULE,
+    source.TEXT_RULE,
+    source.SIZE_RULE,
     names.RULE,
-    parse.RULE,
+    source.SYNTAX_RULE,
     shape.RULE,
     signature.RULE,
     annotation.RULE,

@@ -13,13 +13,13 @@ _KNOWN = TYPES | MODULES["typing"] | MODULES["collections"] | {"datetime", "date
 
 
 def check_function(subject: AuditSubject, node: FunctionNode) -> None:
-    """What a definition says it returns."""
+    """Check the return annotation of a definition."""
     if node.returns is not None:
         _check(subject, node.returns)
 
 
 def check_annotated(subject: AuditSubject, node: ast.arg | ast.AnnAssign) -> None:
-    """What a parameter or a variable is said to be."""
+    """Check the annotation of a parameter or a variable."""
     if node.annotation is not None:
         _check(subject, node.annotation)
 

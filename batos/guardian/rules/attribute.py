@@ -19,7 +19,7 @@ _OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 
 
 def check_covenant(subject: AuditSubject, node: ast.Assign) -> None:
-    """The one store of an underscore name that there is: `self._p_changed = True`."""
+    """Allow the one store of an underscore name: `self._p_changed = True`."""
     if is_covenant(node):
         subject.cleared.add(id(node.targets[0]))
 
@@ -61,7 +61,7 @@ def _is_type_name(subject: AuditSubject, node: ast.Attribute) -> bool:
 
 
 def _is_named_tuples(subject: AuditSubject, node: ast.Attribute) -> bool:
-    """What named tuples call by an underscore to keep it apart from their fields."""
+    """Return True for a method of named tuples that begins with an underscore to keep it apart from their fields."""
     has = subject.modules.values(), subject.members.values()
     known = "collections" in has[0] or ("collections", "namedtuple") in has[1]
     itself = isinstance(node.value, ast.Name) and node.value.id == "self"

@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""Rule: one requirement of the guardian, with its documentation and its checks."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ ID = "builtin"
 
 
 def check_store(subject: AuditSubject, node: ast.Name) -> None:
-    """A banned builtin may not be hidden behind a local name either: readers would take one for the other."""
+    """Refuse a local name that hides a banned builtin: readers would confuse them."""
     if node.id in BANNED and not isinstance(node.ctx, ast.Load) and node.id not in ("id", "input", "dir", "vars", "help"):
         subject.refuse(ID, node, f"{node.id} may not be used as a name", "Choose another name.")
     elif node.id in ONLY_CALLED and (not isinstance(node.ctx, ast.Load) or id(node) not in subject.called):
@@ -20,7 +20,7 @@ def check_store(subject: AuditSubject, node: ast.Name) -> None:
 
 
 def check_known(subject: AuditSubject) -> None:
-    """Names that are read and nowhere bound."""
+    """Refuse names that are read but never bound."""
     for name, node in subject.loads.items():
         if name in subject.bound or name in BUILTINS or name[0] == "_" or (name == "open" and "open" in CAPABILITIES["files"]):
             continue

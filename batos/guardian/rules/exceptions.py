@@ -42,7 +42,7 @@ def check_obj(subject: AuditSubject, node: ast.Attribute) -> None:
 
 
 def check_raise(subject: AuditSubject, node: ast.Raise) -> None:
-    """What is raised, for the contract; the sandbox carries one argument of an error."""
+    """Record the raised error for the contract, and check it: the sandbox carries one argument of an error."""
     raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
     if isinstance(raised, ast.Name) and (raised.id.endswith(("Error", "Exception")) or raised.id == "StopIteration"):
         subject.raised.add(raised.id)

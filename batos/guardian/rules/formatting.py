@@ -30,7 +30,7 @@ def _check_format(subject: AuditSubject, node: ast.Attribute) -> None:
 
 
 def _is_plain(template: str, depth: int = 2) -> bool:
-    """Whether all fields are numbers or names, in format specs too."""
+    """Return True if all fields are numbers or names, in format specs too."""
     if depth == 0:
         return "{" not in template
     try:

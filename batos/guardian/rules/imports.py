@@ -37,7 +37,7 @@ def _shorten(subject: AuditSubject, module: str) -> None:
 
 
 def check_from(subject: AuditSubject, node: ast.ImportFrom) -> None:
-    """`from a import b as c`."""
+    """Check `from a import b as c`."""
     module = node.module or ""
     if not node.level and all(f"{module}.{alias.name}" in SUPPLIED for alias in node.names):  # `from urllib import parse`
         names = [ast.alias(f"{module}.{alias.name}", alias.asname or alias.name) for alias in node.names]
@@ -57,7 +57,7 @@ def check_from(subject: AuditSubject, node: ast.ImportFrom) -> None:
 
 
 def check_attribute(subject: AuditSubject, node: ast.Attribute) -> None:
-    """What is read from a name. Whether that is a module is known when all imports were seen."""
+    """Record a read from a name. It is only known after all imports whether the name is a module."""
     if isinstance(node.value, ast.Name):
         subject.cleared.add(id(node.value))
         if isinstance(node.ctx, ast.Load):
@@ -65,13 +65,13 @@ def check_attribute(subject: AuditSubject, node: ast.Attribute) -> None:
 
 
 def check_name(subject: AuditSubject, node: ast.Name) -> None:
-    """A name that is read as a whole."""
+    """Record a name that is read as a whole."""
     if id(node) not in subject.cleared and isinstance(node.ctx, ast.Load):
         subject.wholes.setdefault(node.id, node)
 
 
 def check_members(subject: AuditSubject) -> None:
-    """What is read from an imported module: `json.dumps`, and not `json.codecs`."""
+    """Check reads from imported modules: `json.dumps`, and not `json.codecs`."""
     for node in subject.dotted:
         assert isinstance(node.value, ast.Name)
         module = subject.modules.get(node.value.id)

@@ -17,7 +17,7 @@ _COLLECTORS = (COPIES | {"sum", "max", "min", "any", "all"}) - {"iter", "enumera
 
 
 def check_while(subject: AuditSubject, node: ast.While) -> None:
-    """A condition on things that the body leaves alone."""
+    """Refuse a condition on things that the body does not change."""
     names: set[str] = set()
     for part in ast.walk(node.test):
         if isinstance(part, (ast.Call, ast.Subscript, ast.Await, ast.NamedExpr)):
@@ -50,7 +50,7 @@ def check_for(subject: AuditSubject, node: ast.For) -> None:
 
 
 def check_comprehension(subject: AuditSubject, node: ast.comprehension) -> None:
-    """A comprehension has no way out but the end of its iterator."""
+    """Refuse a comprehension over an endless iterator: it has no other exit."""
     if is_endless(subject, node.iter):
         subject.refuse(ID, node.iter, "a comprehension runs over an iterator without end", "Use range(n), or itertools.islice.")
 
@@ -65,7 +65,7 @@ def check_call(subject: AuditSubject, node: ast.Call) -> None:
 
 
 def is_endless(subject: AuditSubject, node: ast.expr) -> bool:
-    """Whether an expression is an iterator that never ends: count(), cycle(items), repeat(x), also enumerated."""
+    """Return True if an expression is an endless iterator: count(), cycle(items), repeat(x), also enumerated."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Name) and node.func.id == "iter" and len(node.args) == 2:
@@ -84,7 +84,7 @@ def _has_exit(body: list[ast.stmt]) -> bool:
 
 
 def _own(body: list[ast.stmt], *, loops: bool) -> Iterator[ast.AST]:
-    """The statements of a loop's body, without those of inner functions, and of inner loops if `loops` is False."""
+    """Yield the statements of a loop's body, without those of inner functions, and of inner loops if `loops` is False."""
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()
@@ -97,7 +97,7 @@ def _own(body: list[ast.stmt], *, loops: bool) -> Iterator[ast.AST]:
 
 
 def raises_its_way_out(node: ast.While) -> bool:
-    """Whether the body may raise what ends a loop by an error: next(), pop(), an item, a send."""
+    """Return True if the body may raise an error that ends the loop: next(), pop(), an item, a send."""
     return any(
         isinstance(part, ast.Subscript)
         or (isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "next")

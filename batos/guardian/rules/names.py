@@ -14,7 +14,7 @@ _THROWAWAY = ("_", "__")
 
 
 def check_text(subject: AuditSubject) -> None:
-    """Names outside ASCII. The parser folds them (NFKC), so they must be found in the text."""
+    """Check names outside ASCII. The parser folds them (NFKC), so they must be found in the text."""
     if subject.source.isascii():
         return
     try:
@@ -27,7 +27,7 @@ def check_text(subject: AuditSubject) -> None:
 
 
 def check_name(subject: AuditSubject, node: ast.Name) -> None:
-    """A name that is read or bound."""
+    """Check a name that is read or bound."""
     name = node.id
     if isinstance(node.ctx, ast.Load):
         subject.loads.setdefault(name, node)
@@ -49,18 +49,18 @@ def check_word(subject: AuditSubject, node: ast.AST, name: str | None) -> None:
 
 
 def check_function(subject: AuditSubject, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """The name of a definition; the method's own is the selector's affair."""
+    """Check the name of a definition; the method's own is checked with the selector."""
     if node is not subject.method:
         check_word(subject, node, node.name)
 
 
 def check_parameter(subject: AuditSubject, node: ast.arg) -> None:
-    """The name of a parameter."""
+    """Check the name of a parameter."""
     check_word(subject, node, node.arg)
 
 
 def check_keyword(subject: AuditSubject, node: ast.keyword) -> None:
-    """The name of an argument."""
+    """Check the name of an argument."""
     check_word(subject, node.value, node.arg)
 
 
@@ -98,7 +98,7 @@ def check_nonlocal(subject: AuditSubject, node: ast.Nonlocal) -> None:
 
 RULE = Rule(
     ID,
-    asks="Names are ASCII, of at most `method_name_chars` characters, and do not begin with `_`; `_` and `__` alone may be thrown away.",
+    asks="Names are ASCII, of at most 64 characters, and do not begin with `_`; `_` and `__` alone may be thrown away.",
     why="Names with an underscore reach machinery (`__builtins__`, `_p_jar`, the sandbox's own helpers); letters of other scripts look "
     "like ASCII "
     "ones, or become them when parsed.",

@@ -23,7 +23,7 @@ def check_name(subject: AuditSubject, node: ast.Name) -> None:
 
 
 def check_parameter(subject: AuditSubject, node: ast.arg) -> None:
-    """A parameter called self, beside the method's first."""
+    """Refuse a parameter called self, beside the method's first."""
     assert subject.method is not None
     arguments = subject.method.args
     if node is not (arguments.posonlyargs + arguments.args + [node])[0]:
@@ -31,7 +31,7 @@ def check_parameter(subject: AuditSubject, node: ast.arg) -> None:
 
 
 def check_function(subject: AuditSubject, node: FunctionNode) -> None:
-    """An inner function called self."""
+    """Refuse an inner function called self."""
     if node is not subject.method:
         _refuse(subject, node, node.name)
 
@@ -59,7 +59,7 @@ def check_import(subject: AuditSubject, node: ast.Import | ast.ImportFrom) -> No
 
 
 def check_subscript(subject: AuditSubject, node: ast.Subscript) -> None:
-    """An object of the image is no mapping."""
+    """Refuse an index on self: an object of the image is not a mapping."""
     if isinstance(node.value, ast.Name) and node.value.id == "self":
         subject.refuse(ID, node, "self has no items", "Name the slot: self.name.")
 

@@ -33,7 +33,7 @@ def find_method(subject: AuditSubject) -> None:
 
 
 def is_selector(name: str) -> bool:
-    """Whether a method may be called so: under another name no source is ever accepted."""
+    """Return True if a method may have this name: a source with another name is never accepted."""
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 

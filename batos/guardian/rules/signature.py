@@ -50,7 +50,7 @@ def _keeps_results(subject: AuditSubject, decorator: ast.expr) -> bool:
 
 
 def check_parameter(subject: AuditSubject, node: ast.arg) -> None:
-    """A parameter binds its name."""
+    """Record the name that a parameter binds."""
     subject.bind(node.arg)
 
 

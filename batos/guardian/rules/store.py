@@ -24,12 +24,12 @@ def _check_target(subject: AuditSubject, target: ast.AST | None) -> None:
 
 
 def check_target(subject: AuditSubject, node: ast.For | ast.comprehension) -> None:
-    """`for self.x in …`."""
+    """Refuse `for self.x in …`."""
     _check_target(subject, node.target)
 
 
 def check_with(subject: AuditSubject, node: ast.withitem) -> None:
-    """`with … as self.x`."""
+    """Refuse `with … as self.x`."""
     _check_target(subject, node.optional_vars)
 
 

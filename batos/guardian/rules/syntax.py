@@ -98,7 +98,7 @@ _NAMES = {"ClassDef": "a class", "Global": "global", "AsyncFor": "async for",
 
 
 def refuse_node(subject: AuditSubject, node: ast.AST) -> None:
-    """A node that is not on the list."""
+    """Refuse a node that is not on the list."""
     name = type(node).__name__
     subject.refuse(ID, node, f"{_NAMES.get(name, name)} is not supported in methods", _HINTS.get(name, "Write it with simpler statements."))
 
@@ -117,7 +117,7 @@ def check_yield(subject: AuditSubject, node: ast.Yield | ast.YieldFrom) -> None:
 
 
 def check_whole(subject: AuditSubject) -> None:
-    """The method itself is no generator: its answer could not leave the sandbox, nor be part of a transaction."""
+    """Refuse a method that is a generator: its answer could not leave the sandbox, nor be part of a transaction."""
     assert subject.method is not None
     pending: list[ast.AST] = list(subject.method.body)
     while pending:
@@ -129,20 +129,20 @@ def check_whole(subject: AuditSubject) -> None:
 
 
 def check_operator(subject: AuditSubject, node: ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.AugAssign) -> None:
-    """An operator that is not on the list: `@`, or one of a later Python."""
+    """Refuse an operator that is not on the list: `@`, or one of a later Python."""
     if type(node.op) not in OPERATORS:
         subject.refuse(ID, node, f"the operator {type(node.op).__name__} is not supported in methods", "Call a function, or use a loop.")
 
 
 def check_comparison(subject: AuditSubject, node: ast.Compare) -> None:
-    """A comparison that is not on the list."""
+    """Refuse a comparison that is not on the list."""
     for operator in node.ops:
         if type(operator) not in OPERATORS:
             subject.refuse(ID, node, f"the operator {type(operator).__name__} is not supported in methods", "Use another comparison.")
 
 
 def check_comprehension(subject: AuditSubject, node: ast.comprehension) -> None:
-    """No `async for` in a comprehension."""
+    """Refuse `async for` in a comprehension."""
     if node.is_async:
         subject.refuse(ID, node.iter, "an async comprehension is not supported in methods", "Use a plain for loop.")
 

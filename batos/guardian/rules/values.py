@@ -79,13 +79,12 @@ def _is_long(node: ast.Call, limit: int) -> bool:
 
 
 def argument_text(size: int) -> str:
-    """A number for a message, at a bearable length."""
+    """Return a number for a message, at a bearable length."""
     return str(size) if size.bit_length() < 128 else f"a number of {size.bit_length()} bits"
 
 
 def fold(node: ast.expr, limit: int, depth: int = 8) -> int | None:
-    """The whole number that an expression of literals comes to, or None. What is too large to be worked out comes to more than
-    the limit."""
+    """Return the integer value of an expression of literals, or None. A value too large to compute counts as more than the limit."""
     huge = 1 << (limit.bit_length() + 1)
     if isinstance(node, ast.Constant):
         return (
@@ -119,8 +118,7 @@ def fold(node: ast.expr, limit: int, depth: int = 8) -> int | None:
 
 RULE = Rule(
     ID,
-    asks="No literal of more than 1024 bits; powers, shifts, repetitions, ranges and widths that can be worked out keep within "
-    "`method_value`.",
+    asks="No literal of more than 1024 bits; powers, shifts, repetitions, ranges and widths that can be worked out keep within 10,000,000.",
     why="One such expression takes the memory or the time of a whole worker, in a single step that nothing can interrupt.",
     accepted='def rule(self):\n    return "-" * 80 + str(2 ** 64)',
     refused='def rule(self):\n    return "-" * 10 ** 10',

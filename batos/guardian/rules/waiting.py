@@ -18,7 +18,7 @@ def check_sleep(subject: AuditSubject) -> None:
 
 
 def check_import(subject: AuditSubject, node: ast.ImportFrom) -> None:
-    """`from time import sleep`."""
+    """Refuse `from time import sleep`."""
     if any(alias.name == "sleep" for alias in node.names):
         subject.refuse(ID, node, "a method does not wait", "Leave the pause out.")
 

@@ -1,4 +1,4 @@
-"""Embedders: texts to vectors, behind one interface; `tests/contract/test_embedder_contract.py` holds all of them to it.
+"""Embedders: turn texts into vectors, behind one interface. `tests/contract/test_embedder_contract.py` holds all of them to it.
 
 `ollama` asks the service (default); `local` computes in this process with sentence-transformers, on torch or on ONNX.
 """
@@ -17,7 +17,7 @@ Vectors = Any
 
 
 class Identity(NamedTuple):
-    """What made a vector. Vectors of two identities are never compared; `str(identity)` is the key that they are kept under."""
+    """Origin of a vector. Vectors of two identities are never compared; `str(identity)` is the key that they are stored under."""
 
     kind: str
     model: str
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
 
 
 class Maker(NamedTuple):
-    """Who made the vectors of a collection."""
+    """Embedder that made the vectors of a collection."""
 
     identity: str = ""
     """`str` of an `Identity`; empty while there are no vectors."""
@@ -43,19 +43,19 @@ class Embedder(Protocol):
     """Something that makes vectors of texts. Safe to be called by several tasks at once; one call works at a time."""
 
     async def identity(self) -> Identity:
-        """Who it is now; cheap to ask. It may change while the daemon runs: a model that was pulled anew has another digest.
+        """Return the current identity; cheap to call. It may change while the daemon runs: a model that is pulled again has another digest.
 
-        :raises BatosError: EmbedderFailed or InferenceFailed, while it is not to be had.
+        :raises BatosError: EmbedderFailed or InferenceFailed, while the embedder is unavailable.
         """
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, in order. Texts are normalised here (`normalised`); callers give them as they are.
+        """Return one row for each text, in order. Texts are normalised here (`normalised`); callers pass them as they are.
 
-        What is longer than the model reads is embedded in parts, whose mean it gets: nothing is cut silently. A text of
-        no words at all gets a row as well, that of the empty text.
+        A text longer than the model's context is embedded in parts, and gets their mean: nothing is cut silently. A text without words also
+        gets a row, that of the empty text.
 
-        :raises BatosError: EmbedderFailed or InferenceFailed; then no row of this call is to be had.
+        :raises BatosError: EmbedderFailed or InferenceFailed; then no row of this call is available.
         """
         ...
 
@@ -79,7 +79,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class _Plain(dict[int, str]):
-    """What becomes of each character that decomposing leaves; filled as characters are met."""
+    """Table from each character that decomposition leaves to its plain form; filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -102,8 +102,8 @@ _PLAIN = _Plain()
 
 
 def normalised(text: str) -> str:
-    """A text as embedders are given it, such that Ollama's tokenizer and the reference take it apart alike: without accents, invisible
-    characters and punctuation outside ASCII, with spaces round what tokenizers disagree about.
+    """Return a text as embedders are given it, such that Ollama's tokenizer and the reference take it apart alike: without accents,
+    invisible characters and punctuation outside ASCII, with spaces round what tokenizers disagree about.
 
     Ollama's BERT tokenizer neither strips accents nor knows punctuation outside ASCII, nor does it part at the ASCII symbols $+<=>^`|~.
     "café" came out with a cosine of .22 to what it should be, "don’t" of .39, "a=b" of .41; normalised, all are 1.00 (measured
@@ -115,9 +115,9 @@ def normalised(text: str) -> str:
 
 
 def unit_rows(rows: Sequence[Sequence[float]] | Any, texts: int, who: str) -> Any:
-    """The rows as float32 of shape (texts, dimensions), each of length 1.
+    """Return the rows as float32 of shape (texts, dimensions), each of length 1.
 
-    :raises EmbedderFailed: where they are not of that shape, or a row has no direction.
+    :raises EmbedderFailed: if they are not of that shape, or a row has no direction.
     """
     import numpy as np
 

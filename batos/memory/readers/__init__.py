@@ -1,7 +1,7 @@
-"""Readers: from the bytes of a file to a draft of a document. What a file is, its content says, then its name.
+"""Readers: turn the bytes of a file into a draft of a document. The content decides on the kind of file, then the name.
 
-They run in a child process with limits (`batos.memory.ingest`), which asks `serve`. A reader raises `Unreadable` with what is wrong and
-what to do, whatever the bytes are.
+They run in a child process with limits (`batos.memory.ingest`), which calls `serve`. A reader raises `Unreadable` with the fault and a
+remedy, whatever the bytes are.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ _DOUBTS, _DOUBT_CHARS = 20, 300  # of one file, each once: a mailbox may have as
 
 
 def read(name: str, data: bytes, deep: int = 0) -> Draft:
-    """What a file says.
+    """Return the draft of a file.
 
     :param name: its path, or any name: only the last part and its suffix matter.
-    :param deep: in how many files it is, as what is attached to a mail is in one.
-    :raises Unreadable: for what is no text, broken, or encrypted.
+    :param deep: nesting depth; a file attached to a mail has depth 1.
+    :raises Unreadable: if the file is not text, is broken or is encrypted.
     """
     path = pathlib.PurePath(name)
     kind = kind_of(path.suffix.lower(), data)
@@ -86,12 +86,12 @@ def read(name: str, data: bytes, deep: int = 0) -> Draft:
 
 
 def _cut(title: str) -> str:
-    """A title as it is kept: each section has it, and so has the index of titles."""
+    """Return a title at its stored length: each section holds it, and so does the index of titles."""
     return title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
 
 
 def _in_short(told: Sequence[str]) -> tuple[str, ...]:
-    """What is told of a file: each doubt once, and of many the first."""
+    """Return the doubts about a file in short form: each once, and only the first if there are many."""
     found = [(one[:_DOUBT_CHARS], count) for one, count in Counter(told).items()]
     more = len(found) - _DOUBTS
     said = [one if count == 1 else f"{one} ({count} times)" for one, count in found[:_DOUBTS]]
@@ -132,7 +132,7 @@ def serve(request: Any, data: bytes) -> Iterator[Any]:
     name, most = request
     draft = read(name, data)
     if (chars := sum(len(part.text) for part in draft.parts)) > most:
-        raise Unreadable(f"it holds {chars} characters of text; at most {most} are read (setting ingest_file_bytes): split it")
+        raise Unreadable(f"it holds {chars} characters of text; at most {most} are read (setting memory.file_bytes): split it")
     held: list[Any] = []
     size = 0
     for piece in _pieces(draft):
@@ -145,7 +145,7 @@ def serve(request: Any, data: bytes) -> Iterator[Any]:
 
 
 def _pieces(draft: Draft) -> Iterator[Any]:
-    """The facts of a draft, then of each part its facts, its turns, and its text in pieces."""
+    """Yield the facts of a draft, then of each part its facts, its turns, and its text in pieces."""
     yield ["draft", draft.kind, draft.title, draft.day, draft.tags, draft.told]
     for part in draft.parts:
         yield ["part", part.title, part.day]
@@ -156,7 +156,7 @@ def _pieces(draft: Draft) -> Iterator[Any]:
 
 
 def drafted(lists: list[Any]) -> Draft:
-    """The draft that `serve` told of."""
+    """Return the draft that `serve` told of."""
     pieces = itertools.chain.from_iterable(lists)
     _, kind, title, day, tags, told = next(pieces)
     parts: list[DraftPart] = []

@@ -1,8 +1,7 @@
-"""From bytes to text: which characters they are, and whether they are any.
+"""Character sets: decode bytes to text, and detect bytes that are not text.
 
-In this order: a byte order mark; well-formed UTF-8; what the file declares; UTF-8 with some bad bytes; then a guess, by charset-normalizer
-among the encodings that are in use, and by the letters of languages where several encodings of Latin letters would do. What is not sure is
-told.
+In this order: a byte order mark; well-formed UTF-8; the declared encoding; UTF-8 with some bad bytes; then a guess, by charset-normalizer
+among encodings in use, and by the letters of languages where several encodings of Latin letters would do. Doubts are reported.
 """
 
 from __future__ import annotations
@@ -67,17 +66,17 @@ _LATIN_SHARE = 0.8  # of bytes beyond ASCII that stand among ASCII letters, two 
 
 
 class Decoded(NamedTuple):
-    """A text, and what is not sure of it, in words."""
+    """Decoded text, with its doubts in words."""
 
     text: str
     told: tuple[str, ...] = ()
 
 
 def decoded(data: bytes, declared: str = "") -> Decoded:
-    """The text, with line feeds alone at the ends of its lines.
+    """Return the text, with line feeds alone at the ends of its lines.
 
-    :param declared: the encoding that something else than the file itself says it has.
-    :raises Unreadable: for what is no text, but control characters.
+    :param declared: encoding declared outside of the file.
+    :raises Unreadable: if the data is not text, but control characters.
     """
     found = _decoded(data, known(declared) if declared else "")
     return found._replace(text=found.text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", ""))
@@ -92,7 +91,7 @@ def check_words(text: str) -> None:
 
 
 def known(name: str) -> str:
-    """Python's name of an encoding that somebody declares; empty if there is none."""
+    """Return Python's name of a declared encoding; empty if there is none."""
     name = name.strip().strip("\"'").lower()
     name = f"cp{name}" if name.isdecimal() else name.removeprefix("x-")
     try:
@@ -123,7 +122,7 @@ def _decoded(data: bytes, declared: str) -> Decoded:
 
 
 def _is_junk(part: bytes) -> bool:
-    """Whether there are more control characters in it than in a text."""
+    """Return True if there are more control characters than in a text."""
     return len(_CONTROL.findall(part)) > len(part) * _JUNK_SHARE
 
 
@@ -147,7 +146,7 @@ def _not_utf8(data: bytes, declared: str, *, cut_off: bool) -> Decoded:
 
 
 def _declared(head: bytes) -> str:
-    """The encoding that a file says it has; empty where it says nothing, or what nobody knows."""
+    """Return the encoding that a file declares; empty if it declares none, or an unknown one."""
     for pattern in _DECLARED:
         found = pattern.search(head)
         if found and (name := known(found[1].decode("ascii", "replace"))):
@@ -177,7 +176,7 @@ def _by(data: bytes, name: str) -> Decoded:
 
 
 def _two_bytes(data: bytes) -> Decoded | None:
-    """The text, if it is one of two bytes a character without a mark."""
+    """Return the text, if it is one of two bytes a character without a mark."""
     head = data[:_HEAD]
     if not head or (b"\x00" not in head and not _CONTROL.search(head)):
         return None
@@ -194,7 +193,7 @@ def _two_bytes(data: bytes) -> Decoded | None:
 
 
 def _begins_as_utf8(head: bytes) -> bool:
-    """Whether it is well-formed, but for a last character that is cut off."""
+    """Return True if the head is well-formed UTF-8, except for a last character that is cut off."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -203,7 +202,7 @@ def _begins_as_utf8(head: bytes) -> bool:
 
 
 def _plausible(head: bytes, name: str) -> float:
-    """The share of characters that texts are written in, not of those that random bytes make; 0 for what is no UTF-16."""
+    """Return the share of characters that occur in texts, and not in random bytes; 0 if the data is not UTF-16."""
     text = _strictly(head, name)
     if text is None:
         text = _strictly(head[:-2], name) or ""  # it was cut in the middle of a pair
@@ -224,7 +223,7 @@ def _is_usual(code: int) -> bool:
 
 
 def _guess(data: bytes) -> str:
-    """The encoding that data most likely has."""
+    """Return the encoding that data most likely has."""
     from charset_normalizer import from_bytes  # late: most files need no guess
 
     part = data[:_GUESSED]
@@ -248,14 +247,14 @@ def _guess(data: bytes) -> str:
 
 
 def _may_be(part: bytes, name: str, text: str) -> bool:
-    """Whether a text is made of what texts of its encoding are made of."""
+    """Return True if a text consists of characters that are usual in its encoding."""
     if name in _USUAL:
         return 2 * len(re.findall(_USUAL[name], part, re.DOTALL)) >= 0.5 * len(_HIGH.findall(part))
     return name != "cp1255" or len(_POINTS.findall(text)) * 10 < len(text)
 
 
 def _cyrillic(part: bytes) -> str:
-    """The Cyrillic encoding in which capitals stand where capitals do, if there is one."""
+    """Return the Cyrillic encoding in which capitals stand where capitals do, if there is one."""
     texts = {name: part.decode(name, "replace") for name in _CYRILLIC}
     shares = {name: len(re.findall("[а-яё]", text)) - 3 * len(_TURNED.findall(text)) for name, text in texts.items()}
     name = max(shares, key=lambda one: shares[one])
@@ -263,8 +262,9 @@ def _cyrillic(part: bytes) -> str:
 
 
 def _share_of_letters(part: bytes, name: str) -> float:
-    """The share of the letters beyond ASCII that are those of one language which is written in an encoding. What stands between two
-    letters is to be one, and no sign touches any, but where signs are written so."""
+    """Return the share of the letters beyond ASCII that are those of one language which is written in an encoding. What stands between two
+    letters is to be one, and no sign touches any, but where signs are written so.
+    """
     text = f" {part.decode(name, 'replace')} "
     letters = []
     for at, char in enumerate(text):
@@ -279,7 +279,7 @@ def _share_of_letters(part: bytes, name: str) -> float:
 
 
 def _is_usual_sign(text: str, at: int) -> bool:
-    """Whether a sign touches letters or numbers as it does in texts; in other encodings it may be a letter."""
+    """Return True if a sign touches letters or numbers as it does in texts; in other encodings it may be a letter."""
     before, char, after = text[at - 1], text[at], text[at + 1]
     if char in _BEHIND_WORDS and before.isalpha() and after.isascii() and not after.isalpha():
         return char != "³" or before == "m" or not text[at - 2 : at - 1].isalpha()

@@ -1,4 +1,4 @@
-"""HTML: its text by headings, as Markdown has it, without what surrounds it on the page (needs selectolax)."""
+"""HTML reader: the text of a page by headings, as in Markdown, without navigation and other surroundings (needs selectolax)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _WHEN = "meta[property='article:published_time'], meta[itemprop='datePublished']
 
 
 def read_html(path: pathlib.PurePath, text: str) -> Draft:
-    """The page's text as Markdown has it: headings, items of lists, rows of tables, code.
+    """Return the page's text as Markdown has it: headings, items of lists, rows of tables, code.
 
     :raises Unreadable: for a page whose elements stand too deep in one another.
     """
@@ -69,7 +69,7 @@ def read_html(path: pathlib.PurePath, text: str) -> Draft:
 
 
 def text_of(markup: str) -> str:
-    """The text of a piece of HTML, as Markdown has it."""
+    """Return the text of a piece of HTML, as Markdown has it."""
     return "".join(part.text for part in read_html(pathlib.PurePath("piece"), markup).parts)
 
 
@@ -100,13 +100,13 @@ class _Step(NamedTuple):
 
 
 class _Walk:
-    """The elements and texts of a tree in order, each with its end; what is inside the last one given can be passed over."""
+    """Walk over the elements and texts of a tree in order, each with its end; the content of the last element can be skipped."""
 
     def __init__(self, root: Any) -> None:
         self._root, self._pass = root, False
 
     def skip(self) -> None:
-        """Pass over what is in the element that was just entered; its end does not come either."""
+        """Skip the content of the element that was just entered, and its end."""
         self._pass = True
 
     def __iter__(self) -> Iterator[_Step]:
@@ -145,7 +145,7 @@ def _is_around(node: Any, tag: str) -> bool:
 
 
 def _roots(tree: Any) -> list[Any]:
-    """The elements that hold what the page says: each `main` and `article`, where most of it is in them, else its body."""
+    """Return the elements that hold what the page says: each `main` and `article`, where most of it is in them, else its body."""
     if tree.body is None:
         return []
     found, within, total, inside = [], 0, 0, 0
@@ -167,7 +167,7 @@ def _roots(tree: Any) -> list[Any]:
 
 
 class _Page:
-    """What is written down of a page, as it is gone through."""
+    """Text collected from a page during the walk."""
 
     def __init__(self) -> None:
         self.outline = Outline()
@@ -183,7 +183,7 @@ class _Page:
         self._span_ends = False
 
     def done(self) -> Any:
-        """Its parts."""
+        """Return its parts."""
         self._flush()
         return self.outline.done()
 
@@ -237,7 +237,7 @@ class _Page:
     # --- one element
 
     def _enter(self, node: Any, tag: str) -> bool:
-        """Whether nothing in it is to be looked at any more."""
+        """Enter a node. Return True if its children need no visit."""
         if tag in _INLINE or tag == "-undef":
             return self._inline(node, tag)
         if tag == "br":

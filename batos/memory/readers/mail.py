@@ -1,4 +1,4 @@
-"""Mail: a part each message, with its text, and parts for what is attached. Saved pages (MHTML) are mail, too."""
+"""Mail reader: a part for each message with its text, and parts for attachments. Saved pages (MHTML) are mail, too."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Other = Callable[[str, bytes], Draft]
 
 
 def read_mail(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) -> Draft:
-    """What a message, or a mailbox, says.
+    """Return the draft of a message or a mailbox.
 
-    :raises Unreadable: for what is no mail.
+    :raises Unreadable: if the data is not mail.
     """
     told: list[str] = []
     parts: list[DraftPart] = []
@@ -44,7 +44,7 @@ def read_mail(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) 
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
-    """The messages of a mailbox, in which a line `From …` begins each; or the one that there is."""
+    """Yield the messages of a mailbox, in which a line `From …` begins each; or the one that there is."""
     if not data.startswith(b"From "):
         yield data
         return
@@ -100,7 +100,7 @@ def _text(data: bytes, part: email.message.Message, told: list[str]) -> str:
 
 
 def _header(message: email.message.Message, name: str) -> str:
-    """A header in its own letters."""
+    """Return a header in its own letters."""
     value = message.get(name)
     if value is None:
         return ""

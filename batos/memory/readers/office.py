@@ -1,9 +1,8 @@
-"""Documents of office programs, which are archives of XML: docx, pptx, odt, odp and their like, epub; spreadsheets (need python-calamine).
+"""Office reader: archives of XML (docx, pptx, odt, odp and similar, epub, spreadsheets), and files of programs that hold notes.
 
-Word's are turned into HTML by mammoth (needs it), which knows styles, lists, tables, footnotes and comments; what it does not take is
-read by its paragraphs, as are slides and OpenDocument.
-
-Files of programs that hold notes: notebooks (ipynb), boards (canvas), outlines (OPML), calendars (ics), address books (vcf), RTF.
+mammoth turns Word documents into HTML, with styles, lists, tables, footnotes and comments; where it fails, the document is read by its
+paragraphs, as slides and OpenDocument are. Spreadsheets need python-calamine. Files with notes are notebooks (ipynb), boards (canvas),
+outlines (OPML), calendars (ics), address books (vcf) and RTF.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Archive:
             raise Unreadable("it is encrypted with a password; save it without one")
 
     def read(self, name: str) -> bytes:
-        """What a member holds; nothing where there is none."""
+        """Return the bytes of a member; empty if there is none."""
         if name not in self.names:
             return b""
         with self._zip.open(name) as member:
@@ -59,14 +58,14 @@ class Archive:
         return data
 
     def tree(self, name: str) -> ElementTree.Element:
-        """A member's XML; an empty element where there is none, or what is no XML."""
+        """Return a member's XML; an empty element if the member is missing or not XML."""
         try:
             return ElementTree.fromstring(self.read(name))  # noqa: S314  expat bounds what entities grow to, and this is a child with limits
         except ElementTree.ParseError:
             return ElementTree.Element("none")
 
     def kind(self) -> str:
-        """What it holds: "docx", "pptx", "xlsx", "odt", "odp", "ods" or "epub"; empty for any other archive."""
+        """Return the kind of document: "docx", "pptx", "xlsx", "odt", "odp", "ods" or "epub"; empty for any other archive."""
         mime = self.read("mimetype").decode("ascii", "replace").strip() if "mimetype" in self.names else ""
         by_mime = {"epub": "epub", "opendocument.text": "odt", "opendocument.presentation": "odp", "opendocument.spreadsheet": "ods"}
         for mark, kind in by_mime.items():
@@ -82,9 +81,9 @@ _Reader = Callable[[pathlib.PurePath, Archive, bytes], Draft]
 
 
 def read_packed(path: pathlib.PurePath, data: bytes) -> Draft:
-    """What a document says.
+    """Return the draft of a packed document.
 
-    :raises Unreadable: for an archive that is none, a broken one, or one with a password.
+    :raises Unreadable: if the data is not an archive, or the archive is broken or has a password.
     """
     archive = Archive(data)
     readers: dict[str, _Reader] = {"docx": _word, "pptx": _slides, "odt": _open, "odp": _open, "epub": _book}
@@ -127,7 +126,7 @@ def _margins(archive: Archive) -> Iterator[tuple[str, str]]:
 
 
 def _words(tree: ElementTree.Element, name: str) -> str:
-    """The text of the first element of that name."""
+    """Return the text of the first element of that name."""
     return next((" ".join("".join(one.itertext()).split()) for one in tree.iter() if _local(one) == name), "")
 
 
@@ -144,7 +143,7 @@ _DROPPED = frozenset(("instrText", "delText", "annotation", "tracked-changes", "
 
 
 def _inline(paragraph: ElementTree.Element) -> str:
-    """The text of a paragraph, in whatever runs it stands."""
+    """Return the text of a paragraph, in whatever runs it stands."""
     found: list[str] = []
     stack = [(paragraph, False)]
     while stack:
@@ -160,7 +159,7 @@ def _inline(paragraph: ElementTree.Element) -> str:
 
 
 def _paragraphs(tree: ElementTree.Element) -> Iterator[str]:
-    """The paragraphs of a tree, a line each; rows of tables as Markdown has them."""
+    """Yield the paragraphs of a tree, a line each; rows of tables as Markdown has them."""
     inside: set[ElementTree.Element] = set()
     for element in tree.iter():
         name = _local(element)
@@ -194,7 +193,7 @@ def _slides(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
 
 
 def _slide_names(archive: Archive) -> list[str]:
-    """The slides in the order in which they are shown."""
+    """Return the slides in the order in which they are shown."""
     targets = {_attribute(one, "Id"): _attribute(one, "Target") for one in archive.tree("ppt/_rels/presentation.xml.rels")}
     entries = (one for one in archive.tree("ppt/presentation.xml").iter() if _local(one) == "sldId")
     shown = [targets.get(one.get(f"{{{_RELATIONS}}}id", ""), "") for one in entries]
@@ -230,7 +229,7 @@ def _shape_text(shape: ElementTree.Element) -> str:
 
 
 def _open(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
-    """Text and presentations: headings begin parts, slides too."""
+    """Return the draft of an OpenDocument text or presentation: headings and slides begin parts."""
     outline = Outline()
     tree = archive.tree("content.xml")
     body = next((one for one in tree.iter() if _local(one) == "body"), tree)
@@ -260,7 +259,7 @@ def _open(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
 
 
 def _book(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
-    """The chapters in their order."""
+    """Return the chapters in their order."""
     package = next((_attribute(one, "full-path") for one in archive.tree("META-INF/container.xml").iter() if _local(one) == "rootfile"), "")
     tree = archive.tree(package)
     folder = posixpath.dirname(package)
@@ -278,7 +277,7 @@ def _book(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
 
 
 def read_sheets(path: pathlib.PurePath, data: bytes) -> Draft:
-    """A part each sheet of a workbook.
+    """Return a part each sheet of a workbook.
 
     :raises Unreadable: for one that is broken, encrypted or empty.
     """
@@ -307,7 +306,7 @@ def read_sheets(path: pathlib.PurePath, data: bytes) -> Draft:
 
 
 def _strings(data: bytes) -> str:
-    """The words that a broken workbook's cells share, a line each."""
+    """Return the words that a broken workbook's cells share, a line each."""
     try:
         tree = Archive(data).tree("xl/sharedStrings.xml")
     except Unreadable:
@@ -334,9 +333,9 @@ _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?\Z")
 
 
 def read_structured(path: pathlib.PurePath, text: str) -> Draft:
-    """What a file says, by the end of its name.
+    """Return the draft of a file, read by the suffix of its name.
 
-    :raises Unreadable: for one that is not of its kind.
+    :raises Unreadable: if the file is not of its kind.
     """
     suffix = path.suffix.lower()
     draft = {".ipynb": _notebook, ".canvas": _canvas, ".opml": _opml, ".rtf": _rtf}.get(suffix, _entries)(path, text)
@@ -359,7 +358,7 @@ def _said(value: Any) -> str:
 
 
 def _notebook(path: pathlib.PurePath, text: str) -> Draft:
-    """Its cells: what is Markdown by headings, code fenced, and what it printed; pictures are left out."""
+    """Return the cells of a notebook: Markdown by headings, code fenced, and printed output; pictures are left out."""
     from batos.memory.readers import plain_text
 
     whole = []
@@ -385,7 +384,7 @@ def _printed(output: dict[str, Any]) -> str:
 
 
 def _canvas(path: pathlib.PurePath, text: str) -> Draft:
-    """The cards of a board, groups and lines between cards with their labels."""
+    """Return the cards of a board, groups and lines between cards with their labels."""
     board = _json(text)
     said = []
     for one in (*(board.get("nodes") or ()), *(board.get("edges") or ())):
@@ -398,7 +397,7 @@ def _canvas(path: pathlib.PurePath, text: str) -> Draft:
 
 
 def _opml(path: pathlib.PurePath, text: str) -> Draft:
-    """Its items, those within others further in."""
+    """Return its items, those within others further in."""
     try:
         tree = ElementTree.fromstring(text.encode())  # noqa: S314  expat bounds what entities grow to, and this is a child with limits
     except ElementTree.ParseError as e:
@@ -427,7 +426,7 @@ def _rtf(path: pathlib.PurePath, text: str) -> Draft:
 
 
 def _entries(path: pathlib.PurePath, text: str) -> Draft:
-    """A part each event, task, note or person."""
+    """Return a part each event, task, note or person."""
     outline = Outline()
     day, many = 0, 0
     for name, fields in _components(text):
@@ -479,7 +478,7 @@ def _parted(line: str) -> tuple[str, str]:
 
 
 def _unfolded(text: str) -> Iterator[str]:
-    """The lines of the format: one that begins with a blank goes on with the one before, and so does one behind `=` at its end."""
+    """Yield the lines of the format: one that begins with a blank goes on with the one before, and so does one behind `=` at its end."""
     held: list[str] = []
     soft = False
     for line in text.split("\n"):

@@ -1,4 +1,4 @@
-"""PDF: a part a page, with what was filled into its forms and noted beside it (needs pypdf). What is only a picture of text is not read."""
+"""PDF reader: a part for each page, with its form fields and annotations (needs pypdf). Text that is only a picture is not read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every fl
 
 
 def read_pdf(path: pathlib.PurePath, data: bytes) -> Draft:
-    """Its pages in order.
+    """Return its pages in order.
 
     :raises Unreadable: for an encrypted file, a broken one, or one without any text in it.
     """
@@ -74,7 +74,7 @@ def _text(text: str) -> str:
 
 
 def _pages(numbers: Sequence[int]) -> str:
-    """Numbers of pages in words, those in a row together."""
+    """Return the numbers of pages in words, those in a row together."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][-1] + 1:
@@ -90,7 +90,7 @@ def _pages(numbers: Sequence[int]) -> str:
 
 
 def _beside(page: Any) -> Iterator[str]:
-    """What was filled in and noted on a page, a line each."""
+    """Yield form values and annotations of a page, a line each."""
     seen = set()
     for reference in _resolved(page.get("/Annots")) or ():
         annotation = _resolved(reference)
@@ -102,7 +102,7 @@ def _beside(page: Any) -> Iterator[str]:
 
 
 def _filled(widget: Any) -> str:
-    """A field of a form with its value; empty for one that has none."""
+    """Return a field of a form with its value; empty for one that has none."""
     names, value, field, steps = [], None, widget, 0
     while hasattr(field, "get") and steps < 16:
         name = _words(field.get("/TU")) or _words(field.get("/T"))

@@ -1,15 +1,11 @@
-"""Conversations: lines that begin with a time and a name, or with the name alone, under dates or with them. Each turn becomes a chunk.
+"""Readers of plain text: prose, conversations, source code, Markdown and tables.
 
-Read are exports of WhatsApp, Telegram, LINE and IRC, and what is written down like them. A line that has a time before its name begins a
-turn whoever it is: an unknown number, a name with an emoji. What a program says itself ("Anna joined") is nobody's.
-
-Plain text.
-
-Source code: a part between two places where lines begin a definition at the margin, small ones together.
-
-Markdown: a part a heading, called by the way of headings that leads to it. Front matter is a part of its own, with title, day, tags.
-
-Tables: CSV and its like. Each row says what its columns are called, in whatever chunk it is.
+* Conversations: lines that begin with a time and a name, or with a name alone, under or with dates. Exports of WhatsApp, Telegram, LINE
+  and IRC are read, and texts written like them; each turn becomes a chunk. A line with a time before the name begins a turn whoever
+  speaks: an unknown number, a name with an emoji. A program's own notice ("Anna joined") has no speaker.
+* Source code: a part begins where a line begins a definition at the margin; small ones are joined.
+* Markdown: a part for each heading, named by the path of headings. Front matter is a part of its own, with title, day and tags.
+* Tables (CSV and similar): each row repeats the names of its columns, in whatever chunk it is.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from batos.memory.drafts import Draft, DraftPart, Outline, Turn
 
 
 def read_text(path: pathlib.PurePath, text: str) -> Draft:
-    """The whole text as one part; its day is that in its name, if there is one."""
+    """Return the whole text as one part; its day is that in its name, if there is one."""
     return Draft("text", path.stem, [DraftPart(text)], day=drafts.day_in_name(path.stem))
 
 
@@ -41,7 +37,7 @@ _TOGETHER = 2000  # characters up to which definitions share a part
 
 
 def read_code(path: pathlib.PurePath, text: str) -> Draft:
-    """Its definitions; the name of each part is that of its first one."""
+    """Return its definitions; the name of each part is that of its first one."""
     starts = [match.start() for match in _DEFINITION.finditer(text)]
     parts, begin = [], 0
     for at in [*starts[1:], len(text)]:
@@ -90,14 +86,14 @@ _FIELDS = frozenset(
 
 
 class _Begins(NamedTuple):
-    """How a line begins: with a time, a name (empty for what nobody says), or both."""
+    """Start of a line in a conversation: a time, a name (empty for a notice without a speaker), or both."""
 
     name: str
     stamp: str = ""
 
 
 def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
-    """The conversation that a text is; None for one that is none."""
+    """Return the conversation that a text is; None for one that is none."""
     lines = text.splitlines(keepends=True)
     marks = [_begins(line[:_LINE_CHARS]) for line in lines]
     said = [mark for mark in marks if mark and mark.name]
@@ -119,7 +115,7 @@ def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
 
 
 def _begins(line: str) -> _Begins | None:
-    """How a line begins that begins a turn; None for one that goes on."""
+    """Return the start of a line that begins a turn; None for a line that continues one."""
     if found := _TELEGRAM.match(line):
         return _Begins(_name(found["name"]), found["a"])
     if found := _STAMPED.match(line):
@@ -136,14 +132,14 @@ def _begins(line: str) -> _Begins | None:
 
 
 def _name(words: str) -> str:
-    """A name; empty for what is none."""
+    """Return the text if it is a name; else an empty text."""
     name = words.strip(" \t*~\xa0\u202f" + "\u200e\u200f\u202a\u202c")
     is_name = any(char.isalpha() for char in name) or _PHONE.match(name) is not None
     return name if is_name and len(name.split()) <= _WORDS else ""
 
 
 def _sessions(lines: list[str], marks: list[_Begins | None], order: str) -> list[DraftPart]:
-    """A part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
+    """Return a part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
     parts: list[DraftPart] = []
     held: list[tuple[str, str]] = []  # turns: text and speaker
     ahead, title, day, blank = "", "", 0, True  # what stands before the next turn, and whether the line before was blank
@@ -216,7 +212,7 @@ def _said(fields: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
 
 
 def _front(text: str) -> tuple[str, dict[str, list[str]]]:
-    """The front matter at the beginning, with its marks, and what its fields say; nothing where a text begins with a rule."""
+    """Return the front matter at the beginning, with its marks, and what its fields say; nothing if a text begins with a rule."""
     lines = text[: 1 << 16].splitlines(keepends=True)[:_FRONT_LINES]
     mark = lines[0].rstrip() if lines else ""
     ends = {"---": ("---", "..."), "+++": ("+++",)}.get(mark)
@@ -237,7 +233,7 @@ def _toml(lines: list[str]) -> dict[str, list[str]]:
 
 
 def _yaml(lines: list[str]) -> dict[str, list[str]]:
-    """The fields of a mapping; none where a line is neither a field nor what belongs to one: that is no YAML, but a text."""
+    """Return the fields of a mapping; none if a line neither is a field nor belongs to one: then it is prose, and not YAML."""
     fields: dict[str, list[str]] = {}
     name = ""
     for line in lines:
@@ -258,7 +254,7 @@ def _yaml(lines: list[str]) -> dict[str, list[str]]:
 
 
 def _values(text: str) -> list[str]:
-    """A scalar, or the items of a list in one line."""
+    """Return a scalar, or the items of a list in one line."""
     text = text.strip()
     if text in ("|", ">", "|-", ">-", "|+", ">+"):
         return []
@@ -310,7 +306,7 @@ def _heading(line: str) -> tuple[int, str] | None:
 
 
 def _underline(line: str) -> int:
-    """The level that a line gives to the one above it; 0 for none."""
+    """Return the level that a line gives to the one above it; 0 for none."""
     solid = line.rstrip()
     bare = solid.lstrip(" ")
     if len(solid) - len(bare) > 3 or len(bare) < 2:
@@ -331,7 +327,7 @@ _NUMBER = re.compile(r"[-+$€£¥%\d.,:/ ]++\Z")
 
 
 def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
-    """What a text of rows says; None for one that has none."""
+    """Return the draft of a table; None for a text without rows."""
     delimiter = _delimiter(text)
     if not delimiter:
         return None
@@ -341,7 +337,7 @@ def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
 
 
 def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A line each row, as Markdown has them; each cell with the name of its column, if the first row has such."""
+    """Yield a line each row, as Markdown has them; each cell with the name of its column, if the first row has such."""
     names: list[str] | None = None
     first: list[str] | None = None
     for row in rows:
@@ -364,14 +360,14 @@ def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _are_names(row: list[str], after: list[str]) -> bool:
-    """Whether a first row names the columns: words, short and different, above a row with as many cells."""
+    """Return True if a first row names the columns: short, different words above a row with as many cells."""
     named = [cell for cell in row if cell]
     words = all(len(cell) <= _NAME_CHARS and not _NUMBER.match(cell) for cell in named)
     return words and len(set(named)) == len(named) and len(named) >= 2 and len(named) >= len([cell for cell in after if cell]) - 1
 
 
 def _delimiter(text: str) -> str:
-    """What parts the columns; empty for a text without any."""
+    """Return the delimiter of the columns; empty for a text without any."""
     head = "".join(text[: 1 << 16].splitlines(keepends=True)[:_LOOKED_AT])
     best, most = "", 1.0
     for one in _DELIMITERS:

@@ -1,0 +1,516 @@
+"""Stages of the daemon's start: async context managers that yield a frozen dataclass of the parts they made, and end these when left.
+
+take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ recover_missions ─ open_transport ─ begin_autonomy
+
+Stages are left in reverse order: the system's own work ends first, then missions, so that their last results still leave through the
+transport, and the image is closed when nothing uses it any more. A stage takes what it needs from earlier stages, never from later ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+import batos
+from batos.api.administration import FactRequests, ModelRequests, PersonaRequests, UndoRequests, UpkeepRequests
+from batos.api.dispatcher import Dispatcher
+from batos.api.memory import MemoryRequests
+from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
+from batos.api.queries import Queries, QueryRequests
+from batos.api.uploads import UploadLimits, Uploads
+from batos.app.autonomy import Autonomy, Improving, measured
+from batos.app.inference import Substrate
+from batos.app.memory import Recollection
+from batos.app.model_choice import Providing
+from batos.app.undo import Undoing
+from batos.autotelic import change_types, entropy_records, schema
+from batos.bridge.downloads import ProvisionLimits
+from batos.bridge.inference import Inference
+from batos.bridge.selection import named_models
+from batos.bus import EventBus, InferencePaid
+from batos.concurrency import Lifetime, Share
+from batos.config import Settings
+from batos.forge import machine, versions
+from batos.image import daemon_files, model_registry, retention
+from batos.image.backup_schedule import BackupLimits, Backups, plan_of
+from batos.image.living_image import ImageLimits, LivingImage
+from batos.image.scrubber import Walk
+from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
+from batos.image.usage_totals import CostMeter
+from batos.memory import objects as memory_objects
+from batos.methods.runtime import MethodRuntime
+from batos.mind import incarnation, memory_primitives, messages, psm
+from batos.mind.attempt_services import AttemptServices, AttemptTerms
+from batos.mind.codex import Codex, load_codex, with_roles
+from batos.mind.events import Events
+from batos.mind.evidence import EvidenceLimits
+from batos.mind.router import Likeness, Router, RoutingLimits
+from batos.missions.mission_queue import AttemptLimits
+from batos.missions.replay import Replays
+from batos.missions.scheduler import Scheduler
+from batos.wire import endpoints
+from batos.wire.endpoints import WireLimits
+from batos.wire.listener import Listener
+
+if TYPE_CHECKING:
+    from batos.console.server import Console
+    from batos.metrics import Metrics
+
+log = structlog.get_logger("batos")
+Record = dict[str, Any]
+_INSTALL = (
+    psm.install,
+    machine.install,
+    versions.install,
+    messages.install_grants,
+    model_registry.install_experts,
+    memory_objects.install,
+    memory_primitives.install_memory,
+    memory_primitives.install_summaries,
+    memory_primitives.install_gists,
+    schema.install,
+    entropy_records.install_weights,
+    change_types.install_voices,
+)
+"""Steps that add to a new image, or to one of an earlier version, in this order."""
+
+
+class DaemonSettings:
+    """The settings in force. A reload and a choice of models change some of them while the daemon runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.now = settings
+
+    def choose(self, chosen: Record) -> None:
+        """Take over settings that were chosen while the daemon runs: a reload does not find them changed."""
+        self.now = self.now.model_copy(update=chosen)
+
+
+class StopRequest:
+    """Request to stop the daemon, made once: by its user, or by a failure."""
+
+    def __init__(self) -> None:
+        self._made: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_made(self) -> bool:
+        """Return whether the daemon was asked to stop."""
+        return self._made.done()
+
+    def make(self, failure: BaseException | None = None) -> None:
+        """Ask the daemon to stop; `wait` raises the failure."""
+        if not self._made.done():
+            self._made.set_result(failure)
+
+    async def wait(self) -> None:
+        """Return when the daemon was asked to stop.
+
+        :raises BatosSignal: if the storage failed for good.
+        """
+        if (failure := await asyncio.shield(self._made)) is not None:
+            raise failure
+
+
+# --- addresses
+
+
+@contextlib.asynccontextmanager
+async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[Console | None]:
+    """Check the endpoints, and take the console's address where there is one, before an image is made and an Ollama started.
+
+    :raises EndpointError: for an address that is taken, or cannot be.
+    """
+    async with Lifetime() as life:
+        console = None
+        if listen:
+            for endpoint in settings.endpoints:
+                endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
+            if settings.console.enabled == "on":
+                from batos.console.server import Console  # late: only a daemon with a console pays for a web server
+
+                console = await Console.open(settings)
+                life.push_async_callback(console.stop)
+        yield console
+
+
+# --- storage
+
+
+@dataclass(frozen=True)
+class StorageStage:
+    """The living image, the codex that it follows, and the channels by which the parts of the daemon hear of each other."""
+
+    image: LivingImage
+    codex: Codex
+    walk: Walk
+    bus: EventBus
+    events: Events
+
+
+@contextlib.asynccontextmanager
+async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[StorageStage]:
+    """Open the image and bring it up to this version."""
+    async with Lifetime() as life:
+        await asyncio.to_thread(daemon_files.close_files, settings)
+        codex = with_roles(load_codex(settings.missions.codex or None), named_models(settings).personas)
+        incarnate = incarnation.Incarnation(codex)
+        image = await LivingImage.open(
+            settings.image_uri,
+            steps=(incarnate, *_INSTALL),
+            cache_size=ImageLimits.of(settings).cache,
+            units=settings.missions.concurrent,
+            batch=ImageLimits.of(settings).batch,
+            on_failed=stop.make,
+        )
+        life.push_async_callback(image.close)
+        for name, changes in incarnate.changes.items():
+            log.info("incarnated", persona=name, changes=changes or "new")
+        for name, slots in image.read(lambda root: incarnation.kept(root["lobby"], codex)).items():
+            log.warning("codex_not_followed", persona=name, slots=slots, hint="batos personas")
+        bus = EventBus()
+        yield StorageStage(image, codex, Walk(image.db), bus, Events(bus))
+
+
+# --- inference
+
+
+@dataclass(frozen=True)
+class InferenceStage:
+    """The models, and the parts that count what they do."""
+
+    substrate: Substrate
+    inference: Inference
+    metrics: Metrics
+    loop: Autonomy
+
+
+@contextlib.asynccontextmanager
+async def connect_models(settings: DaemonSettings, storage: StorageStage, given: Inference | None) -> AsyncIterator[InferenceStage]:
+    """Find or start an Ollama.
+
+    :param given: takes its place: what tests and benches inject.
+    :raises OllamaUnavailable: if none answers and none can be started.
+    """
+    from batos.metrics import Metrics  # late: an import of the kernel alone needs no library for them
+
+    async with Lifetime() as life:
+        substrate = Substrate(settings.now, storage.image, storage.codex, on_choice=settings.choose)
+        loop = Autonomy(settings.now, storage.image, storage.bus, substrate.residency, life=life)
+        inference = given or await substrate.connect(life)
+        metrics = Metrics(storage.bus)
+        yield InferenceStage(substrate, metrics.counted(inference), metrics, loop)
+
+
+# --- upkeep
+
+
+@dataclass(frozen=True)
+class UpkeepStage:
+    """The count of costs, and the upkeep of the image."""
+
+    costs: CostMeter
+    upkeep: Upkeep
+    backups: Backups
+
+
+@contextlib.asynccontextmanager
+async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator[UpkeepStage]:
+    """Count costs, and look after the image; both are off it before it is closed."""
+    image = storage.image
+    async with Lifetime() as life:
+        costs = CostMeter(image)
+        costs.begin()
+        life.push_async_callback(costs.stop)
+        storage.bus.subscribe(InferencePaid, lambda paid: costs.add(paid.record))
+        keeping = Upkeep(
+            image,
+            costs,
+            upkeep_plan(settings),
+            backups=settings.backups,
+            free=memory_primitives.lived_through if settings.memory.remember == "on" else retention.everything,
+        )
+        life.push_async_callback(keeping.stop)
+        life.background(keeping.run(), "upkeep")
+        plan, reserve = plan_of(settings, image.uri), ProvisionLimits.of(settings).reserve_bytes
+        backups = Backups(
+            keeping, settings.backups, plan, size=image.db.getSize, reserve=reserve, first_s=BackupLimits.of(settings).first_s
+        )
+        life.background(backups.run(), "backups")
+        yield UpkeepStage(costs, keeping, backups)
+
+
+def upkeep_plan(settings: Settings) -> UpkeepPlan:
+    """Return the terms of the image's upkeep."""
+    return UpkeepPlan(
+        settings.image.history_days,
+        settings.image.journal_days,
+        UpkeepLimits.of(settings).every_s,
+        UpkeepLimits.of(settings).first_s,
+        UploadLimits.of(settings).hours,
+        retention.FoldTerms(
+            settings.image.missions_kept,
+            settings.image.mission_days,
+            settings.image.history_days,
+            EvidenceLimits.of(settings).context_missions,
+        ),
+    )
+
+
+# --- memory
+
+
+@dataclass(frozen=True)
+class MemoryStage:
+    """The memory, and the router of briefs, which learns from exemplars."""
+
+    likeness: Likeness
+    router: Router
+    memory: Recollection
+
+
+@contextlib.asynccontextmanager
+async def open_memory(settings: Settings, storage: StorageStage, models: InferenceStage) -> AsyncIterator[MemoryStage]:
+    """Load the search index, and begin to embed exemplars and documents."""
+    image, embedder = storage.image, models.substrate.profile.embedder
+
+    def exemplars(root: Any) -> dict[str, incarnation.Exemplars]:
+        there = incarnation.present(root["lobby"], storage.codex)
+        return {name: incarnation.exemplars_of(persona) for name, persona in there.items()}
+
+    async with Lifetime() as life:
+        likeness = Likeness(
+            image,
+            models.inference,
+            embedder,
+            limit_s=RoutingLimits.of(settings).look_s,
+            pause_s=RoutingLimits.of(settings).pause_s,
+            deadline_s=settings.inference.deadline_s,
+        )
+        life.push_async_callback(likeness.stop)
+        now = image.kept(exemplars)
+        router = Router(storage.codex, now, likeness, chars=RoutingLimits.of(settings).chars)
+        life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
+        recollection = Recollection(image, settings, storage.bus)
+        await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only)
+        yield MemoryStage(likeness, router, recollection)
+
+
+# --- missions
+
+
+@dataclass(frozen=True)
+class MissionStage:
+    """The missions: their methods, their undo, and the scheduler, which has taken up what an earlier daemon left."""
+
+    undoing: Undoing
+    providing: Providing | None
+    """None where there is no Ollama."""
+    methods: MethodRuntime
+    improving: Improving
+    scheduler: Scheduler
+    attempt_services: AttemptServices
+    replays: Replays
+    resumed: int
+    """Missions that were taken up."""
+
+
+@contextlib.asynccontextmanager
+async def recover_missions(
+    settings: DaemonSettings, storage: StorageStage, models: InferenceStage, mind: MemoryStage, stop: StopRequest
+) -> AsyncIterator[MissionStage]:
+    """Recover the missions that an earlier daemon left. None is thought about before `begin_autonomy`."""
+    image, substrate, fixed = storage.image, models.substrate, settings.now
+    async with Lifetime() as life:
+        providing = Providing(fixed, image, substrate, models.loop.budget) if substrate.places else None
+        undoing = Undoing(image, mind.memory, fixed, models.loop, None if providing is None else providing.withdrawn)
+        life.push_async_callback(undoing.stop)
+        methods = MethodRuntime(
+            image,
+            fixed,
+            forge=machine.forge,
+            deliver=messages.deliver,
+            bus=storage.bus,
+            writers_known=substrate.experts_known,
+        )
+        life.push_async_callback(methods.close)
+        curate = functools.partial(mind.memory.curator.round, "it was proposed") if fixed.memory.curate == "on" else None
+        improving = Improving(fixed, image, models.inference, storage.codex, audit=methods.audit, substrate=substrate, curate=curate)
+
+        def terms() -> AttemptTerms:
+            """Return the settings and models in force now."""
+            now, profile = settings.now, substrate.profile
+            return AttemptTerms(
+                settings=now,
+                model_of=profile.model_of,
+                base_of=substrate.base_of,
+                parameters=substrate.parameters,
+                options=substrate.chat_options,
+                direct={} if now.inference.answer_tokens else profile.direct,
+                plain=profile.plain,
+            )
+
+        services = AttemptServices(
+            image=image,
+            inference=models.inference,
+            events=storage.events,
+            router=mind.router,
+            methods=methods,
+            terms=terms,
+            memory=mind.memory,
+            sight=substrate.sight,
+            nearness=mind.likeness.nearest,
+            provider=providing,
+            on_paid=lambda paid: storage.bus.publish(InferencePaid(paid)),
+            outage=substrate.outage,
+            propose=improving.propose,
+            ruled=improving.ruled,
+        )
+        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
+        substrate.preload(scheduler.queue.models)
+        replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
+        await models.loop.hold(undoing.undo_change, life)
+        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
+
+
+# --- transport
+
+
+@dataclass
+class DaemonFacts:
+    """The reply to `info`, put together from the stages."""
+
+    settings: DaemonSettings
+    console: Console | None
+    storage: StorageStage
+    models: InferenceStage
+    upkeep: UpkeepStage
+    memory: MemoryStage
+    missions: MissionStage
+    begun: float
+    """The time of the start, of the monotonic clock."""
+    endpoints: list[str] = field(default_factory=list)
+    reloaded: Record = field(default_factory=dict)
+    """The outcome of the last reload; empty before the first."""
+
+    def uptime_s(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self.begun
+
+    def info(self) -> Record:
+        """Return facts about the daemon, as the wire's `info` gives them."""
+        substrate, image = self.models.substrate, self.storage.image
+        return {
+            "version": batos.__version__,
+            "pid": os.getpid(),
+            "uptime_s": round(self.uptime_s(), 1),
+            **({"reloaded": self.reloaded} if self.reloaded else {}),
+            "profile": substrate.profile.name,
+            "model": substrate.profile.base,
+            "why_model": substrate.chosen.why,
+            "endpoints": self.endpoints,
+            "console": self.console.address if self.console is not None else None,
+            "data": str(self.settings.now.data),
+            "personas": list(self.memory.router.personas),
+            "image": image.facts(),
+            "missions": self.missions.scheduler.facts(),
+            "costs": self.upkeep.costs.facts(),
+            "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
+            "integrity": self.storage.walk.facts(),
+            "autotelic": self.models.loop.facts(),
+            "memory": self.memory.memory.facts(),
+            "ollama": substrate.facts(),
+            "residency": substrate.residency(),
+            "models": substrate.models.listed(),
+        }
+
+
+@dataclass(frozen=True)
+class TransportStage:
+    """The doors of the daemon. Without endpoints the dispatcher answers nobody but its own process."""
+
+    dispatcher: Dispatcher
+    missions: MissionRequests
+    personas: PersonaRequests
+    listener: Listener | None
+
+
+@contextlib.asynccontextmanager
+async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[TransportStage]:
+    """Answer requests: over the endpoints, in the console, and where the setting names one, at the address of the metrics."""
+    settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
+    image, scheduler, substrate = storage.image, work.scheduler, models.substrate
+    models.metrics.show(facts.info)
+    async with Lifetime() as life:
+        uploads = Uploads(image, settings)
+        accepting = MissionRequests(
+            image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
+        )
+        personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
+        dispatcher = Dispatcher(
+            image,
+            [
+                accepting,
+                MessageRequests(image, scheduler, accepting),
+                ReplayRequests(work.replays),
+                QueryRequests(Queries(image.db, image.snapshot, accepting.state_of, models.loop.assessed)),
+                uploads,
+                MemoryRequests(mind.memory),
+                personas,
+                ModelRequests(substrate.models),
+                FactRequests(facts.info, models.metrics.told),
+                UpkeepRequests(facts.upkeep.upkeep),
+                UndoRequests(work.undoing),
+            ],
+        )
+        listener = None
+        if listen:
+            listener = Listener(settings.endpoints, settings, dispatcher)
+            await listener.start()
+            life.push_async_callback(listener.stop)
+            facts.endpoints = list(listener.bound)
+            if facts.console is not None:
+                # Where it fails, that is logged, and nothing else ends.
+                life.background(facts.console.run(dispatcher, storage.events.listen), "console")
+                life.push_async_callback(facts.console.stop)
+        if settings.wire.metrics:
+            life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
+        yield TransportStage(dispatcher, accepting, personas, listener)
+
+
+# --- autonomy
+
+
+@contextlib.asynccontextmanager
+async def begin_autonomy(facts: DaemonFacts) -> AsyncIterator[None]:
+    """Let missions be thought about, and begin what the system does of its own accord."""
+    settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
+    image, scheduler, substrate = storage.image, work.scheduler, models.substrate
+
+    async def methods_written() -> bool:
+        """Return whether methods will be written here, once that is known."""
+        await substrate.experts_known()
+        return bool(image.read(machine.is_warm_up_wanted, facts.settings.now.methods.writer))
+
+    async with Lifetime() as life:
+        mind.memory.remember(life)
+        curators = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
+        mind.memory.curate(life, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
+        # Stopped before the listener, so that the last results still leave.
+        life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
+        scheduler.begin()
+        log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
+        measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)
+        models.loop.begin(scheduler, models.inference, substrate.profile.embedder, measure, life)
+        work.improving.begin(scheduler, work.attempt_services, storage.bus, models.loop.budget, life)
+        if work.providing is not None:
+            life.background(work.providing.run(storage.bus), "models provided")
+        life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
+        yield

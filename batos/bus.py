@@ -1,0 +1,90 @@
+"""Bus of typed events: facts about the daemon's work, for the parts that count, measure or follow it.
+
+publisher ─ `bus.publish(MethodRan(...))` ─ each subscriber of `MethodRan`, in the order in which they subscribed
+
+The events of one mission, as clients watch them over the wire, are another matter: see `batos.mind.events.Events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from batos.image.journal import InferenceRecord
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class InferencePaid:
+    """A model answered an inference that a mission asked for, and the journal has it, or will have it soon."""
+
+    record: InferenceRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAudited:
+    """The guardian gave its verdict of a source."""
+
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MethodRan:
+    """A generated method ran in a mission; trials are left out."""
+
+    holder: str
+    """The oid of the object that holds the method; empty if that is not stored yet."""
+    selector: str
+    succeeded: bool
+    fitting: bool = True
+    """The method takes such a call (`batos.methods.runtime.takes`): a failure of another call is not the method's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQueried:
+    """A mission asked the memory, and got this many passages."""
+
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntered:
+    """A cycle of a mission went into a state."""
+
+    mission: str
+    cycle: str
+    state: str
+    elapsed_s: float
+    """Seconds since the attempt began."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissionEnded:
+    """A mission is COMPLETE or FAILED, and that is durable."""
+
+    mission: str
+    state: str
+    persona: str | None
+    error_code: str | None
+
+
+class EventBus:
+    """Delivers each event to the subscribers of its type. All methods are called on the loop's thread; a subscriber must not block."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[type[Any], list[Callable[[Any], object]]] = {}
+
+    def subscribe(self, event: type[E], subscriber: Callable[[E], object]) -> None:
+        """Call `subscriber` with each event of that type from now on."""
+        self._subscribers.setdefault(event, []).append(subscriber)
+
+    def is_heard(self, event: type[Any]) -> bool:
+        """Return whether the type of event has a subscriber."""
+        return event in self._subscribers
+
+    def publish(self, event: object) -> None:
+        """Deliver an event to the subscribers of its type."""
+        for subscriber in self._subscribers.get(type(event), ()):
+            subscriber(event)

@@ -1,0 +1,98 @@
+"""Decisions of one mission: each is made once and recorded.
+
+An attempt that takes a mission up again finds the same decisions, so it asks its models the same, and finds what was paid for. A record
+goes with the next commit, so it is durable no later than anything that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from batos.image import journal
+from batos.image.living_image import LivingImage
+from batos.mind.brief_analysis import Approach
+from batos.mind.router import Route, Shares
+
+
+class Decisions:
+    """The decisions of a mission, as one attempt knows them."""
+
+    def __init__(self, mission: str, image: LivingImage, *, records: bool) -> None:
+        """
+        :param mission: its id.
+        :param records: False: nothing is recorded; a replay leaves no trace.
+        """
+        self._mission, self._image, self._records = mission, image, records
+        self.route: Route | None = None
+        """The persona that thinks the mission through."""
+        self.room: int | None = None
+        """Characters that a prompt may tell, where all of it was too long for the model's context."""
+        self._shares: dict[bytes, Shares] = {}
+        self._approaches: dict[bytes, Approach] = {}
+        self._nearness: dict[bytes, float | None] = {}
+
+    def recall(self) -> None:
+        """Load what earlier attempts decided."""
+        read = self._image.read
+        self._shares = read(journal.shared_of, self._mission)
+        self.room = read(journal.room_of, self._mission)
+        self._nearness = dict(read(journal.nearness_of, self._mission))
+        self._approaches = {mark: Approach(*fields) for mark, fields in read(journal.approaches_of, self._mission).items()}
+        record = read(journal.route_of, self._mission)
+        self.route = self.route if record is None else Route.from_record(record)
+
+    @property
+    def has_approach(self) -> bool:
+        """Return True if it was decided how to think about the brief, or about a part of it."""
+        return bool(self._approaches)
+
+    def take_route(self, route: Route) -> None:
+        """Decide on a persona."""
+        self.route = route
+        self._record(journal.set_route, route.to_record())
+
+    def take_room(self, room: int | None) -> None:
+        """Decide how many characters a prompt may tell; None: all."""
+        self.room = room
+        self._record(journal.set_room, room)
+
+    def shares(self, brief: str, decide: Callable[[], Shares]) -> Shares:
+        """Return the personas that a brief needs, each with its part; `decide` is called once for each brief."""
+        mark = journal.mark_of(brief)
+        if mark not in self._shares:
+            self._shares[mark] = decide()
+            self._record(journal.add_shared, mark, self._shares[mark])
+        return self._shares[mark]
+
+    def approach(self, about: str, decide: Callable[[], Approach]) -> Approach:
+        """Return how to think about a brief; `decide` is called once for each.
+
+        :param about: the brief; before it the persona's name where it is a part of another cycle's.
+        """
+        mark = journal.mark_of(about)
+        if mark not in self._approaches:
+            self._approaches[mark] = decide()
+            self._record(journal.add_approach, mark, tuple(self._approaches[mark]))
+        return self._approaches[mark]
+
+    def has_nearness(self, mark: bytes) -> bool:
+        """Return True if it was measured how near two texts are to each other, or in vain.
+
+        :param mark: of the texts (`journal.mark_of`).
+        """
+        return mark in self._nearness
+
+    def take_nearness(self, mark: bytes, nearness: float | None) -> None:
+        """Note how near two texts are; one that could not be measured (None) is known to this attempt only."""
+        self._nearness[mark] = nearness
+        if nearness is not None:
+            self._record(journal.add_nearness, mark, nearness)
+
+    def nearness(self, mark: bytes) -> float | None:
+        """Return how near two texts are, as a cosine; None where that is not known."""
+        return self._nearness.get(mark)
+
+    def _record(self, record: Callable[..., None], *what: Any) -> None:
+        if self._records:
+            self._image.committer.defer(record, self._mission, *what)

@@ -1,0 +1,82 @@
+"""Scope: what a piece of code works for, as far as it follows the task and is no argument.
+
+A generated method sends a message, a Primitive answers it, that asks a model, whose host gives turns: between these stand the database, the
+sandbox and code of users, which know nothing of missions. So these facts travel in one context variable, which asyncio copies into every
+task that is created inside; `trio.lowlevel.current_task` is the model. What can be an argument is one.
+
+    with scope.enter(cycle=cycle):      # inside, `scope.current().cycle` is this cycle; all else is as it was outside
+        ...
+
+A scope is frozen: entering one never changes what a task beside it sees. This module is below all who use it, so it does not know their
+classes; each field names the module that owns it, and only that module gives it a value.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+
+class Scope(NamedTuple):
+    """Facts about the task. Outside of missions each has its default."""
+
+    attempt: Any = None
+    """The attempt at a mission: a `batos.mind.attempt.Attempt`. None outside of missions."""
+    cycle: Any = None
+    """The innermost cycle that runs: a `UvmObject` (`batos.mind.psm`)."""
+    trial: Any = None
+    """The counters of the trial in which this runs: a `batos.mind.inference.AttemptTally`. None where what is done is kept."""
+    writing: tuple[Hashable, ...] = ()
+    """Keys of the methods that are being written around here, the outermost first: the trial of one may need another
+    (`batos.methods.runtime.Making`)."""
+    drafts: tuple[Any, ...] = ()
+    """Methods that are tried around here, each with the id of the object that would hold it (`batos.forge.trials.Draft`): the trial of one
+    may send another."""
+    ticket: Any = None
+    """The mission's place in the order of all who wait for models: a `batos.bridge.admission.Ticket`. Memory embeds a question on behalf of
+    the mission that asks it, and knows none."""
+    run: Any = None
+    """The run of a method on whose behalf host code works: a `batos.sandbox.Invocation`. A send in it is one level deeper."""
+
+    @property
+    def in_trial(self) -> bool:
+        """Return True where a method is tried, and nothing that is done is kept."""
+        return self.trial is not None
+
+
+_scope: contextvars.ContextVar[Scope] = contextvars.ContextVar("batos_scope", default=Scope())  # noqa: B039 - it is a tuple
+
+
+def current() -> Scope:
+    """Return the scope of the code that calls this."""
+    return _scope.get()
+
+
+def enter(**facts: Any) -> Entering:
+    """Enter a scope that differs from the current one in these fields of `Scope`, for the block and the tasks that it creates.
+
+    :raises ValueError: for a name that is none of these fields.
+    """
+    return Entering(_scope.get()._replace(**facts))
+
+
+def begin(attempt: Any) -> Entering:
+    """Enter the scope of an attempt. Of the scope around it only the ticket stays: nothing of a mission in which this one was given."""
+    return Entering(Scope(attempt=attempt, ticket=_scope.get().ticket))
+
+
+class Entering:
+    """A context manager that enters a scope; each run of a method enters one, so it costs no generator."""
+
+    __slots__ = ("_scope", "_token")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> Scope:
+        self._token = _scope.set(self._scope)
+        return self._scope
+
+    def __exit__(self, *_: object) -> None:
+        _scope.reset(self._token)

@@ -1,0 +1,85 @@
+"""One attempt at an effect, killed at a point: `python -m tests.support.effect_child FOLDER PORT KIND POINT`. Prints what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from batos.errors import BatosError
+from batos.image import effects, ledger
+from batos.image.living_image import LivingImage
+from batos.tools.effects import Effects, ToolCall
+from batos.tools.egress import Egress, WebOrigin
+
+MISSION = "m1"
+STEPS: dict[Any, tuple[str, str]] = {
+    effects.intend: ("before intent", "intent durable"),
+    effects.end: ("answered", "result durable"),
+}
+
+
+class Question(BaseException):
+    """The mission waits for its user."""
+
+
+def die(point: str) -> None:
+    if sys.argv[4] == point:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def main(folder: str, port: int, kind: str, answers: list[str]) -> None:
+    image = await LivingImage.open(f"file://{folder}/image.fs")
+    await image.system(ledger.accept, MISSION, "buy tea", {}, True)
+    world = Egress(private=[WebOrigin("http", "127.0.0.1", port)])
+    real = image.system
+
+    def system(function: Any, *args: Any, **more: Any) -> Any:
+        async def killed() -> Any:
+            names = {effects.intend: ("before intent", "intent durable"), effects.end: ("answered", "result durable")}.get(
+                function, ("", "")
+            )
+            die(names[0])
+            found = await real(function, *args, **more)
+            die(names[1])
+            return found
+
+        return killed()
+
+    image.system = system  # type: ignore[method-assign]
+
+    async def send(key: str) -> Any:
+        method, path = {"reads": ("GET", "/read"), "idempotent": ("PUT", "/put")}.get(kind, ("POST", "/do"))
+        headers = {"idempotency-key": key} if kind == "keyed" else {}
+        answer = await world.request(method, f"http://127.0.0.1:{port}{path}", headers=headers, content=b"{}" if method != "GET" else None)
+        return {"status": answer.status}
+
+    async def look() -> Any:
+        answer = await world.request("GET", f"http://127.0.0.1:{port}/seen")
+        return json.loads(answer.body) or None
+
+    def ask(question: str) -> str:
+        if not answers:
+            raise Question(question)
+        return answers.pop(0)
+
+    async def allow(call: ToolCall) -> str:
+        return "always"
+
+    attempt = Effects(image, MISSION, "image", allow=allow, ask=ask)
+    call = ToolCall("shop.order", kind, {"sku": "tea"}, send, seconds=2.0, target="shop/1", look=look if kind == "verifiable" else None)
+    try:
+        print("done", json.dumps(await attempt.perform(call)))
+    except Question as e:
+        print("asked", e)
+    except BatosError as e:
+        print("failed", e.code)
+    await image.close()
+    await world.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[5:]))

@@ -1,0 +1,112 @@
+"""Write `batos/wire/sync_client.py`: each method of `Client`, for callers without an event loop.
+
+`--check` only compares, and exits 1 where the module is stale. The loop and the thread that the methods run on are written by hand, in
+`batos/wire/sync_connection.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+WIRE = Path(__file__).parents[1] / "batos" / "wire"
+SOURCE, TARGET = WIRE / "client.py", WIRE / "sync_client.py"
+CLASSES = ("Client", "Operating")
+"""The classes whose methods a client has, in the order in which they are written."""
+
+HEAD = '''"""The client for callers without an event loop: `SyncClient`.
+
+Written by tools/gen_sync.py from batos/wire/client.py: change that, then run `make docs`.
+"""
+
+from __future__ import annotations
+
+{imports}
+
+class SyncClient(SyncConnection):
+    """A connection to the daemon, as a context manager. Arguments, results and errors are those of `Client`.
+
+    Several threads may use it at once.
+    """
+
+'''
+
+
+def generated() -> str:
+    """Return the text of the module, formatted as the rest of the source is."""
+    source = SOURCE.read_text("utf-8")
+    tree = ast.parse(source)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    lines = source.splitlines()
+    methods = [_method(node, lines) for name in CLASSES for node in classes[name].body if _is_public(node)]
+    body = "\n".join(methods)
+    return _formatted(HEAD.format(imports=_imports(tree, body)) + body)
+
+
+def _is_public(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")
+
+
+def _method(node: ast.AsyncFunctionDef, lines: list[str]) -> str:
+    """Return the method with its own signature and docstring, and a body that calls the one of `Client`."""
+    docstring = node.body[0]
+    assert isinstance(docstring, ast.Expr), f"{node.name} has no docstring"
+    head = "\n".join(re.sub(r"\s+# noqa: PLR0913.*$", "", line) for line in lines[node.lineno - 1 : docstring.end_lineno])
+    head = head.replace("async def", "def", 1)  # the exceptions from the limit of parameters are those of `Client`
+    head, streams = re.subn(r"-> AsyncGenerator\[(.+), None\]:", r"-> Iterator[\1]:", head, count=1)
+    run = "_events" if streams else "_run"
+    return f"{head}\n        return self.{run}(self._client.{node.name}({_passed_on(node.args)}))\n"
+
+
+def _passed_on(parameters: ast.arguments) -> str:
+    """Return the arguments of a call that hands every parameter but `self` on."""
+    positional = [parameter.arg for parameter in parameters.posonlyargs + parameters.args][1:]
+    rest = [f"*{parameters.vararg.arg}"] if parameters.vararg else []
+    named = [f"{parameter.arg}={parameter.arg}" for parameter in parameters.kwonlyargs]
+    others = [f"**{parameters.kwarg.arg}"] if parameters.kwarg else []
+    return ", ".join(positional + rest + named + others)
+
+
+def _imports(tree: ast.Module, body: str) -> str:
+    """Return the import lines for the names that the signatures use."""
+    known = {"Iterator": "collections.abc", "SyncConnection": "batos.wire.sync_connection"}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
+            known |= {alias.name: node.module for alias in node.names}
+        elif isinstance(node, ast.ClassDef):
+            known[node.name] = "batos.wire.client"
+        elif isinstance(node, ast.Assign):
+            known |= {target.id: "batos.wire.client" for target in node.targets if isinstance(target, ast.Name)}
+    used = {node.id for node in ast.walk(ast.parse(f"class _:\n{body}")) if isinstance(node, ast.Name)} & set(known)
+    modules: dict[str, list[str]] = {}
+    for name in {*used, "SyncConnection"}:
+        modules.setdefault(known[name], []).append(name)
+    return "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(modules.items()))
+
+
+def _formatted(text: str) -> str:
+    """Return the source as `ruff` sorts its imports and formats it."""
+    for words in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
+        command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", str(TARGET), "-"]
+        text = subprocess.run(command, input=text, check=True, capture_output=True, text=True, cwd=WIRE.parents[1]).stdout
+    return text
+
+
+def main() -> int:
+    """Write or compare the module."""
+    fresh = generated()
+    if TARGET.read_text("utf-8") == fresh:
+        return 0
+    if "--check" in sys.argv:
+        print(f"stale: batos/wire/{TARGET.name}; run `make docs`")
+        return 1
+    TARGET.write_text(fresh, "utf-8")
+    print(f"written: batos/wire/{TARGET.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
