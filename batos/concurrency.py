@@ -56,7 +56,7 @@ class Background:
     async def run(self, work: Coroutine[Any, Any, T], name: str) -> T:
         """Run `work` to its end, even if the caller is cancelled meanwhile; return its result, or raise its exception."""
         task = asyncio.create_task(work, name=name)
-        self._tasks[task] = ""  # the caller hears of its failure
+        self._tasks[task] = ""  # the caller gets the failure
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
@@ -102,7 +102,7 @@ class Lifetime(contextlib.AsyncExitStack):
 
 
 PASSES = 16
-"""Short calls in a row that may pass a long one that waits."""
+"""Short calls in a row that may overtake one waiting long call."""
 
 
 class ShortFirst:
@@ -124,7 +124,7 @@ class ShortFirst:
             try:
                 await place
             except asyncio.CancelledError:
-                if place.done() and not place.cancelled():  # in the moment when its turn came
+                if place.done() and not place.cancelled():  # cancelled just when its turn came
                     self._next()
                 raise
         self._taken = True
@@ -139,7 +139,7 @@ class ShortFirst:
             self._passed = self._passed + 1 if first and self._long else 0
             place = (self._short if first else self._long).popleft()
             if not place.done():
-                self._taken = True  # whoever comes before it runs has to wait
+                self._taken = True  # later callers have to wait until this one runs
                 place.set_result(None)
                 return
         self._taken = False
@@ -218,10 +218,10 @@ class SingleFlight(Generic[T]):
             await asyncio.wait(tasks)
 
     def _ended(self, key: Hashable, task: asyncio.Task[T]) -> None:
-        if self._under_way.get(key) is task:  # else it was begun anew before this ran
+        if self._under_way.get(key) is task:  # else the same work has begun again in the meantime
             del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # retrieved: who waits hears of it, and it is no fault that nobody does
+            task.exception()  # mark the exception as retrieved: asyncio must not log it if no caller waits for the task
 
 
 def once(function: Callable[[], T]) -> Callable[[], T]:
@@ -236,12 +236,12 @@ def once(function: Callable[[], T]) -> Callable[[], T]:
     return locked
 
 
-_SWITCH_S = 0.0005  # how long a helper thread may keep the interpreter while the loop wants it
-_helpers: list[float] = []  # one a helper under way; the first is the interpreter's own interval
-_TURN_S = 0.0005  # of Python code between two turns of the loop
-_GIVE_WAY_S = 0.002  # for which background work rests at each of its turns while a question is answered
-_QUESTIONS = 4  # threads
-_answering = 0  # questions under way
+_SWITCH_S = 0.0005  # seconds that a helper thread may keep the interpreter while the loop wants it
+_helpers: list[float] = []  # switch intervals: one per running helper; the first is the interpreter's own
+_TURN_S = 0.0005  # seconds of Python code between two turns of the loop
+_GIVE_WAY_S = 0.002  # seconds that background work pauses at each of its turns while a question is answered
+_QUESTIONS = 4  # threads that answer questions
+_answering = 0  # questions being answered now
 _threads = ThreadPoolExecutor(_QUESTIONS, thread_name_prefix="question")
 
 
@@ -266,7 +266,7 @@ async def in_helper(function: Callable[..., T], *args: Any) -> T:
 
 async def answering(function: Callable[..., T], *args: Any) -> T:
     """Run `function` as `in_helper` does, for a client that waits: threads of their own, to which background work gives way."""
-    global _answering  # asked by other threads
+    global _answering  # helper threads read it
     context = contextvars.copy_context()
     _answering += 1
     try:

@@ -72,8 +72,8 @@ EXIT_IMAGE_FAILED = 70
 """The exit code of a daemon whose storage failed: EX_SOFTWARE of sysexits.h."""
 
 EXIT_STALLED = 62
-"""The exit code of a daemon whose loop stood. Also the number of the signal that ends it so (`batos.supervision`): one of the real-time
-signals, 34 to 64, that nothing else uses."""
+"""The exit code of a daemon whose loop stalled. It is also the number of the signal that then ends the daemon (`batos.supervision`): one of
+the real-time signals, 34 to 64, that nothing else uses."""
 
 
 class BatosError(Exception):
@@ -463,7 +463,7 @@ def by_code() -> dict[str, type[BatosError]]:
 def from_wire(wire: Mapping[str, Any]) -> BatosError:
     """Return the error that `to_wire` described; an unknown code, of a newer daemon, becomes a plain BatosError."""
     cls = by_code().get(str(wire.get("code")), BatosError)
-    error = cls.__new__(cls)  # some classes are made from other arguments than those that the wire shows
+    error = cls.__new__(cls)  # the constructors of some classes take other arguments than the wire shows
     BatosError.__init__(error, str(wire.get("message", "")))
     error.context = dict(wire.get("context") or {})
     if isinstance(error, InferenceFailed):

@@ -21,10 +21,10 @@ from typing import Any
 from batos import confinement
 from batos.errors import BatosError, from_wire
 
-IDLE_S = 20.0  # without a request, after which a child ends
-PATIENCE = 5  # times its processor seconds that a request may take by the clock, on a machine that has much to do
-START_S = 30.0  # for the child to start, on top of that
-_STEP = 1 << 20  # bytes that are given to it at once
+IDLE_S = 20.0  # seconds without a request after which a child ends
+PATIENCE = 5  # wall-clock limit of a request, as a multiple of its processor seconds; allows for a busy machine
+START_S = 30.0  # seconds for the child to start, on top of the request's own limit
+_STEP = 1 << 20  # bytes written to the child at once
 
 
 class ChildStopped(Exception):
@@ -50,7 +50,7 @@ class IsolatedChild:
 
     @property
     def pid(self) -> int | None:
-        """The id of the child process; None while there is none."""
+        """Return the id of the child process; None while no child runs."""
         return None if self._process is None else self._process.pid
 
     async def ask(self, request: Any, data: bytes = b"", *, seconds: float) -> list[Any]:
@@ -70,14 +70,14 @@ class IsolatedChild:
                             return await self._asked(process, request, data, seconds)
                         except (ConnectionError, asyncio.IncompleteReadError):
                             status = await self._ended()
-                        if status != 0 or not kept:  # else it had nothing to do for long, and went in the moment it was asked
+                        if status != 0 or not kept:  # else an idle child ended just as the request came: try again with a new one
                             raise ChildStopped(*_why(status))
             except TimeoutError:
                 await self.close()
                 raise ChildStopped("time") from None
             except (ChildStopped, BatosError):
                 raise
-            except BaseException:  # a cancellation: what it says from now on is of nobody's asking
+            except BaseException:  # for example a cancellation: later output of the child would answer a request that is gone
                 await self.close()
                 raise
 
@@ -119,7 +119,7 @@ class IsolatedChild:
             elif tag == confinement.REFUSED:
                 raise from_wire(json.loads(content))
             elif tag == confinement.NO_MEMORY:
-                await self.close()  # it holds what it took
+                await self.close()  # the child does not return its memory to the system
                 raise ChildStopped("memory")
             else:
                 what, trace = json.loads(content)

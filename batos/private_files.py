@@ -28,10 +28,10 @@ from typing import IO
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 UMASK = 0o077
-"""What a process that keeps anything takes away from the modes of all that it makes: libraries do not ask which are wanted."""
-_OPEN = 0o077  # to group and others, in any way
+"""The umask of a process that stores data. Libraries create files without asking which mode is wanted."""
+_OPEN = 0o077  # any right of group or others
 _ROOT = 0
-_LINKS = 40  # on the way to a folder, as Linux has it
+_LINKS = 40  # links followed on the way to a folder, as in Linux
 _MOUNT = "where its file system keeps no modes, mount it for yourself alone (uid=, umask=077)"
 
 Path = str | os.PathLike[str]
@@ -87,7 +87,7 @@ def make(path: Path) -> None:
         missing.append(place)
         place = place.parent
     for one in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # made by somebody meanwhile
+        with contextlib.suppress(FileExistsError):  # another process made it in the meantime
             one.mkdir(FOLDER_MODE)
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path))
@@ -136,7 +136,7 @@ def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
-        with contextlib.suppress(PermissionError):  # a file system that keeps no modes
+        with contextlib.suppress(PermissionError):  # the file system stores no modes
             os.fchmod(descriptor, mode)
     return os.fdopen(descriptor, "w+b")
 
@@ -174,12 +174,12 @@ def write(path: Path, data: str | bytes, mode: int = FILE_MODE) -> None:
         raise
     folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)  # else a power cut could bring back the one before it
+        os.fsync(folder)  # else a power cut could bring back the previous file
     finally:
         os.close(folder)
 
 
-# --- what is there already
+# --- existing files and folders
 
 
 def is_open(path: Path) -> str:
@@ -215,7 +215,7 @@ def close(path: Path) -> bool:
     return True
 
 
-# --- who is who
+# --- owners and rights
 
 
 def _followed(path: Path, look: Callable[[pathlib.Path, os.stat_result], object]) -> tuple[pathlib.Path, list[str]]:

@@ -17,7 +17,7 @@ import types
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-_M_ARENA_MAX = -8  # of mallopt(3)
+_M_ARENA_MAX = -8  # parameter of mallopt(3)
 _libc = ctypes.CDLL(None)
 
 
@@ -47,7 +47,7 @@ class ProcessorAccount:
 
     def __init__(self) -> None:
         self._here = self._elsewhere = 0.0
-        self._lock = threading.Lock()  # two helper threads may end at once
+        self._lock = threading.Lock()  # two helper threads may end at the same time
 
     @property
     def seconds(self) -> float:
@@ -104,7 +104,7 @@ def charged(work: Awaitable[T], account: ProcessorAccount | None) -> Generator[A
         sent = thrown = None
         try:
             sent = yield waits_for
-        except BaseException as e:  # a cancellation, for one: the work has to hear of it
+        except BaseException as e:  # for example a cancellation: the work has to receive it
             thrown = e
 
 

@@ -24,20 +24,21 @@ class Scope(NamedTuple):
     attempt: Any = None
     """The attempt at a mission: a `batos.mind.attempt.Attempt`. None outside of missions."""
     cycle: Any = None
-    """The innermost cycle that runs: a `UvmObject` (`batos.mind.psm`)."""
+    """The innermost cycle that runs: a `UvmObject` (`batos.mind.psm`). None outside of cycles."""
     trial: Any = None
-    """The counters of the trial in which this runs: a `batos.mind.inference.AttemptTally`. None where what is done is kept."""
+    """The counters of the current trial: a `batos.mind.inference.AttemptTally`. None outside of trials, where results are kept."""
     writing: tuple[Hashable, ...] = ()
-    """Keys of the methods that are being written around here, the outermost first: the trial of one may need another
+    """Keys of the methods that are being written in this context, the outermost first. The trial of one may need another
     (`batos.methods.runtime.Making`)."""
     drafts: tuple[Any, ...] = ()
-    """Methods that are tried around here, each with the id of the object that would hold it (`batos.forge.trials.Draft`): the trial of one
+    """Methods on trial in this context, each with the id of the object that would hold it (`batos.forge.trials.Draft`). The trial of one
     may send another."""
     ticket: Any = None
-    """The mission's place in the order of all who wait for models: a `batos.bridge.admission.Ticket`. Memory embeds a question on behalf of
-    the mission that asks it, and knows none."""
+    """The mission's place in the queue for models: a `batos.bridge.admission.Ticket`. Memory uses it to embed a question on behalf of the
+    mission that asks; memory itself knows no missions. None outside of missions."""
     run: Any = None
-    """The run of a method on whose behalf host code works: a `batos.sandbox.Invocation`. A send in it is one level deeper."""
+    """The method run on whose behalf host code works: a `batos.sandbox.Invocation`. A send in that run is one level deeper. None outside of
+    runs."""
 
     @property
     def in_trial(self) -> bool:
