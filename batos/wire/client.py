@@ -87,8 +87,8 @@ class Operating(Connection):
 
 
 ImageFile = str | os.PathLike[str] | bytes
-"""The path of a file, or what is in it."""
-LIMIT = 128 * MIB  # the most that any daemon takes: what is larger is not read
+"""The path of an image file, or its bytes."""
+LIMIT = 128 * MIB  # the most that any daemon accepts; a larger file is not read
 
 
 def image_bytes(image: ImageFile) -> tuple[bytes, str]:
@@ -104,7 +104,7 @@ def image_bytes(image: ImageFile) -> tuple[bytes, str]:
         try:
             with path.open("rb") as file:
                 data = file.read(LIMIT + 1)
-        except (OSError, ValueError) as e:  # the latter: a path with a zero byte in it
+        except (OSError, ValueError) as e:  # ValueError: the path contains a zero byte
             raise Unreadable(f"{what} cannot be read: {getattr(e, 'strerror', None) or e}") from None
     if not data:
         raise Unreadable(f"{what} is empty")
@@ -115,10 +115,10 @@ def image_bytes(image: ImageFile) -> tuple[bytes, str]:
 
 __all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
-LONG_S = 3600.0  # for what takes as long as the image is large
+LONG_S = 3600.0  # seconds for operations whose time grows with the size of the image
 _BUSY_PAUSE_S = 1.0
-_KEEPING_S = 30.0  # for a daemon to write what came, on a slow disk
-_BESIDE_DATA = 512  # bytes of a message beside its data
+_KEEPING_S = 30.0  # seconds for a daemon to write an upload to a slow disk
+_BESIDE_DATA = 512  # bytes of a message besides its data
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Client(Operating):
             named = [{name: one[name] for name in ("digest", "name") if name in one} for one in known]
             try:
                 return await self._accept("submit", id=mission, brief=brief, images=named or None, **wants)
-            except UnknownPicture:  # it was there, and went before this came
+            except UnknownPicture:  # the daemon removed the image between upload and submission
                 if again:
                     raise
         raise AssertionError("the second time returns or raises")
@@ -293,7 +293,7 @@ class Client(Operating):
         end = None if timeout_s is None else now() + timeout_s
         while True:
             left = 0.0 if not wait else math.inf if end is None else max(0.0, end - now())
-            wait_s = round(min(left, WAIT_S_LIMIT, self.timeout_s), 3)  # in short spells, so that a restart is noticed
+            wait_s = round(min(left, WAIT_S_LIMIT, self.timeout_s), 3)  # short waits, so that the client notices a restart
             try:
                 reply = await self._ask("result", hold_s=wait_s, id=id, wait_s=wait_s)
             except Busy:
@@ -559,7 +559,7 @@ def _result_of(reply: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = reply["result"]
         return result
     error = from_wire(reply["error"])
-    if not isinstance(error, MissionFailed):  # one kind to catch, whatever it failed of
+    if not isinstance(error, MissionFailed):  # one type to catch, whatever made the mission fail
         error = MissionFailed(error.message, **error.context)
     error.context["code"] = reply["error"]["code"]
     raise error
