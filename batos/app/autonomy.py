@@ -215,7 +215,7 @@ class Autonomy:
         bounds = None
         if self.assessor is not None:
             bounds = _bounds(self._settings)
-            self.assessor.flush()  # what was said of the mission is in the image before the rating is
+            self.assessor.flush()  # the measurements of the mission reach the image before the rating
         await self._image.system(_rate, id, rating, why, bounds, mission=id)
         log.info("rated", mission=id, rating=rating)
 
@@ -223,15 +223,17 @@ class Autonomy:
         """Return when what was measured so far is in the image."""
         if self.assessor is not None:
             self.assessor.flush()
-            await self._image.system(lambda root: None)  # in order with what was just handed over
+            # the committer works in order: this returns after the measurements just handed over
+            await self._image.system(lambda root: None)
 
     def undone(self, root: Any, number: int, redo: bool) -> None:
-        """Part of the transaction that undoes the mission of that number, or does it again: learn from that."""
+        """Learn from an undo of the mission of that number, or from its redo, in the transaction that does it."""
         if self.assessor is None:
             return
         if redo:
             entropy_records.unlearn_weights(root, number, _bounds(self._settings))
-        elif (found := entropy_records.assessment_of(root, number)) is not None:  # else it is learned from when the mission is measured
+        # else the undo is learned from when the mission is measured
+        elif (found := entropy_records.assessment_of(root, number)) is not None:
             entropy_records.learn_weights(root, found, entropy_records.UNDONE, _bounds(self._settings))
 
     def facts(self) -> Record:
@@ -252,7 +254,7 @@ def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.Wei
     if bounds is None:
         return
     found = entropy_records.assessment_of(root, ledger.mission_of(root, id).number)
-    if found is not None:  # else it is learned from when the mission is measured
+    if found is not None:  # else the rating is learned from when the mission is measured
         entropy_records.learn_weights(root, found, entropy_records.RATED_UP if rating > 0 else entropy_records.RATED_DOWN, bounds)
 
 
@@ -362,10 +364,10 @@ class Improving:
 
     @contextlib.asynccontextmanager
     async def _tasks(self, count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
-        """Tasks of families that no training sees, spread over them."""
+        """Return tasks of families that no training uses, spread over these families."""
         from batos.training.dataset import (
             Prover,
-            generate,  # late: they are many, and only who trains needs them
+            generate,  # imported late: there are many, and only training needs them
         )
 
         found = await asyncio.to_thread(generate, "validation", TASKS_SEED, each=1)

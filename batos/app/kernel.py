@@ -73,7 +73,7 @@ class Kernel:
         """
         begun, live, stop = time.monotonic(), stages.DaemonSettings(settings), stages.StopRequest()
         log.info("starting", version=batos.__version__, data=str(settings.data))
-        preflight.check(settings)  # refused before an image is made and an Ollama started; so are addresses that are taken
+        preflight.check(settings)  # refuse bad settings and taken addresses before an image is made and an Ollama started
         async with contextlib.AsyncExitStack() as life:
             enter = life.enter_async_context
             console = await enter(stages.take_addresses(settings, listen=listen))
@@ -88,26 +88,26 @@ class Kernel:
             await enter(stages.begin_autonomy(facts))
             return cls(life.pop_all(), facts, transport, stop)
 
-    # --- while it runs
+    # --- the running daemon
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """Return the settings in force."""
         return self._settings.now
 
     @property
     def profile(self) -> Profile:
-        """The profile in force."""
+        """Return the profile in force."""
         return self.substrate.profile
 
     @property
     def endpoints(self) -> list[str]:
-        """The endpoints, with the ports that they got."""
+        """Return the endpoints, with the ports that the system assigned."""
         return self._facts.endpoints
 
     @property
     def uptime_s(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return self._facts.uptime_s()
 
     def info(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Kernel:
         log.info("reloaded", applied=applied, restart=waiting)
         return self._facts.reloaded
 
-    # --- its end
+    # --- the end
 
     @property
     def is_stop_requested(self) -> bool:

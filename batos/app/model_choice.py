@@ -43,22 +43,22 @@ log = structlog.get_logger("batos")
 Record = dict[str, Any]
 
 TRIES = 3
-"""Models that are tried for one mission: what is claimed of one may not be so."""
+"""Models tried for one mission. A model may lack a capability that it claims."""
 MORE = 1.25
-"""Times the size that its user was told that a model may have; the catalogue is not of today."""
-TOLD_S = 1.0  # between two events of one pull
+"""Largest allowed size of a model, as a multiple of the size that its user was told. The catalogue may be out of date."""
+TOLD_S = 1.0  # seconds between two events of one pull
 CANNOT = ("server_error", "refused", "malformed")
-"""Causes of an inference that failed which say of a model that it cannot be used here."""
+"""Causes of a failed inference that show that a model cannot be used here."""
 
 
 class PullBudget(Protocol):
     """`autotelic.budget.Budget`, as a pull needs it."""
 
     async def may_pull(self) -> int:
-        """Bytes that may be pulled now."""
+        """Return the bytes that may be pulled now."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Say why the autotelic loop may not change anything now; empty where it may."""
 
 
 class _Unfit(Exception):
@@ -71,7 +71,7 @@ class Providing:
     def __init__(self, settings: Settings, image: LivingImage, substrate: Substrate, budget: PullBudget) -> None:
         self._settings, self._image, self._substrate, self._budget = settings, image, substrate, budget
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._open: set[str] = set()  # missions for which something is brought about
+        self._open: set[str] = set()  # missions for which a model is being provided
         self._look = asyncio.Event()
         self._look.set()
 
@@ -132,7 +132,7 @@ class Providing:
         """Return whether a change stands, and was not taken back by its user."""
         return number is None or self._image.read(provided_models.state_of, number) in changes.STANDING
 
-    # --- which one
+    # --- choosing a model
 
     async def _chosen(self, id: str, needs: Needs, left_out: set[str]) -> Record:
         """Choose a model, and record that.
@@ -169,7 +169,7 @@ class Providing:
             )
         return choice
 
-    # --- bringing it about
+    # --- providing the model
 
     async def _brought(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
         """Bring about what was chosen, from where that stands.
@@ -210,7 +210,7 @@ class Providing:
             if not await self._speaks(held["model"]):
                 raise _Unfit(f"no personas can be made on {held['model']}")
             await self._kept(held, number)
-        except InvalidInput:  # its user refused it meanwhile, and sees to it that it goes again
+        except InvalidInput:  # its user refused the change meanwhile; the refusal deletes the model
             raise _taken_back(attempt.id, needs, held, number) from None
         except _Unfit as e:
             await self._refused(number, str(e))
@@ -246,7 +246,7 @@ class Providing:
         )  # fmt: skip
 
     async def _why_not_by_itself(self, held: Record) -> str:
-        """Why a model is not pulled without asking, in words; empty where it may be."""
+        """Say why a model is not pulled without asking; empty where it may be."""
         settings, model = self._settings, held["model"]
         if settings.autonomy.mode != "on":
             return f"autotelic is {settings.autonomy.mode}"
@@ -266,7 +266,7 @@ class Providing:
         """
         model, facts = held["model"], self._image.read(provided_models.facts, number)
         most = int(held["bytes"] * MORE) + 64 * MIB
-        if facts["by"] == provided_models.ITSELF:  # what it is said to have is counted already
+        if facts["by"] == provided_models.ITSELF:  # the budget has already counted the announced size
             most = facts["counted"] + await self._budget.may_pull()
 
         def begins(layer: str) -> None:
@@ -352,7 +352,7 @@ class Providing:
         await self._image.system(journal.set_provided, id, record, mission=id)
         return Provision.of(record)
 
-    # --- what goes again
+    # --- removing models
 
     async def run(self, bus: EventBus) -> None:
         """Clear away what is left of models that were given up, at the start and whenever a mission ends that had one; until cancelled."""
@@ -392,7 +392,7 @@ class Providing:
         :raises InferenceFailed: where Ollama does not do it now; it is done later.
         """
         held = self._image.read(provided_models.facts, number)
-        if self._image.read(provided_models.state_of, number) == changes.REFUSED:  # it may be on its way
+        if self._image.read(provided_models.state_of, number) == changes.REFUSED:  # a pull may be under way
             await self._substrate.places[0].provisioner.abandon(held["model"], others=1)
         try:
             async with self._locks[held["model"]]:
@@ -424,7 +424,7 @@ class Providing:
         if not self._image.read(provided_models.in_use, model, number):
             wanted = [*held["voices"], *([model] if held["pulled"] else [])]
             for name in (one for one in wanted if not substrate.in_force(one)):
-                await substrate.places[0].provisioner.abandon(name)  # what was being made when its mission was cancelled
+                await substrate.places[0].provisioner.abandon(name)  # stop the making of a model whose mission was cancelled
                 if await substrate.models.has(name):
                     await substrate.models.discard(name)
                     gone.append(name)

@@ -80,7 +80,7 @@ _INSTALL = (
     entropy_records.install_weights,
     change_types.install_voices,
 )
-"""Steps that add to a new image, or to one of an earlier version, in this order."""
+"""Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
 
 class DaemonSettings:
@@ -134,7 +134,7 @@ async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[C
             for endpoint in settings.endpoints:
                 endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
             if settings.console.enabled == "on":
-                from batos.console.server import Console  # late: only a daemon with a console pays for a web server
+                from batos.console.server import Console  # imported late: only a daemon with a console loads a web server
 
                 console = await Console.open(settings)
                 life.push_async_callback(console.stop)
@@ -199,7 +199,7 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     :param given: takes its place: what tests and benches inject.
     :raises OllamaUnavailable: if none answers and none can be started.
     """
-    from batos.metrics import Metrics  # late: an import of the kernel alone needs no library for them
+    from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
         substrate = Substrate(settings.now, storage.image, storage.codex, on_choice=settings.choose)
@@ -312,14 +312,14 @@ class MissionStage:
 
     undoing: Undoing
     providing: Providing | None
-    """None where there is no Ollama."""
+    """Provides models for missions. None where there is no Ollama."""
     methods: MethodRuntime
     improving: Improving
     scheduler: Scheduler
     attempt_services: AttemptServices
     replays: Replays
     resumed: int
-    """Missions that were taken up."""
+    """Number of missions that the start resumed."""
 
 
 @contextlib.asynccontextmanager
@@ -395,7 +395,7 @@ class DaemonFacts:
     memory: MemoryStage
     missions: MissionStage
     begun: float
-    """The time of the start, of the monotonic clock."""
+    """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
     reloaded: Record = field(default_factory=dict)
     """The outcome of the last reload; empty before the first."""
@@ -477,7 +477,7 @@ async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[T
             life.push_async_callback(listener.stop)
             facts.endpoints = list(listener.bound)
             if facts.console is not None:
-                # Where it fails, that is logged, and nothing else ends.
+                # A failure of the console is logged and ends nothing else.
                 life.background(facts.console.run(dispatcher, storage.events.listen), "console")
                 life.push_async_callback(facts.console.stop)
         if settings.wire.metrics:
@@ -503,7 +503,7 @@ async def begin_autonomy(facts: DaemonFacts) -> AsyncIterator[None]:
         mind.memory.remember(life)
         curators = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
         mind.memory.curate(life, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
-        # Stopped before the listener, so that the last results still leave.
+        # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)

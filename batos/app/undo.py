@@ -54,7 +54,7 @@ class UndoLimits(Limits):
     """Limits of an undo."""
 
     missions: int = limit(100, ge=1, le=100_000)
-    """Missions that one undo with all that depends on it takes back."""
+    """Most missions that one undo takes back, with all that depends on the undone mission."""
 
 
 class Learning(Protocol):
@@ -64,7 +64,9 @@ class Learning(Protocol):
         """Return when what is known of missions so far is in the image."""
 
     def undone(self, root: Any, number: int, redo: bool) -> None:
-        """Part of the transaction that undoes the mission of that number, or with `redo` does it again; in a helper thread."""
+        """Learn from an undo of the mission of that number, or with `redo` from its redo. Runs in a helper thread, in the transaction of
+        the undo.
+        """
 
 
 class Undoing:
@@ -175,7 +177,7 @@ class Undoing:
     def _done(self, unit: Unit, asked: UndoRequest) -> _Done:
         mission = ledger.mission_of(unit.root, asked.id)
         if not ledger.failed_lesson(mission):
-            transaction_undo.commit_of(self._image.db, unit.root, asked.id)  # whether there is anything that could be undone
+            transaction_undo.commit_of(self._image.db, unit.root, asked.id)  # raises an error if there is nothing to undo
         if (mission.undone is None) is asked.redo:
             return _Done([], [], {"missions": [], "objects": [], "documents": {"gone": [], "back": []}, "already": True})
         changes, plan = self._planned(unit.root, asked)
@@ -205,7 +207,7 @@ class Undoing:
         name = changes.name_of(number)
         if record.state in (changes.UNDONE, changes.DISABLED):
             return _Done([], [], {"objects": [], "already": True})
-        if record.state == changes.PROPOSED:  # whoever tries it finds out
+        if record.state == changes.PROPOSED:  # the task that tries the change notices the refusal
             changes.refuse(root, number, why, changes.described(record)["comparison"])
             return _Done([name], [], {"objects": [], "refused": True})
         changes.take_back(root, number, state, why, effect)
@@ -245,7 +247,7 @@ class Undoing:
                 changes[id] = change_of(id)
 
     def _by_layer(self, root: Any, change: transaction_undo.TransactionChange, redo: bool) -> tuple[list[Reply], UndoneMemory]:
-        """Trees in slots and documents, which need views of the image from before the mission and after."""
+        """Merge trees in slots and documents. Both need views of the image from before the mission and after it."""
         from batos.memory.archiver import UndoneMemory, document_differences, undo_documents
 
         if not change.others:
@@ -278,7 +280,7 @@ class Undoing:
         if self._learning is not None and not ledger.failed_lesson(mission):
             self._learning.undone(root, mission.number, asked.redo)
         if asked.redo and f"mission:{id}" not in root["lobby"].memory.library.by_source:
-            from batos.missions.memory_writer import remember_again  # late: it brings numpy; a running daemon has it already
+            from batos.missions.memory_writer import remember_again  # imported late: it brings numpy, which a running daemon has already
 
             remember_again(root, mission)
 
@@ -299,12 +301,12 @@ class _Job(NamedTuple):
     verb: str
     dry: bool
     work: Callable[[Unit], _Done]
-    """Does it, in a helper thread, on the unit's connection."""
+    """Undoes or redoes the work, in a helper thread, on the unit's connection."""
 
 
 class _Done(NamedTuple):
     lot: list[str]
-    """What was undone; nothing, if nothing was to be done."""
+    """Names of what was undone or redone. Empty if there was nothing to do."""
     moved: Sequence[UndoneMemory]
     told: Reply
 
@@ -347,13 +349,14 @@ def _episode(root: Any, id: str, redo: bool) -> list[int]:
         return []
     memory = root["lobby"].memory
     memory.lived._p_activate()
-    root._p_jar.readCurrent(memory.lived)  # it may be made just now, by a transaction that writes this
+    # another transaction may be making the document just now; that transaction writes this object, too
+    root._p_jar.readCurrent(memory.lived)
     numbers = (memory.library.by_source.get(f"{kind}:{id}") for kind in ("mission", "said"))
     return [number for number in numbers if number is not None]
 
 
 def _merge_trees(root: Any, change: transaction_undo.TransactionChange, before: Any, at: Any, redo: bool) -> list[Reply]:
-    """Trees that slots hold: of what the lobby holds (but for the memory), and of what the mission wrote."""
+    """Merge the trees that slots hold, of the objects in the lobby (except the memory) and of the objects that the mission wrote."""
     from batos.memory.archiver import managed_slots
 
     lobby, told = at["lobby"], []
@@ -366,7 +369,7 @@ def _merge_trees(root: Any, change: transaction_undo.TransactionChange, before: 
             was = dict(_trees(_get(before, oid))).get(name)
             live = dict(_trees(_get(root, oid))).get(name)
             if live is None or was is None or not was._p_oid == tree._p_oid == live._p_oid:
-                continue  # another tree by now: that is a change of the slot
+                continue  # another tree now: the slot itself has changed
             base, mine = (was, tree) if redo else (tree, was)
             changed = transaction_undo.merge_tree(live, _mapped(root, base), _mapped(root, mine))
             if changed.clashes:
@@ -387,7 +390,7 @@ def _trees(obj: Any) -> Iterator[tuple[str, Any]]:
 def _get(root: Any, oid: bytes) -> Any:
     try:
         return root._p_jar.get(oid)
-    except KeyError:  # also where it was not there yet
+    except KeyError:  # the object did not exist yet at that time
         return None
 
 
