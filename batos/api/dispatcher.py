@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Reply = dict[str, Any]
 Handler = Callable[[Any, "Recipient"], Awaitable[Reply | None]]
-"""Serves one request of a client. Its reply is sent once all that was committed before is durable; None: the handler sent its replies."""
+"""Serves one request of a client. The dispatcher sends the returned reply once all earlier commits are durable. With None, the handler has
+sent its replies itself."""
 F = TypeVar("F", bound=Callable[..., Awaitable[Reply | None]])
 
 
@@ -55,7 +56,7 @@ class Dispatcher:
 
     @property
     def operations(self) -> frozenset[type[Any]]:
-        """The kinds of requests that are served."""
+        """Return the kinds of requests that this dispatcher serves."""
         return frozenset(self._handlers)
 
     async def handle(self, request: schemas.Request, client: Recipient) -> None:
@@ -63,7 +64,7 @@ class Dispatcher:
         try:
             reply = await self._handlers[type(request)](request, client)
             if reply is not None:
-                await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
+                await self._image.barrier()  # wait after the query: the query may have read commits that are not durable yet
                 client.send(reply)
         except OSError as e:
             raise storage.disk_full_error(e) or e from None

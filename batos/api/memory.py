@@ -56,7 +56,8 @@ class MemoryRequests:
         """Send the number of files; where the client watches, then the fate of each, and the figures at the end."""
         watched = (client, request.ref)
         asked, queued = self._watched.get(watched, (None, 0))
-        if asked == request:  # again after a silence, in which one file takes long: it stays one watch, and no file is read again
+        # the client repeats its request after a silence, as when one file takes long: keep one watch, and read no file again
+        if asked == request:
             client.send({"type": "ingest", "watching": True, "queued": queued})
             return
         ingest = await self._memory.ask(request.paths, request.follow, request.exclude)

@@ -34,7 +34,7 @@ Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
 _FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
-"""The fields that `status` gives of the model that a mission is provided with."""
+"""The fields with which `status` describes the model that is provided for a mission."""
 _Message = schemas.SendRequest | schemas.TeachRequest | schemas.RevertRequest | schemas.GrantRequest
 
 
@@ -118,7 +118,7 @@ class MissionRequests:
 
         :param first: takes the image's root before the acceptance, in its transaction; raises BatosError for what is not to be accepted.
         """
-        # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
+        # Subscribe before the acceptance, so that no event is lost. Pass the events on after `accepted`.
         watched = request.watch and (request.id, client) in self.watches
         watch = self.watches.open(request.id, client) if request.watch else None
         try:

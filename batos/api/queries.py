@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 Reply = dict[str, Any]
 _OF_ONE = ("content", "comparison", "effect", "digest", "missions")
-"""What a list of changes leaves out."""
+"""Fields that a list of changes omits."""
 _IN_LIST = ("origin", "accepted", "finished", "undone", "context")
-_LIST_BYTES = 4 * MIB  # of failures, which have sources of methods in them; a thousand of them would hold up whoever else is answered
+_LIST_BYTES = 4 * MIB  # bytes of a list of failures, which contain sources of methods; a thousand failures would delay all other answers
 
 
 class Queries:
