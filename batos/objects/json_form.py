@@ -16,7 +16,7 @@ from persistent import Persistent
 from batos.objects.slot_values import Intent, Method, Primitive, SlotDict, SlotList, SlotSet
 
 WHOLE_BYTES = 512 * 1024
-"""Bytes of a result as JSON: half of the largest message."""
+"""Largest size of a result as JSON, in bytes: half of the largest message."""
 _NESTING = 60  # levels that `uncut` follows beyond those of `plain`
 _TEXT = 2000  # characters of one value that `plain` shows
 _LISTED = 500  # characters of one value in a list of up to a thousand

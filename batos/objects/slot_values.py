@@ -58,7 +58,7 @@ FORMER = {
     "batos.mind.versions.learn_": "method.learn_",
     "batos.mind.versions.revert_": "method.revert_",
 }
-"""The stable name of each Primitive by what images call it that an earlier version wrote."""
+"""Maps the name that an earlier version wrote into images to the stable name of each Primitive."""
 
 
 _NAME = re.compile(r"[a-z_]+\.[a-z_]+")
@@ -77,7 +77,7 @@ class _Named:
         object.__setattr__(self, "text", text)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # It has no record of its own, so a change would be lost unseen; and it may be a key.
+        # The value has no record of its own, so a change would be lost silently. It may also be a key.
         raise AttributeError(f"{self!r} is a value: put another {type(self).__name__} into the slot")
 
     def __getstate__(self) -> str:
@@ -108,9 +108,9 @@ class Reach:
     """Scope of a Primitive that changes more than its receiver."""
 
     what: str
-    """In words that go on after `changes`: `documents of the memory`."""
+    """The part that changes, in words that follow `changes`: `documents of the memory`."""
     grantable: bool = True
-    """Whether a user can let a generated method send it."""
+    """True if a user can let a generated method send it."""
 
 
 class Primitive(_Named):
@@ -124,7 +124,7 @@ class Primitive(_Named):
     __slots__ = ()
     __module__ = "batos.objects"
 
-    _table: ClassVar[dict[str, Callable[..., Any]]] = {}  # one for the process, filled at import
+    _table: ClassVar[dict[str, Callable[..., Any]]] = {}  # one table per process, filled at import
     _names: ClassVar[dict[Callable[..., Any], str]] = {}
     _reaches: ClassVar[dict[str, Reach]] = {}
 
@@ -210,7 +210,7 @@ class Method(Persistent):
 
     __module__ = "batos.objects"
     grants: tuple[tuple[str, str], ...] = ()
-    """What its user lets this version send that changes more than a receiver: the primitive's name, and the mission that granted it."""
+    """Sends to more than the receiver that the user has let this version make: the Primitive's name, and the mission that granted it."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class Method(Persistent):
 
 
 def source_digest(source: str) -> str:
-    """SHA-256 of a source text, in hex."""
+    """Return the SHA-256 of a source text, in hex."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -273,10 +273,10 @@ _DEPTH = 64  # nesting of containers in one slot
 
 
 def storable(value: Any, where: str, memo: dict[int, Any], depth: int = 0) -> Any:
-    """`value` in the form in which it is stored: plain containers replaced by persistent ones, at every depth.
+    """Return `value` in the form in which it is stored: plain containers replaced by persistent ones, at every depth.
 
     :param where: the slot, for the message.
-    :param memo: what was replaced so far, by `id`: a container held twice stays one, and may hold itself.
+    :param memo: replaced containers by `id`: a container that occurs twice stays one, and may contain itself.
     :raises TypeError: for a value that may not be stored.
     """
     kind = type(value)
@@ -403,7 +403,7 @@ class SlotSet(_Checked, Persistent, MutableSet[Any]):
             self.data.discard(value)
             self._p_changed = True
 
-    # what a plain set has beyond the abstract one: code written for the one must go on working with the other
+    # methods that a plain set has beyond the abstract one: code written for a set must also work with this class
 
     def update(self, *others: Iterable[Any]) -> None:
         for item in itertools.chain(*others):
