@@ -87,7 +87,7 @@ RENAMED: Mapping[str, str] = {
     "log_level": "daemon.log_level",
     "log_format": "daemon.log_format",
 }
-"""Former name -> name of the setting now."""
+"""Maps the former name of a setting to its present name."""
 
 _MOVED: Mapping[str, str] = {
     "batos.api.uploads:UploadLimits": (
@@ -191,21 +191,22 @@ _MOVED: Mapping[str, str] = {
         "handshake_s=handshake_s ping_s=ping_s silence_s=silence_s linger_s=linger_s curve_look_s=key_check_s probe_s=probe_s"
     ),
 }
-"""Dataclass of limits, by its module -> pairs of a former name and the field that has its value now."""
+"""Maps a dataclass of limits, by its module, to pairs: the former name of a setting, and the field that has its value now."""
 
 LIMITS: Mapping[str, tuple[str, str]] = {
     name: (path, field) for path, pairs in _MOVED.items() for name, _, field in (pair.partition("=") for pair in pairs.split())
 }
-"""Former name of what is no setting any more -> dataclass of limits and field."""
+"""Maps the former name of a removed setting to the dataclass of limits and the field that replace it."""
 
 NAMES = frozenset({*RENAMED, *LIMITS})
-"""All former names."""
+"""All former names of settings."""
 
 ORDERED = (("chunk_smallest", "chunk_largest"),)
-"""Former settings of which the first cannot be more than the second."""
+"""Pairs of former settings: the first must not exceed the second."""
 
 PARTS = (("trigger_recent_s", "trigger_window_s"),)
-"""Former settings of which the first is a part of the second and is compared with the rest: there must be a rest."""
+"""Pairs of former settings: the first is a part of the second and is compared with the rest. So the first must be smaller than the second.
+"""
 
 
 class WrongLimit(ValueError):
@@ -295,7 +296,7 @@ def in_sections(given: Mapping[str, Any], sections: Iterable[str], limits: Itera
     for name, value in given.items():
         if name in LIMITS:
             by_former_name[name] = value
-        elif name in whole and not isinstance(value, str):  # image and console were settings, and are sections now
+        elif name in whole and not isinstance(value, str):  # image and console were settings and are sections now
             found[name] = {**found[name], **value} if isinstance(value, Mapping) and name in found else value
         else:
             section, _, key = RENAMED.get(name, name).rpartition(".")

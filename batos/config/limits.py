@@ -14,7 +14,7 @@ class GivesLimits(Protocol):
 
     @property
     def limits(self) -> tuple[Limits, ...]:
-        """Limits that replace the defaults of their classes."""
+        """Return the limits that replace the defaults of their classes."""
 
 
 class Limits:
