@@ -77,7 +77,7 @@ async def _further(host: str) -> Check:
         version, served = await _asked(host)
     except ConfigError as e:
         return Check("ollama", "fail", e.message, "correct it in inference.hosts: the daemon does not start with it")
-    except Exception as e:  # whatever answers there
+    except Exception as e:  # any failure there is the finding
         return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in inference.hosts")
     if version is None:
         return Check("ollama", "warn", f"none answers at {host} (inference.hosts)", "start that Ollama, or take it out of inference.hosts")
@@ -131,7 +131,7 @@ def _server(settings: Settings, address: str, version: str | None) -> Check:
 
 def _binary_version(binary: Path) -> str | None:
     try:
-        # an address where nobody is: the client must not take time to ask a server for its version
+        # An address without a server, so that the client spends no time asking a server for its version.
         done = subprocess.run(
             [binary, "--version"], capture_output=True, text=True, timeout=10, check=True, env={"OLLAMA_HOST": "127.0.0.1:9", "HOME": "/"}
         )
