@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_AT_MOST_S = 0.02  # for which one call may hold the loop
-_LOOKS_IN_VAIN = 10  # until the watch goes to rest
+_AT_MOST_S = 0.02  # seconds that one call may hold the loop
+_LOOKS_IN_VAIN = 10  # looks without a running call until the watch rests
 _SHORT_S = 0.002
-_AFTER_A_LONG_ONE, _AFTER_A_CUT = 4, 64  # short turns elsewhere, until one is tried on the loop's thread again
+_AFTER_A_LONG_ONE, _AFTER_A_CUT = 4, 64  # short turns in a helper thread, until a turn is tried on the loop's thread again
 _LOOPS = re.compile(r"\b(for|while)\b")
 
 
@@ -129,7 +129,7 @@ class WorkerTurns:
     """Blocking calls for one loop. Threads are made as they are needed, one for each call under way; `close` ends them."""
 
     def __init__(self) -> None:
-        self._idle: list[_Helper] = []  # the one used last is taken first
+        self._idle: list[_Helper] = []  # a stack: the helper used last is taken first
         self._standing: float | None = None
         self._afterwards: list[Callable[[], None]] = []
         self._closed = False
@@ -242,13 +242,13 @@ class _Helper:
                 return
             try:
                 self.result = call()
-            except BaseException as e:  # it is raised again on the loop's thread
+            except BaseException as e:  # raised again on the loop's thread
                 self.error = e
             del call
             self.done.release()
             waiter = self._waiter
             if waiter is not None:
-                with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
                     waiter[0].call_soon_threadsafe(_wake, waiter[1])
 
 
