@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 STYLES = {"present": "green", "created": "green", "pulled": "green", "failed": "bold red"}
-LAYER_CHARS = 28  # of a layer's name, in a bar
+LAYER_CHARS = 28  # characters of a layer's name shown in a progress bar
 
 
 @app.command()
@@ -138,7 +138,7 @@ def _fitting(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _remove(settings: Settings, dry: bool, at: str, output: Output) -> None:
-    from batos.bridge.model_management import remove_own_models  # late: the other verbs ask a daemon
+    from batos.bridge.model_management import remove_own_models  # imported late: the other verbs ask a daemon
 
     if not dry:
         with contextlib.suppress(DaemonUnavailable):
@@ -307,7 +307,7 @@ def _waits(facts: dict[str, Any]) -> str:
     """Return in words what an expert waits for that works only once it is chosen."""
     if not facts.get("on_choice") or facts["speaks"]:
         return ""
-    if facts.get("role") == "methods":  # no voice: who writes, the loop decides
+    if facts.get("role") == "methods":  # not a voice: the loop decides which model writes methods
         return "; writes methods once its rehearsal was good: batos changes"
     return f"; waits to be chosen: --voice {facts['persona']}={facts['model']}"
 
@@ -359,7 +359,7 @@ def train(  # noqa: PLR0913  each is an option of the command line
         else:
             own = image if from_image else ""
             made = train_methods(settings, plan, staging, image=own, known=image, resume=resume, fresh=fresh, tell=output.note)
-    except OSError as e:  # a full disk, say, after many minutes
+    except OSError as e:  # for example a full disk, after many minutes
         words = f"{e.filename or settings.data}: {e.strerror or e}; see owner, mode and free space"
         raise InvalidInput(f"{words}; if anything was trained yet, --resume goes on with it") from e
     if as_json:

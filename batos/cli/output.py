@@ -27,7 +27,7 @@ from batos.errors import BatosError, OutputFailed
 if TYPE_CHECKING:
     from rich.status import Status
 
-PIPE_WIDTH = 10_000  # columns where there is no terminal: nothing is cut or wrapped there
+PIPE_WIDTH = 10_000  # columns without a terminal, so that nothing is cut or wrapped
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -116,7 +116,7 @@ class Output:
         self._table(table)
 
     def _table(self, table: Table) -> None:
-        # rich fills the last column up with blanks, which a pipe would carry on and a narrow window would wrap
+        # Rich pads the last column with blanks. A pipe would pass them on, and a narrow window would wrap them.
         with self.console.capture() as capture:
             self.console.print(table)
         for line in capture.get().splitlines():
@@ -127,7 +127,7 @@ class Output:
         if self.as_json:
             self.document({"type": "error", **error.to_wire()})
             return
-        code = str(error.context.get("code", error.code))  # of a mission that FAILED: what it failed of
+        code = str(error.context.get("code", error.code))  # for a mission that FAILED: the code of its error
         line = Text(f"{clean(code)}: ", style="bold red")
         self.errors.print(line.append(clean(error.message), style="not bold default"))
 
@@ -156,7 +156,7 @@ class PassingLine:
 
 
 def _console(stream: Any) -> Console:
-    # soft_wrap only off a terminal: there a line is a line, however long
+    # Use soft_wrap only without a terminal: there each line stays one line, however long.
     terminal = bool(stream.isatty())
     return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, markup=False, emoji=False, soft_wrap=not terminal)
 
@@ -227,7 +227,7 @@ def _stream(given: Any, number: int, raw: type[io.FileIO]) -> io.TextIOWrapper:
     if not isinstance(given, io.TextIOWrapper):
         return io.TextIOWrapper(io.BufferedWriter(raw(number, "w", closefd=False)), encoding="utf-8", errors="replace")
     given.flush()
-    at_once = given.write_through  # PYTHONUNBUFFERED
+    at_once = given.write_through  # PYTHONUNBUFFERED is set
     bare: Any = raw(number, "w", closefd=False)
     return io.TextIOWrapper(
         bare if at_once else io.BufferedWriter(bare),

@@ -27,7 +27,7 @@ from batos.cli.chat.screen import Screen
 from batos.errors import BatosError, Busy, DaemonUnavailable, InvalidInput, UnknownMission
 from batos.wire import Client
 
-_NAMED = 16  # characters of a digest that tell daemons apart
+_NAMED = 16  # characters of a digest that identify a daemon
 
 
 class Bookmark:
@@ -68,9 +68,9 @@ class Bookmark:
 T = TypeVar("T")
 DEPTHS = ("auto", "direct", "facets", "council")
 FLAVOURS = ("auto", "full", "light", "off")
-_LOOK_S = 0.3  # between two looks whether the daemon is back
+_LOOK_S = 0.3  # seconds between two checks whether the daemon is back
 _BUSY_S = 1.0
-_CLOCK_S = 1.0  # by which two tellings of the same start may differ
+_CLOCK_S = 1.0  # seconds by which two reports of the same start may differ
 _FIELDS = ("persona", "context", "depth", "flavour")
 
 
@@ -97,11 +97,11 @@ class Dialogue:
         """
         self._client, self._seat, self._screen, self._bookmark, self._may_ask = client, seat, screen, bookmark, may_ask
         self.wishes = Wishes()
-        self.images: list[dict[str, Any]] = []  # that go with the next turn, as `upload` told of them
+        self.images: list[dict[str, Any]] = []  # images for the next turn, as `upload` returned them
         self.last: str | None = None  # the mission that the next turn follows
-        self.under_way: str | None = None  # a mission that is seen to its end
-        self._before: dict[str, str] = {}  # what was noted before this turn
-        self._daemon: tuple[int, float] = (0, 0.0)  # its process, and when that began by this machine's clock
+        self.under_way: str | None = None  # the mission that runs now
+        self._before: dict[str, str] = {}  # the bookmark's record before this turn
+        self._daemon: tuple[int, float] = (0, 0.0)  # the daemon's process id, and its start by this machine's clock
 
     # --- turns
 
@@ -129,7 +129,7 @@ class Dialogue:
             if "brief" not in noted:
                 told = f"{e.message}: this image does not have the last conversation; without --last a new one begins"
                 raise UnknownMission(told) from None
-            await self._take(noted)  # the chat was killed before the daemon had it
+            await self._take(noted)  # the chat was killed before the daemon received the mission
         return True
 
     async def join(self, id: str) -> None:
@@ -198,7 +198,7 @@ class Dialogue:
             text = await self._seat.line("? ", kept=False)
         try:
             await self._again(lambda: self._client.answer(id, text, question["number"]))
-        except InvalidInput as e:  # it was answered elsewhere, or the mission has ended meanwhile
+        except InvalidInput as e:  # the question was answered elsewhere, or the mission has ended meanwhile
             self._screen.error(e)
 
     async def stop(self) -> None:
@@ -217,7 +217,7 @@ class Dialogue:
         else:
             if self.last != id:
                 self._mark(id)
-            if reply.get("state") == "COMPLETE":  # it was faster
+            if reply.get("state") == "COMPLETE":  # the mission ended before it could be stopped
                 self._screen.ended({**reply, "type": "result"})
             else:
                 self._screen.told("(stopped)")

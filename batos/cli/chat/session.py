@@ -20,9 +20,9 @@ from batos.config import nearest
 from batos.errors import BatosError, InvalidInput, UndoConflict, UnknownPersona
 from batos.wire import Client
 
-_COMMAND = re.compile(r"/(\w*)(?:\s+(.*))?\s*", re.DOTALL)  # a path has a second /, and is none
-_NOBODY = "anyone"  # instead of a persona
-_NONE = "none"  # instead of an image
+_COMMAND = re.compile(r"/(\w*)(?:\s+(.*))?\s*", re.DOTALL)  # a path has a second / and is not a command
+_NOBODY = "anyone"  # word for no particular persona
+_NONE = "none"  # word for no image
 HELP = {
     "/help": ("", "these commands"),
     "/new": ("", "a new conversation"),
@@ -34,7 +34,7 @@ HELP = {
     "/undo": ("", "take back what the last mission did to the image, after a look at it"),
     "/image": ("[FILE]", "an image that goes with the next turn; alone, those that do; `none` drops them, `none NAME` one"),
 }
-"""Each command: its word, and what it does."""
+"""Maps each command to its argument and its help text."""
 
 
 def names(personas: list[str]) -> Names:
@@ -253,7 +253,7 @@ class ChatSession:
         except Interrupted:
             if not self._lively:
                 raise
-        except BatosError as e:  # a line that cannot be read
+        except BatosError as e:  # for example a line that cannot be read
             self._failed += 1
             self._screen.error(e)
         else:
@@ -281,7 +281,7 @@ class ChatSession:
         try:
             return await self._stoppable(work)
         except Interrupted:
-            with contextlib.suppress(Interrupted):  # pressed again: it is given up
+            with contextlib.suppress(Interrupted):  # Ctrl-C again: give up waiting
                 await self._stoppable(self._stop())
         except BatosError as e:
             if raises:
