@@ -36,7 +36,7 @@ class Heard:
         self._limit = limit
         self._key = secrets.token_bytes(8)
         self.closed = False
-        self.operates = True  # whoever has the console's token
+        self.operates = True  # a user with the console's token has the role `operate`
         self.origin = "console"
 
     @property

@@ -107,7 +107,7 @@ def _served(seat: PageContext, page: Page) -> Callable[[Request], Awaitable[Resp
             return await page(seat, request)
         except BatosError as e:
             return await problem(seat, status_of(e), e.message, e.code)
-        except ClientDisconnect:  # in the middle of a form; nobody reads what is said here
+        except ClientDisconnect:  # the client left in the middle of a form and reads no answer
             return Response(status_code=400)
         except Exception:
             log.exception("a page failed", path=request.url.path)

@@ -24,7 +24,7 @@ class ConnectionSlots:
         :param seats: most connections with one.
         """
         self._standing_limit, self._seats = standing, seats
-        self._standing: dict[ConnectionSlot, None] = {}  # who asked last is the last
+        self._standing: dict[ConnectionSlot, None] = {}  # in the order of their last request
         self._seated: set[ConnectionSlot] = set()
 
     def stand(self, place: ConnectionSlot) -> None:
@@ -95,7 +95,7 @@ class BrowserConnection(H11Protocol):
         super().__init__(**given)
         self._within_s = within_s
         self._place = ConnectionSlot(places, lambda: self.transport.abort())
-        self.app_state = {**self.app_state, "place": self._place}  # of each request's scope
+        self.app_state = {**self.app_state, "place": self._place}  # part of the scope of each request
         self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

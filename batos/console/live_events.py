@@ -21,7 +21,7 @@ from batos.wire.endpoints import WireLimits
 log = structlog.get_logger("batos.console")
 
 Rows = dict[str, str]
-_UNHEARD_S = 2.0  # after which the rows are read anew without an event: a mission that waits in the queue has none
+_UNHEARD_S = 2.0  # seconds without an event after which the rows are read again: a mission that waits in the queue sends none
 
 
 class Feed:
@@ -34,8 +34,8 @@ class Feed:
         """
         self._look, self._settings, self._gone = look, settings, gone
         self._touched = asyncio.Event()
-        self._pages: dict[Heard, str] = {}  # with the session of each
-        self._followers: dict[Heard, Rows] = {}  # what each page of rows has been told
+        self._pages: dict[Heard, str] = {}  # page: its session
+        self._followers: dict[Heard, Rows] = {}  # page: the rows that it received last
         self._reader: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -107,7 +107,7 @@ class Feed:
             self._touched.clear()
             try:
                 self._tell(await self._look())
-            except Exception as e:  # the pages keep what they have; the next look may fare better
+            except Exception as e:  # the pages keep their rows; the next read may succeed
                 log.warning("rows_not_read", error=repr(e))
             await asyncio.sleep(ConsoleLimits.of(self._settings).refresh_s)
             with contextlib.suppress(TimeoutError):

@@ -35,7 +35,7 @@ SAID = {
     "redone": "What the mission did is done again.",
     "already": "It was so before; nothing had to be done.",
 }
-"""What a page says after something was done."""
+"""Messages that a page shows after an action."""
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
@@ -183,7 +183,7 @@ async def _do(seat: PageContext, request: Request, op: str, said: str) -> Respon
 
 
 TURNS = 50
-"""Missions that one page shows at most, the newest; a link leads to those before."""
+"""Most missions on one page, the newest ones. A link leads to the earlier missions."""
 
 
 async def conversation(seat: PageContext, request: Request) -> Response:
