@@ -23,7 +23,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 _STATE = "training.pt"
 _EVERY = 25  # steps between two points of the curve
 _SMOOTH = 0.95
-_REPETITION = 1.1  # Ollama's own default of the penalty
+_REPETITION = 1.1  # Ollama's own default of the repetition penalty
 Pairs = Sequence[tuple[str, str]]
 """Prompt and answer of each example, as the model reads them."""
 
@@ -42,7 +42,7 @@ class TrainingPlan:
     projections: Sequence[str] = PROJECTIONS
     threads: int = 2
     passes: int = 0
-    """How often it goes through the data at most; 0: as often as there is time."""
+    """Most passes over the data. With 0, passes go on as long as there is time."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Trainer:
         self.curve: list[Point] = []
         self.step, self.seconds = 0, 0.0
 
-    # --- taking up again
+    # --- resuming
 
     @property
     def _state(self) -> Path:
@@ -152,7 +152,7 @@ class Trainer:
 
         :param tell: hears each point of the curve, and how far it is (0 to 1).
         """
-        if not self.step:  # what an earlier training left would be gone on with in the place of this one
+        if not self.step:  # else this training would resume from the state of an earlier one
             self._state.unlink(missing_ok=True)
         encoded, checked = [self._encoded(*pair) for pair in data], [self._encoded(*pair) for pair in validation]
         begun, before, saved = time.monotonic(), self.seconds, time.monotonic()
@@ -221,10 +221,10 @@ class Trainer:
         asked, said = (list(self._tokenizer(text, add_special_tokens=False).input_ids) for text in (prompt, answer))
         return asked, said
 
-    # --- what comes out
+    # --- results
 
     def perplexity(self, data: Pairs) -> float:
-        """e to the mean loss of the answers' tokens, as the model is now."""
+        """Return the perplexity of the model as it is now: e to the mean loss of the answers' tokens."""
         total = count = 0.0
         with self._torch.no_grad():
             for prompt, answer in data:
@@ -248,7 +248,7 @@ class Trainer:
 
     @property
     def layers(self) -> int:
-        """The number of layers of the base."""
+        """Return the number of layers of the base."""
         return len(self._model.model.layers)
 
     def tensors(self) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def begun(work: Path, plan: TrainingPlan) -> TrainingPlan:
 
     try:
         held = TrainingPlan(**json.loads(torch.load(state, weights_only=True)["plan"]))
-    except Exception as e:  # of whatever kind torch's readers raise: a power cut may have left an empty file
+    except Exception as e:  # torch's readers raise many types of error: a power cut may have left an empty file
         raise InvalidInput(f"{state} cannot be read ({type(e).__name__}); remove it, or leave out --resume") from e
     if _comparable(replace(held, rate=plan.rate)) != _comparable(plan):
         raise _of_another(state)
@@ -305,7 +305,7 @@ def _base(weights: Path) -> tuple[Any, Any]:
         weights.parent,
         gguf_file=weights.name,
         dtype=torch.bfloat16 if computes_in_bfloat16() else torch.float32,
-        attn_implementation="eager",  # a tenth quicker than torch's own here
+        attn_implementation="eager",  # a tenth faster here than torch's own
     )
     model.requires_grad_(False)
     return tokenizer, model
@@ -317,7 +317,7 @@ def computes_in_bfloat16() -> bool:
     """
     import torch
 
-    known = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # what torch's own compiler asks; only on x86 and ARM
+    known = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # torch's own compiler asks the same; only on x86 and ARM
     return bool(known is not None and known())
 
 

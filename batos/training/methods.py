@@ -36,13 +36,14 @@ from batos.training.workspace import (
 )
 
 EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
-"""Tasks of a family, of one of `products.txt`, of one that is asked for first; composed families, of one task each; the validation's."""
+"""Numbers of tasks: of each family, of each product of `products.txt`, of each family that users ask for first; of composed families, with
+one task each; and of the validation."""
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
-_SHARE = 0.25  # of the data that an image's own methods make up at least, where there are any
-_OWN = "from_image.json"  # in the work folder
-_BATCH = 500  # answers that are proved between two notes of it
-_ON = 0.5  # of the rate, where it goes on from what was trained before: at the whole rate a short training forgets first
+_SHARE = 0.25  # least share of the data that an image's own methods make up, if there are any
+_OWN = "from_image.json"  # file in the work folder
+_BATCH = 500  # answers checked between two writes of the progress file
+_ON = 0.5  # factor of the learning rate when training continues from an adapter: at the full rate a short training forgets first
 
 
 def train_methods(
@@ -70,7 +71,7 @@ def train_methods(
     work, folder = settings.data / "training" / NAME, staging / NAME
     check_place(folder)
     with alone(work):
-        _version(folder, known, tell)  # what would be in its way at the end is said now
+        _version(folder, known, tell)  # report an obstacle now, not at the end of the training
         if resume:
             fresh = begun(work, plan).rate == plan.rate
         before = _staged(folder) if not fresh else None
@@ -88,7 +89,7 @@ def train_methods(
             data.pairs, data.checked, data.digest, lambda point, done: tell(line(point, done)), TrainingLimits.of(settings).save_s
         )
         figures = _figures(trainer, data)
-        if held is not None and not data.own:  # what users taught is kept whole
+        if held is not None and not data.own:  # what users taught is kept in full
             learned, together = trainer.keep_the_better(held, data.checked)
             figures["validation"] = min(learned, together)
             tell(f"validation {learned}; {together} as the mean with what it began with: the better one is kept")
@@ -151,7 +152,7 @@ def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
     try:
         held = json.loads((work / _OWN).read_text("utf-8"))
         return [(prompt, answer) for prompt, answer in held["pairs"]], held["revision"]
-    except (FileNotFoundError, ValueError):  # of a training that an earlier version began, or empty after a power cut
+    except (FileNotFoundError, ValueError):  # the file of a training that an earlier version began, or an empty file after a power cut
         return None
 
 
@@ -168,11 +169,11 @@ def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[lis
     """
     file = work / "proved.json"
     known: dict[str, bool] = {}
-    with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have left an empty one: it is all proved again then
+    with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have left an empty file: then all answers are checked again
         known = json.loads(file.read_text())
     fresh = list({key: task for task in tasks if (key := _key(task)) not in known}.values())
     private_files.make(work)
-    for start in range(0, len(fresh), _BATCH):  # what an interruption costs
+    for start in range(0, len(fresh), _BATCH):  # an interruption costs one batch
         good, bad = asyncio.run(proved(fresh[start : start + _BATCH], settings))
         known |= {_key(task): True for task in good} | {_key(task): False for task, _ in bad}
         private_files.write(file, json.dumps(known))

@@ -143,7 +143,7 @@ def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -
     slots = cycle._slots
     earlier, direct = "depth" not in slots, slots.get("depth") == "direct"
     if slots.get("flavour") == "off":
-        return  # it was nobody's voice
+        return  # no persona spoke
     states, intents = root["lobby"].psm, dict(facets(cycle.persona))
     limits = EvidenceLimits.of(settings)
     bounds = {"missions": limits.context_missions, "chars": limits.context_chars}
@@ -192,8 +192,8 @@ def _answer(
 
 
 RATE, BATCH, PASSES = 3e-4, 4, 3
-"""Of the few examples there are more passes, or larger steps, would be learned by heart."""
-ANSWER_TOKENS = 64  # of an answer that is compared: what it says, it says by then
+"""Learning rate, batch size and passes. With so few examples, more passes or larger steps would make the model memorise them."""
+ANSWER_TOKENS = 64  # tokens of an answer that is compared: enough to show its content
 
 
 class KnownVoice(NamedTuple):
@@ -267,7 +267,7 @@ def train_voice(
     expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
     folder = staging / name_of(persona)
     check_place(folder)
-    next_version(folder, expert, known.versions)  # what would be in its way at the end is said now
+    next_version(folder, expert, known.versions)  # report an obstacle now, not at the end of the training
     with alone(work):
         digest, rivals = digest_of(data), {}
         if (file := folder / adapters.WEIGHTS).exists():
