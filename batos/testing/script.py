@@ -29,7 +29,7 @@ def default_answer(request: dict[str, Any]) -> str:
     if isinstance(schema, dict):
         try:
             value = _Instances(schema).of(schema, _words(asked))
-        except (_Endless, RecursionError):  # no finite value is of it, or none of a depth that anybody means
+        except (_Endless, RecursionError):  # the schema has no finite value, or none of reasonable depth
             value = {}
         return json.dumps(value, ensure_ascii=False)
     if schema == "json":
@@ -54,7 +54,7 @@ def stopped(text: str, stop: Sequence[str]) -> str:
 
 
 def parted(text: str) -> tuple[str, str]:
-    """Thought and answer of a text that may begin with `<think>`."""
+    """Return thought and answer of a text that may begin with `<think>`."""
     if not text.lstrip().startswith("<think>"):
         return "", text
     thought, _, answer = text.lstrip().removeprefix("<think>").partition("</think>")
@@ -89,7 +89,7 @@ class _Instances:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._open = ["#"]  # the references that are being followed
+        self._open = ["#"]  # references on the path to this schema
 
     def of(self, schema: dict[str, Any], words: list[str], name: str = "") -> Any:
         """Return a value of a schema.
@@ -189,7 +189,7 @@ WaitKind = Literal["held", "release", "seconds", "good"]
 When = str | Callable[[dict[str, Any]], bool] | None
 Answer = str | Callable[[dict[str, Any]], str]
 
-GONE_CHECK_S = 0.02  # how soon a client that left is noticed
+GONE_CHECK_S = 0.02  # seconds within which a client that left is noticed
 
 
 @dataclass(frozen=True, slots=True)
