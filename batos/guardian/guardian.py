@@ -48,7 +48,7 @@ def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLim
     for check in _ON_TEXT:
         check(subject)
         if rules_source.SIZE_ID in {finding.rule for finding in subject.findings.values()}:
-            return subject  # too large to be looked at
+            return subject  # too large for an audit
     rules_source.parse(subject)
     if subject.tree is not None:
         shape.find_method(subject)
@@ -77,7 +77,7 @@ def _walk(subject: AuditSubject, method: ast.AST) -> bool:
             return False
         for check in CHECKS[kind]:
             check(subject, node)
-        for field in reversed(children):  # the last one in comes out first: nodes are seen in the order of the text
+        for field in reversed(children):  # the last one pushed comes out first: nodes are visited in the order of the text
             child = getattr(node, field)
             if child.__class__ is list:
                 pending += [(part, depth + 1) for part in reversed(child) if part is not None]
