@@ -162,10 +162,10 @@ class Authority:
         self._own = os.getuid()
 
     def check(self, request: Request, message: Message) -> None:
-        """See that a sender may make a request.
+        """Check that a sender may make a request.
 
-        :raises KeyRefused: if his key was taken out of the folder of clients since he came in.
-        :raises RoleRefused: if his role is too little for it.
+        :raises KeyRefused: if the sender's key was removed from the folder of clients after it connected.
+        :raises RoleRefused: if the sender's role does not allow the request.
         """
         if self._clients is not None and message.key not in self._clients:
             # Libzmq checks a key once per connection and cannot close a single connection.
@@ -400,7 +400,7 @@ class Listener:
             self._waiting.pop(serial, None)
 
     async def _finish(self, end: float) -> None:
-        """Let the requests under way finish until `end`; requests that wait are told to come again."""
+        """Let the requests under way finish until `end`. Cancel requests that wait; their clients ask again."""
         for task in self._waiting.values():
             task.cancel()
         if under_way := [*self._working.values(), *self._waiting.values()]:
