@@ -29,9 +29,9 @@ log = structlog.get_logger("batos")
 
 
 class Background:
-    """Supervisor of tasks that nobody awaits. A task that fails is logged as `background_failed`, and ends nothing else.
+    """Supervisor of tasks that no caller awaits. A failure of a task is logged as `background_failed` and ends nothing else.
 
-    It is no `asyncio.TaskGroup`: a group cancels all its tasks when one fails, and must be left in the task that entered it, while a
+    An `asyncio.TaskGroup` does not fit: it cancels all its tasks when one fails, and must be left in the task that entered it. But a
     daemon is started in one task and stopped in another. All methods are called on the loop's thread.
     """
 
@@ -106,8 +106,8 @@ PASSES = 16
 
 
 class ShortFirst:
-    """Queue for a resource that serves one caller at a time. Short calls go before long ones; a long call lets `PASSES` short ones pass at
-    most. All methods are called on the loop's thread."""
+    """Queue for a resource that serves one caller at a time. Short calls go before long ones. At most `PASSES` short calls overtake a
+    long one. All methods are called on the loop's thread."""
 
     def __init__(self) -> None:
         self._taken = False
@@ -146,9 +146,9 @@ class ShortFirst:
 
 
 class Share:
-    """Share of time for background work: it waits for quiet, but under load that does not end it has its turn all the same.
+    """Share of time for background work. The work waits for quiet, but gets its turn even under constant load.
 
-    Work that took one second waits nine seconds for quiet at most before it goes on, and no longer than `longest_s`.
+    After one second of work it waits for quiet for at most nine seconds, and never longer than `longest_s`.
     """
 
     PART = 0.1
@@ -186,7 +186,7 @@ class SingleFlight(Generic[T]):
         self._under_way: dict[Hashable, asyncio.Task[T]] = {}
 
     def begin(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """Return the task that is under way for `key`, else that of `work()`, which begins now. To be waited for with `asyncio.wait`."""
+        """Return the task that is under way for `key`, or start `work()` as a new one. Wait for it with `asyncio.wait`."""
         task = self._under_way.get(key)
         if task is None or task.done():
             task = self._under_way[key] = asyncio.create_task(work(), name=self._name)
@@ -225,7 +225,7 @@ class SingleFlight(Generic[T]):
 
 
 def once(function: Callable[[], T]) -> Callable[[], T]:
-    """Call `function` once. A thread that asks meanwhile waits for what another one comes to, and does not do the same beside it."""
+    """Call `function` once. A thread that calls meanwhile waits for the result of the first call."""
     lock, found = threading.Lock(), cache(function)
 
     @wraps(function)
@@ -259,13 +259,13 @@ class LoopTurns:
 
 
 async def in_helper(function: Callable[..., T], *args: Any) -> T:
-    """Run `function` in a thread of its own that gives way to the loop quickly. To be called on the loop's thread."""
+    """Run `function` in a thread of its own that gives way to the loop quickly. Call this on the loop's thread."""
     with _switching_quickly():
         return await asyncio.to_thread(resources.charged_thread(function), *args)
 
 
 async def answering(function: Callable[..., T], *args: Any) -> T:
-    """Run `function` as `in_helper` does, for a client that waits: threads of their own, to which background work gives way."""
+    """Run `function` as `in_helper` does, for a client that waits: in separate threads, to which background work gives way."""
     global _answering  # helper threads read it
     context = contextvars.copy_context()
     _answering += 1

@@ -1,10 +1,10 @@
 """Metrics in the format of Prometheus, on a loopback port that the setting `wire.metrics` names.
 
-Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
-somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
+Counters follow the events of the bus and the ends of inferences. Gauges of states (the image's size, the models in memory) are computed
+when a reader asks. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
 counters.
 
-`Exporter` serves them over HTTP to readers on this machine: a few at a time, each for a few seconds.
+`Exporter` serves the metrics over HTTP to readers on this machine: a few at a time, each for a few seconds.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Metrics:
 
     def __init__(self, bus: EventBus) -> None:
         """
-        :param bus: tells of what is counted.
+        :param bus: the source of the counted events.
         """
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -218,7 +218,7 @@ class Metrics:
     def show(self, facts: Callable[[], dict[str, Any]]) -> None:
         """Add the gauges of the daemon's state.
 
-        :param facts: the reply to `info`; called on the loop's thread whenever somebody reads the metrics.
+        :param facts: returns the reply to `info`; called on the loop's thread for each reader of the metrics.
         """
         self._registry.register(_Facts(facts, asyncio.get_running_loop()))
 
@@ -309,7 +309,7 @@ class _Counted:
 
 
 class _Facts:
-    """Gauges of the daemon's state, asked for on the loop's thread when somebody reads."""
+    """Gauges of the daemon's state, computed on the loop's thread for each reader."""
 
     def __init__(self, facts: Callable[[], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
         self._facts, self._loop = facts, loop

@@ -46,8 +46,8 @@ class Dispatcher:
 
     def __init__(self, image: LivingImage, services: Iterable[object]) -> None:
         """
-        :param services: objects with methods that are marked with `handles`. Those with a method `forget(client)` are told of each client
-            that is gone.
+        :param services: objects with methods that are marked with `handles`. Services with a method `forget(client)` get a call for
+            each client that is gone.
         """
         self._image, self._services = image, tuple(services)
         self._handlers: dict[type[Any], Handler] = {}

@@ -159,7 +159,7 @@ class Autonomy:
         life.background(self._ticking(), "senses")
 
     async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
-        """Look at the triggers after each interval, when nobody else needs the system and the loop may spend something."""
+        """Check the triggers after each interval, when no mission needs the system and the loop has budget left."""
         while True:
             await self._ticked.wait()
             self._ticked.clear()

@@ -463,13 +463,14 @@ class Substrate:
         return {**self.options, **({"stop": list(settings.inference.stop)} if settings.inference.stop else {}), **think}
 
     async def settled(self) -> None:
-        """Wait until each model of the profile is there or was found not to be had, once."""
+        """Wait until each model of the profile has been provided, or found to be unavailable, once."""
         if self.facts():
             await self._settled.wait()
 
     async def experts_known(self) -> None:
-        """Wait until it is known which experts write methods: where one is staged that may, it was looked at once, after the models that it
-        is built on. Where none is, nobody waits: a pull may take hours, and what is known needs no model."""
+        """Wait until it is known which experts write methods. If such an expert is staged, wait until its base models and the expert have
+        been examined once. Otherwise return at once: a pull may take hours.
+        """
         if self.factory is not None and await self.factory.writes_soon():
             await self.settled()
             await self.factory.scan_settled()

@@ -30,7 +30,7 @@ log = structlog.get_logger("batos")
 class Kernel:
     """A running BAT OS. `Kernel.start` makes it, `stop` ends it; `ended` waits for a reason to stop.
 
-    Its attributes are the parts that the stages made, for whoever looks into a running daemon.
+    Its attributes are the parts that the stages made, for inspection of a running daemon.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Kernel:
 
     @property
     def is_stop_requested(self) -> bool:
-        """Return whether somebody asked for the end, or a failure did."""
+        """Return True if a caller or a failure has requested the end."""
         return self._stop.is_made
 
     def request_stop(self, failure: BaseException | None = None) -> None:
@@ -150,7 +150,7 @@ class Kernel:
         self._stop.make(failure)
 
     async def ended(self) -> None:
-        """Wait until somebody asks for the end.
+        """Wait until a caller or a failure requests the end.
 
         :raises BatosSignal: if the storage failed for good.
         """

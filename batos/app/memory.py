@@ -59,7 +59,7 @@ class Recollection:
 
     def __init__(self, image: LivingImage, settings: Settings, bus: EventBus | None = None) -> None:
         """
-        :param bus: hears of `MemoryQueried`, and tells of missions that ended; None: nobody does.
+        :param bus: receives `MemoryQueried`, and reports ended missions; None: a bus without subscribers.
         """
         self._image, self._settings, self._bus = image, settings, bus or EventBus()
         self._look_back: Callable[[], object] = lambda: None
@@ -233,10 +233,10 @@ class Recollection:
         return await self.retrieval.search(wanted, explain=request.explain)
 
     async def ask(self, paths: list[str], follow: list[str], exclude: Sequence[str] = ()) -> RequestedFiles:
-        """Have files read; folders to follow are watched from now on, and read at once. What cannot be taken is told of beside the others.
+        """Queue files for reading. Watch folders to follow from now on, and read them at once. The result also lists refused paths.
 
-        :param exclude: patterns of what is left out of the folders, also when they are looked through later.
-        :raises Unreadable: where nothing is there.
+        :param exclude: patterns of files to leave out of the folders, now and later.
+        :raises Unreadable: if none of the paths can be read.
         """
         away: list[Reply] = []
         for folder in follow:
@@ -297,11 +297,11 @@ class Recollection:
 
 
 class RequestedFiles:
-    """Files that somebody asked to have read; to be waited for, or closed."""
+    """Files of one request to read. The caller waits for them, or closes the request."""
 
     def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
         """
-        :param refused: what was named and cannot be taken: `path`, `code` and `message`.
+        :param refused: paths that cannot be read: `path`, `code` and `message`.
         :param left_out: what folders have that is not read; empty for nothing.
         """
         self.files, self.refused, self.left_out = files, refused, left_out

@@ -220,10 +220,10 @@ class Providing:
             raise
 
     async def _permitted(self, attempt: Attempt, needs: Needs, held: Record) -> str:
-        """Return who lets a model be pulled.
+        """Return which party permits the pull of a model.
 
-        :raises NeedAnswer: where the mission asks its user.
-        :raises ModelNeeded: where nobody does.
+        :raises NeedAnswer: if the mission asks its user.
+        :raises ModelNeeded: if no party permits it.
         """
         model = held["model"]
         why_not = await self._why_not_by_itself(held)

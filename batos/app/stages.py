@@ -434,7 +434,7 @@ class DaemonFacts:
 
 @dataclass(frozen=True)
 class TransportStage:
-    """The doors of the daemon. Without endpoints the dispatcher answers nobody but its own process."""
+    """Transport of the daemon. Without endpoints the dispatcher answers its own process only."""
 
     dispatcher: Dispatcher
     missions: MissionRequests

@@ -81,8 +81,8 @@ class Undoing:
         withdraw: Callable[[int], Awaitable[list[str]]] | None = None,
     ) -> None:
         """
-        :param learning: learns from what is undone; None: nobody does.
-        :param withdraw: deletes the models that a change of the kind `provide` brought, once that is undone in the image; their names.
+        :param learning: learns from undone missions; None: no part does.
+        :param withdraw: deletes the models of an undone change of the kind `provide`, and returns their names.
         """
         self._image, self._memory, self._settings, self._learning, self._withdraw = image, memory, settings, learning, withdraw
         self._lock = asyncio.Lock()
@@ -90,12 +90,12 @@ class Undoing:
         self._stopping = False
 
     async def undo(self, asked: UndoRequest) -> Reply:
-        """Undo a mission, or do it again. It goes on without whoever asked for it.
+        """Undo a mission, or redo it. The undo goes on even if its caller is cancelled.
 
-        :returns: `missions`, the lot, the newest first; `objects` and the `documents` that come or go; `already`, if it is so already.
-        :raises UndoConflict: if later work depends on it, without `cascade`, or the lot is not the one expected.
-        :raises InvalidInput: for a mission that is not COMPLETE, and no lesson that left its examples.
-        :raises HistoryGone: if it is from before the last pack.
+        :returns: all undone `missions`, newest first; `objects`; the `documents` that come or go; `already`, if there was nothing to do.
+        :raises UndoConflict: if later work depends on the mission, without `cascade`, or other missions than expected would be undone.
+        :raises InvalidInput: if the mission is not COMPLETE and is not a lesson that left examples.
+        :raises HistoryGone: if the changes are older than the last pack.
         """
         if self._learning is not None:
             await self._learning.settled()
@@ -108,16 +108,16 @@ class Undoing:
     async def undo_change(
         self, number: int, why: str, *, state: str = changes.UNDONE, effect: Mapping[str, Any] = _NOTHING, dry: bool = False
     ) -> Reply:
-        """Take back a change that the loop made of its own accord, and record that, and why. It goes on without whoever asked for it.
+        """Undo a change that the autotelic loop made, and record the undo and its reason. The undo goes on even if its caller is cancelled.
 
-        :param state: what becomes of it, `UNDONE` or `DISABLED`.
-        :param effect: figures of its watch.
-        :returns: `number` and `objects`; `already`, if it is so already; `refused`, if it was only proposed, and is refused now; of a
-            change of the kind `provide`, the `models` that were deleted with it, or why that `waits`.
-        :raises UndoConflict: if later work depends on it.
-        :raises UnknownChange: if there is none of that number.
-        :raises InvalidInput: if it was refused.
-        :raises HistoryGone: if it is from before the last pack.
+        :param state: the new state of the change, `UNDONE` or `DISABLED`.
+        :param effect: figures of the change's watch.
+        :returns: `number` and `objects`; `already`, if there was nothing to do; `refused`, if the change was only proposed and is
+            refused now; for a change of the kind `provide`, the deleted `models`, or the reason why that `waits`.
+        :raises UndoConflict: if later work depends on the change.
+        :raises UnknownChange: if no change has that number.
+        :raises InvalidInput: if the change was refused.
+        :raises HistoryGone: if the changes are older than the last pack.
         """
         name = changes.name_of(number)
         job = _Job(name, transaction_undo.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state, effect))
@@ -343,8 +343,9 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
-    """Return the documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done
-    again, by whoever makes them."""
+    """Return the documents that memory made of the mission and of the facts in its brief. An undo removes them. After a redo, memory
+    makes them again.
+    """
     if redo:
         return []
     memory = root["lobby"].memory

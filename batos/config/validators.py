@@ -31,7 +31,7 @@ class SettingsSection(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false for a number: Python takes true for 1, but whoever wrote it meant something else."""
+        """Refuse true and false for a number: Python takes true for 1, but the user meant something else."""
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
             raise ValueError("true and false are no numbers; write one")
         return value

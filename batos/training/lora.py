@@ -59,7 +59,7 @@ class Trainer:
     """One training.
 
     :param weights: a GGUF file of the base.
-    :param work: folder of what is needed to go on: removed by nobody but its owner.
+    :param work: folder of the files for resuming. Only its owner removes it.
     """
 
     def __init__(self, weights: Path, work: Path, plan: TrainingPlan) -> None:
