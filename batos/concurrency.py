@@ -1,8 +1,8 @@
 """Concurrency primitives of the house: supervised background tasks, single flight, turns, shares of time, helper threads.
 
-A helper thread gives way to the event loop quickly: otherwise each read of the loop waits out the interpreter's switch interval (5 ms),
-some ten times a mission. Queries that a client waits for have threads of their own, and background threads give way to them; else they
-would wait behind a pack for a thread.
+A helper thread gives way to the event loop quickly. Otherwise each read of the loop would wait out the interpreter's switch interval
+(5 ms), some ten times a mission. Queries that a client waits for have threads of their own, and background threads give way to them.
+Otherwise such queries would wait for a thread behind a pack.
 """
 
 from __future__ import annotations

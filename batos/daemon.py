@@ -1,8 +1,8 @@
 """The daemon as a process: start, signals, status for the service manager, and an end in good order or at once.
 
-SIGTERM and SIGINT end it: missions under way get `daemon.shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
-again; if it was started from a terminal, SIGHUP means that the terminal is gone, and ends it too. If its loop stalls, no signal is
-handled any more, and the watchdog ends it.
+SIGTERM and SIGINT end the daemon: missions under way get `daemon.shutdown_s`; a second signal cuts that short. SIGHUP makes the daemon
+read its settings again. In a daemon started from a terminal, SIGHUP means that the terminal was closed, and ends the daemon. If the
+loop stalls, it handles no signals, and the watchdog ends the daemon.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _COLLECTED_AFTER = 2000
 
 
 def calm_collector() -> None:
-    """Freeze the objects loaded now for the garbage collector, since they stay: scanning them stops the loop for 30 to 60 ms. And make it
-    collect new ones less often.
+    """Freeze the loaded objects for the garbage collector: they stay, and scanning them stops the loop for 30 to 60 ms. Make it collect
+    new objects less often.
     """
     gc.collect()
     gc.freeze()
@@ -146,7 +146,7 @@ async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[
 
 
 async def _beat(kernel: Kernel, supervisor: Supervisor) -> None:
-    """Tell the service manager again and again that the loop turns, and what it is at."""
+    """Report regularly to the service manager that the loop turns, with a status line."""
     pause_s = min(_STATUS_S, supervisor.watchdog_s / _BEATS) if supervisor.watchdog_s else _STATUS_S
     while True:
         supervisor.alive(_status(kernel))
@@ -160,7 +160,7 @@ def _warn(settings: Settings) -> None:
 
 
 def _reload(kernel: Kernel, read: Callable[[], Settings], supervisor: Supervisor) -> None:
-    """Read the settings anew; with any that are not fit the daemon goes on as it was, and says so."""
+    """Read the settings again. If any is invalid, log that and keep the present settings."""
     supervisor.reloading()
     try:
         settings = read()

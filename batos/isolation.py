@@ -41,8 +41,8 @@ class IsolatedChild:
 
     def __init__(self, module: str, *, memory: int, idle_s: float = IDLE_S) -> None:
         """
-        :param module: its name; what it imports should be little.
-        :param memory: bytes of address space that it may have.
+        :param module: name of the module; it should import little.
+        :param memory: limit of the child's address space, in bytes.
         """
         self._module, self._memory, self._idle_s = module, memory, idle_s
         self._process: Process | None = None
@@ -57,8 +57,8 @@ class IsolatedChild:
         """Return the values that the module yields for a request, each passed as JSON.
 
         :param seconds: limit of processor time.
-        :raises Stopped: if it takes longer, or more memory, or the child dies, or for a fault in the module.
-        :raises BatosError: an error of this kind that the module raises.
+        :raises ChildStopped: if the child exceeds its time or memory, dies, or the module has a fault.
+        :raises BatosError: if the module raises one.
         """
         async with self._alone:
             try:
@@ -82,7 +82,7 @@ class IsolatedChild:
                 raise
 
     async def close(self) -> None:
-        """End the child, if there is one, at whatever it is."""
+        """Kill the child, if there is one, even during a request."""
         process = self._process
         if process is not None:
             with contextlib.suppress(ProcessLookupError):

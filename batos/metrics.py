@@ -179,7 +179,7 @@ _LONG = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)  # seconds: from a 
 
 
 class Metrics:
-    """Counters and histograms of the daemon. All methods but `told` are called on the loop's thread."""
+    """Counters and histograms of the daemon. All methods except `told` are called on the loop's thread."""
 
     def __init__(self, bus: EventBus) -> None:
         """

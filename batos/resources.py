@@ -3,9 +3,8 @@
 A thread computes for one account at a time, or for none. Waiting costs nothing: while a piece of work yields the loop, the loop's thread
 computes for others, and work in another thread is measured there.
 
-glibc gives each thread that allocates while another does an arena of its own, and memory freed in one arena serves no other: helper
-threads that each once held much would keep all of it for good. Python's threads hardly ever allocate at the same moment, so one arena is
-enough.
+glibc gives threads that allocate at the same time an arena each, and memory freed in one arena serves no other. So helper threads that
+each once held much memory would keep all of it. Python's threads hardly ever allocate at the same moment: one arena is enough.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Scope: what a piece of code works for, as far as it follows the task and is no argument.
+"""Scope: the mission, cycle, trial and run on whose behalf code works, where arguments cannot carry them.
 
-A generated method sends a message, a Primitive answers it, that asks a model, whose host gives turns: between these stand the database, the
-sandbox and code of users, which know nothing of missions. So these facts travel in one context variable, which asyncio copies into every
-task that is created inside; `trio.lowlevel.current_task` is the model. What can be an argument is one.
+A generated method sends a message, a Primitive answers it and asks a model, and the model's host gives turns. Between these are the
+database, the sandbox and user code, which know nothing of missions. So these facts travel in one context variable, which asyncio copies
+into every task created inside (as `trio.lowlevel.current_task`). Facts that can be arguments are arguments.
 
-    with scope.enter(cycle=cycle):      # inside, `scope.current().cycle` is this cycle; all else is as it was outside
+    with scope.enter(cycle=cycle):      # inside, `scope.current().cycle` is this cycle; all other fields are as outside
         ...
 
-A scope is frozen: entering one never changes what a task beside it sees. This module is below all who use it, so it does not know their
-classes; each field names the module that owns it, and only that module gives it a value.
+A scope is frozen: entering one never affects other tasks. This module is below all its users and does not know their classes. Each
+field names the module that owns it, and only that module sets it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Watchdog:
 
     def __init__(self, limit_s: float, end: Callable[[int], object] = os._exit) -> None:
         """
-        :param limit_s: seconds for which the loop may stand.
+        :param limit_s: seconds for which the loop may stall.
         :param end: ends the process with an exit code.
         """
         self._limit_s, self._end = limit_s, end

@@ -67,8 +67,8 @@ class Autonomy:
 
     def __init__(self, settings: Settings, image: LivingImage, bus: EventBus, residency: Callable[[], Record], *, life: Lifetime) -> None:
         """
-        :param residency: returns the facts about the models in memory; empty where something else infers.
-        :param life: ends what is begun here.
+        :param residency: returns the facts about the models in memory; empty without an Ollama.
+        :param life: ends the tasks begun here.
         """
         self._settings, self._image, self._bus, self._residency = settings, image, bus, residency
         may = settings.autonomy
@@ -97,7 +97,7 @@ class Autonomy:
         return Levels(counters, levels)
 
     async def hold(self, undo: ChangeReversal, life: Lifetime) -> None:
-        """Put it on its leash. To be called before any mission goes on: what a daemon dies of is taken back first."""
+        """Start the rollback monitor. Call this before missions resume: a change that ends the daemon is rolled back first."""
         if self.senses is None:
             return
         settings = self._settings
@@ -107,11 +107,11 @@ class Autonomy:
         life.push_async_callback(self.leash.end)
 
     def begin(self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, life: Lifetime) -> None:
-        """Let it beat.
+        """Start the heartbeat.
 
-        :param embedder: the model that embeds what missions ask and answer.
+        :param embedder: the model that embeds briefs and answers.
         :param measure: the facts that an audit's brief names.
-        :param life: ends what is begun here.
+        :param life: ends the tasks begun here.
         """
         if self.senses is None:
             return
@@ -338,10 +338,10 @@ class Improving:
         self.improver: Improver | None = None
 
     def begin(self, scheduler: Scheduler, services: AttemptServices, bus: EventBus, leash: Budget, life: Lifetime) -> None:
-        """Look after proposals until the daemon ends.
+        """Process proposals until the daemon ends.
 
-        :param services: those of live attempts.
-        :param life: ends what is begun here.
+        :param services: the services of live attempts.
+        :param life: ends the tasks begun here.
         """
         if self._settings.autonomy.mode == "off":
             return
@@ -385,9 +385,9 @@ class Improving:
 
     @contextlib.asynccontextmanager
     async def _stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
-        """Make what it takes to think in a mirror: methods, a router and a sandbox of its own.
+        """Make the parts for thinking in a mirror: own methods, router and sandbox.
 
-        :param services: those of live attempts.
+        :param services: the services of live attempts.
         :param names: knows the digests of models.
         """
         settings, limit_s = self._settings, self._settings.inference.deadline_s

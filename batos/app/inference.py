@@ -54,7 +54,7 @@ Record = dict[str, Any]
 
 
 class Substrate:
-    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama: something else infers."""
+    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama, and another inference answers."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Substrate:
         on_choice: Callable[[Record], None] = lambda chosen: None,
     ) -> None:
         """
-        :param on_choice: told of settings that were chosen while the daemon runs.
+        :param on_choice: called with settings that a user chose while the daemon runs.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
         self._on_choice = on_choice
@@ -94,9 +94,9 @@ class Substrate:
     # --- assembly
 
     async def connect(self, life: Lifetime) -> Inference:
-        """Find or start an Ollama and put everything around it.
+        """Find or start an Ollama, and connect all parts to it.
 
-        :param life: ends what is begun here.
+        :param life: ends the tasks begun here.
         :raises OllamaUnavailable: if none answers and none can be started.
         """
         from batos.bridge.client import connect  # imported late: the client's imports take longer than all the rest
@@ -189,7 +189,7 @@ class Substrate:
         return factory
 
     def grouping(self, guess: Callable[[MissionRecord], str]) -> Grouping | None:
-        """Return how missions are grouped by model; None where something else than an Ollama infers: they are not.
+        """Return the grouping of missions by model; None without an Ollama.
 
         :param guess: names the persona that a mission will probably go to.
         """
@@ -277,7 +277,7 @@ class Substrate:
         return [one.name for one in sorted(found, key=lambda one: -(one.can.parameters or 0))]
 
     def residency(self) -> Record:
-        """Return facts about the models in the memory of the first Ollama; empty where something else infers."""
+        """Return facts about the models in the memory of the first Ollama; empty without an Ollama."""
         return self.places[0].residency.facts() if self.places else {}
 
     def parameters(self, model: str) -> int | None:
@@ -362,7 +362,7 @@ class Substrate:
         return {one.role: (persona_model_name(persona, model), persona_modelfile(one, model)) for persona, one in self._voices_of.items()}
 
     def options_on(self, context: int, answer: int) -> Record:
-        """Return Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
+        """Return Ollama's options of an inference on a model loaded with such a context. The user's settings override the defaults."""
         settings = self._settings
         own = {"num_predict": settings.inference.answer_tokens, "num_thread": settings.inference.threads}
         return {"num_ctx": context, "num_predict": answer, **{name: value for name, value in own.items() if value}}

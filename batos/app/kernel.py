@@ -64,12 +64,12 @@ class Kernel:
         listen: bool = True,
         on_recovered: Callable[[], object] = lambda: None,
     ) -> Kernel:
-        """Start the stages in their order, and let missions in.
+        """Start the stages in their order, and accept missions.
 
-        :param inference: takes the place of Ollama: what tests and benches inject.
+        :param inference: replaces Ollama; tests and benches inject it.
         :param listen: open the endpoints.
-        :param on_recovered: called when the image is open and recovered, before any mission is thought about.
-        :raises BatosError: with what stands in the way and the remedy; nothing stays running then.
+        :param on_recovered: called when the image is open and recovered, before any mission runs.
+        :raises BatosError: with the obstacle and the remedy; then nothing stays running.
         """
         begun, live, stop = time.monotonic(), stages.DaemonSettings(settings), stages.StopRequest()
         log.info("starting", version=batos.__version__, data=str(settings.data))
@@ -119,7 +119,7 @@ class Kernel:
         return self.transport.personas.describe()
 
     async def models_settled(self) -> None:
-        """Wait until each model of the profile is there or was found not to be had, once."""
+        """Wait until each model of the profile has been provided, or found to be unavailable, once."""
         await self.substrate.settled()
 
     def reload(self, settings: Settings) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Kernel:
         return self._stop.is_made
 
     def request_stop(self, failure: BaseException | None = None) -> None:
-        """Let `ended` return; with a failure, let it raise that."""
+        """Make `ended` return; with a failure, make it raise that failure."""
         self._stop.make(failure)
 
     async def ended(self) -> None:
@@ -157,6 +157,6 @@ class Kernel:
         await self._stop.wait()
 
     async def stop(self) -> None:
-        """Stop in order: no new missions, those under way end or wait for the next start, the image is closed."""
+        """Stop in order: accept no new missions, let those under way end or wait for the next start, close the image."""
         await self._life.aclose()
         log.info("stopped", uptime_s=round(self.uptime_s, 1))

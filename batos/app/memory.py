@@ -74,11 +74,11 @@ class Recollection:
         life: Lifetime,
         asked_only: Inference | None = None,
     ) -> None:
-        """Load what searches see, and begin with what was left to do.
+        """Load the collection that searches use, and resume unfinished work.
 
         :param model: the profile's embedder.
-        :param asked_only: the same inference, which fetches no model that is not there; that one if left out.
-        :param life: ends what is begun here.
+        :param asked_only: an inference that fetches no missing model; default: the same inference.
+        :param life: ends the tasks begun here.
         """
         # numpy and zope.index take long to import: keep that off the loop
         await in_helper(importlib.import_module, "batos.memory.embedding_worker")
@@ -167,7 +167,7 @@ class Recollection:
     # --- changes that the collection receives
 
     def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None:
-        """Take in new chunks, and drop those that are gone, of a durable transaction."""
+        """Add the new chunks of a durable transaction, and drop its removed chunks."""
         if segment is not None:
             self._apply(lambda collection: collection.append(segment))
         if gone := list(dropped):
@@ -201,7 +201,7 @@ class Recollection:
             self._since.append(change)
 
     async def reload(self) -> None:
-        """Read the collection anew from the image: after a change of embedder, or to let go of the rows of chunks that are gone."""
+        """Read the collection again from the image, after a change of embedder or to free the rows of removed chunks."""
         self._since = []
         try:
             fresh = await in_helper(self._image.read, self._load)
@@ -267,10 +267,10 @@ class Recollection:
         pin: str | None = None,
         unpin: str | None = None,
     ) -> Reply:
-        """Forget, bring back, pin or leave alone what was asked for; return the contents of the memory.
+        """Forget, restore, pin or unpin a source as requested; return the contents of the memory.
 
-        :param documents: how many of them to list, the newest first; `archives` likewise.
-        :raises UnknownSource: if there is nothing to forget, to bring back or to pin.
+        :param documents: number of documents to list, newest first; `archives` likewise.
+        :raises UnknownSource: if the memory holds nothing from the source.
         """
         told: Reply = {}
         if restore is not None:
@@ -310,9 +310,9 @@ class RequestedFiles:
         self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)
 
     async def done(self, tell: Callable[[Reply], object]) -> Reply:
-        """Wait until each file is read or refused; the figures.
+        """Wait until each file is read or refused. Return the figures.
 
-        :param tell: hears of each as it comes.
+        :param tell: called for each file when it is done.
         """
         left = set(self.files)
         counts = dict.fromkeys(("added", "updated", "unchanged", "forgotten"), 0)
@@ -341,7 +341,7 @@ class RequestedFiles:
         return {**told, **({"left_out": self.left_out} if self.left_out else {})}
 
     def close(self) -> None:
-        """Hear of them no more."""
+        """Stop receiving events of these files."""
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None

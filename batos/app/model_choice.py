@@ -1,9 +1,9 @@
-"""Provision of a mission with a model, where none here can do what it needs.
+"""Provision of a mission with a model, if no available model meets its needs.
 
 chosen ─ asked, or allowed ─ begun (a change) ─ pulled ─ probed ─ its personas made ─ kept (one transaction) ─ ready
 
-Each step is durable before the next, and may be repeated: killed between any two of them, the mission goes on with the same model, asks its
-user nothing twice, and pulls only what had not come. What is given up goes again: what was pulled for it, and the personas that were made.
+Each step is durable before the next, and may be repeated. After a kill between two steps, the mission goes on with the same model, asks
+its user nothing twice, and pulls only the missing parts. If a model is given up, its download and its personas are deleted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PullBudget(Protocol):
 
 
 class _Unfit(Exception):
-    """A model was tried, and cannot do what is needed: why."""
+    """A model was tried and does not meet the needs; the message gives the reason."""
 
 
 class Providing:
@@ -129,7 +129,7 @@ class Providing:
         )
 
     def _is_wanted(self, number: int | None) -> bool:
-        """Return whether a change stands, and was not taken back by its user."""
+        """Return True if a change is in effect and its user has not undone it."""
         return number is None or self._image.read(provided_models.state_of, number) in changes.STANDING
 
     # --- choosing a model
@@ -172,9 +172,9 @@ class Providing:
     # --- providing the model
 
     async def _brought(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
-        """Bring about what was chosen, from where that stands.
+        """Provide the chosen model, from the step that was reached.
 
-        :raises _Unfit: where the model cannot; nothing of it is left then.
+        :raises _Unfit: if the model does not meet the needs; then nothing of it is left.
         """
         model, id = held["model"], attempt.id
         if not model:
@@ -259,10 +259,10 @@ class Providing:
         return await self._budget.why_no_change()
 
     async def _pulled(self, attempt: Attempt, held: Record, number: int) -> None:
-        """Pull the model; returns at once where it is there.
+        """Pull the model; return at once if it is there.
 
-        :raises ProvisioningFailed: where it cannot be had.
-        :raises InferenceFailed: where no Ollama answers now.
+        :raises ProvisioningFailed: if the model cannot be provided.
+        :raises InferenceFailed: if no Ollama answers now.
         """
         model, facts = held["model"], self._image.read(provided_models.facts, number)
         most = int(held["bytes"] * MORE) + 64 * MIB
@@ -293,10 +293,10 @@ class Providing:
         )  # fmt: skip
 
     async def _tried(self, held: Record, needs: Needs) -> None:
-        """Find out whether the model does what it is for.
+        """Probe the model for the needed capabilities.
 
-        :raises _Unfit: where it does not.
-        :raises InferenceFailed: where that cannot be found out now.
+        :raises _Unfit: if it lacks one.
+        :raises InferenceFailed: if it cannot be probed now.
         """
         model, place = held["model"], self._substrate.places[0]
         options = self._substrate.options_on(held["context"], held["answer"])
@@ -341,7 +341,7 @@ class Providing:
         raise Conflicted(f"change {number} met conflicts too often; it is tried again")
 
     async def _ready(self, id: str, needs: Needs, held: Record, voices: Mapping[str, tuple[str, Any]]) -> Provision:
-        """Record that the mission thinks with what it was provided with."""
+        """Record that the mission thinks with the provided model."""
         options = self._substrate.options_on(held["context"], held["answer"])
         if not held["model"]:
             options = {"num_ctx": options["num_ctx"]}
@@ -355,7 +355,7 @@ class Providing:
     # --- removing models
 
     async def run(self, bus: EventBus) -> None:
-        """Clear away what is left of models that were given up, at the start and whenever a mission ends that had one; until cancelled."""
+        """Delete models that were given up, at the start and whenever a mission with a provided model ends. Runs until cancelled."""
 
         def hear(ended: MissionEnded) -> None:
             if ended.mission in self._open:
@@ -372,7 +372,7 @@ class Providing:
                 self._look.set()
 
     async def tidied(self) -> bool:
-        """Clear away what is left; whether nothing is left now."""
+        """Delete models that were given up. Return True if none is left."""
         done = True
         for number, state in self._image.read(provided_models.left_over):
             try:
@@ -413,9 +413,9 @@ class Providing:
             self._look.set()
 
     async def _cleared(self, number: int) -> list[str]:
-        """Delete what was pulled and made for a change, as far as nothing else needs it; may be repeated.
+        """Delete the models pulled and made for a change, unless another part needs them. May be repeated.
 
-        :raises InferenceFailed: where Ollama does not do it now.
+        :raises InferenceFailed: if Ollama does not delete them now.
         """
         held, substrate = self._image.read(provided_models.facts, number), self._substrate
         if held.get("cleared"):
@@ -436,7 +436,7 @@ class Providing:
 
 
 def _declined(held: Mapping[str, Any]) -> Record:
-    """Return the part of a record that says what its mission does without: that stays, whatever else it is provided with."""
+    """Return the part of a record that lists the needs that its mission does without. It stays, whatever model is provided."""
     return {name: held[name] for name in ("declined", "why_not") if name in held}
 
 

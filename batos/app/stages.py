@@ -146,7 +146,7 @@ async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[C
 
 @dataclass(frozen=True)
 class StorageStage:
-    """The living image, the codex that it follows, and the channels by which the parts of the daemon hear of each other."""
+    """The living image, the codex that it follows, and the channels between the parts of the daemon."""
 
     image: LivingImage
     codex: Codex

@@ -61,7 +61,7 @@ class Learning(Protocol):
     """Learns from what becomes of missions."""
 
     async def settled(self) -> None:
-        """Return when what is known of missions so far is in the image."""
+        """Return when all measurements of missions so far are in the image."""
 
     def undone(self, root: Any, number: int, redo: bool) -> None:
         """Learn from an undo of the mission of that number, or with `redo` from its redo. Runs in a helper thread, in the transaction of
@@ -140,7 +140,7 @@ class Undoing:
         return await self._background.run(self._retried(job), f"undo {job.name}")
 
     async def stop(self) -> None:
-        """Let what is under way end; returns when the image is no longer used."""
+        """Let undos under way end. Return when they no longer use the image."""
         self._stopping = True
         await self._background.drain()
 
@@ -222,7 +222,7 @@ class Undoing:
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
     def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
-        """Return what the lot did, the newest first, and what is to be written."""
+        """Return the changes of all missions to undo, newest first, and the records to write."""
         from batos.memory.archiver import managed_slots
 
         def change_of(id: str) -> transaction_undo.TransactionChange:

@@ -34,11 +34,11 @@ _HANG_UPS = 3  # connections that the daemon may close during a handshake with k
 
 
 class Handshakes:
-    """Hears how one socket's handshakes go, whether a further one could do better, and whether a connection stands. In a running loop."""
+    """Monitor of one socket's handshakes: their failures, the use of another try, and the established connection. In a running loop."""
 
     def __init__(self, socket: zmq.asyncio.Socket, endpoint: str, *, with_keys: bool, on_refused: Callable[[KeyRefused], None]) -> None:
         """
-        :param on_refused: told once.
+        :param on_refused: called once, with the error.
         """
         self._refused: asyncio.Future[KeyRefused] = asyncio.get_running_loop().create_future()
         self._socket, self._endpoint, self._with_keys, self._on_refused = socket, endpoint, with_keys, on_refused
@@ -48,7 +48,7 @@ class Handshakes:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Hear from now on."""
+        """Start to monitor the handshakes."""
         self._task = asyncio.create_task(self._hear())
 
     def way(self) -> int:
@@ -219,7 +219,7 @@ class Connection:
         raise self._unavailable(round(asyncio.get_running_loop().time() - begun, 1))
 
     async def _reply(self, stream: _Stream, hold_s: float) -> dict[str, Any]:
-        """Send a request. Return its next reply. A long delay is waited for in spells, while its connection stands.
+        """Send a request. Return its next reply. Wait out a long delay in short intervals while the connection lasts.
 
         :raises TimeoutError: if no reply can come any more.
         """

@@ -106,7 +106,7 @@ def prepare(endpoint: str) -> None:
 def to_connect(endpoint: str) -> str:
     """Return the endpoint at which a client of this machine reaches a daemon that listens at `endpoint`; wildcards become loopback.
 
-    A user without a daemon of his own is led to the machine's, if there is one. A socket that a killed daemon left does not count as one.
+    A user without an own daemon gets the machine's daemon, if there is one. A socket that a killed daemon left does not count.
     """
     if endpoint == local_endpoint() and _is_there(MACHINE) and not _answers(endpoint.removeprefix(_IPC)):
         return MACHINE
@@ -136,9 +136,9 @@ def bind(socket: zmq.Socket[bytes], endpoint: str, *, guarded: bool = False) -> 
 
 
 def check(endpoint: str, *, guarded: bool = False) -> None:
-    """See that `bind` would have an endpoint now, and let go of it again.
+    """Check that `bind` could bind an endpoint now, and release it again.
 
-    :raises EndpointError: as `bind`.
+    :raises EndpointError: as in `bind`.
     """
     endpoint = normalised(endpoint, guarded=guarded)
     if endpoint.startswith(_IPC):  # an ipc socket may leave its file behind, so do not bind to it

@@ -70,9 +70,9 @@ class ClientKeys(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> ClientKeys | None:
-        """Return those that the settings name; None if they name none.
+        """Return the keys that the settings name; None if they name none.
 
-        :raises ConfigError: if only one of them is named, too.
+        :raises ConfigError: if a key is invalid, or only one of the two is named.
         """
         if not settings.wire.client_key and not settings.wire.server_key:
             return None
@@ -83,7 +83,7 @@ class ClientKeys(NamedTuple):
         return cls.load(Path(settings.wire.client_key), settings.wire.server_key)  # a literal key may end in a slash
 
     def use(self, socket: zmq.Socket[Any]) -> None:
-        """Have a socket come in with them; before it connects."""
+        """Set these keys on a socket, before it connects."""
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self.own.public)
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.server)
@@ -97,12 +97,12 @@ class KnownClient(NamedTuple):
 
 
 def create(folder: Path, name: str, public: Path | None = None, *, role: Role | None = None) -> tuple[Path, Path]:
-    """Make a pair; overwrites nothing.
+    """Create a pair of keys; overwrite nothing.
 
-    :param public: the folder of the public key, where it is another.
-    :param role: of a client: what it may do.
+    :param public: the folder of the public key, if it is another one.
+    :param role: role of a client.
     :returns: the files of the secret and of the public key.
-    :raises ConfigError: if one is there, or they cannot be written.
+    :raises ConfigError: if one of the files exists, or they cannot be written.
     """
     if not _NAME.match(name):
         raise ConfigError(f"{name!r} is no name for a key: letters, digits, . _ - and at most 64 of them")
@@ -184,7 +184,7 @@ class Clients:
         return key in self
 
     async def look(self) -> None:
-        """Know the keys that are there now; none while the folder cannot be read."""
+        """Read the keys of the folder again. There are none while the folder cannot be read."""
         async with self._looking:  # so that an older result never replaces a newer one
             before, readable = self._seen, self._readable
             try:

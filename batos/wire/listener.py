@@ -6,9 +6,9 @@ handler; a bad one is answered at once. The socket is used on the loop's thread 
 Frames become messages in bounded memory and bounded steps, whatever peers send. libzmq limits the bytes of one frame only, so frames are
 counted and added up here, and those of a message that is too large are dropped as they arrive.
 
-`Authority` holds the rights of a message's sender: his role, and the folders that he may name. A sender is identified by what he cannot
-choose: the CURVE key of his connection, or the user who opened a local socket, as the kernel told libzmq. Over TCP without keys it is
-only known that he is on this machine. `docs/wire.md` lists each operation's role.
+`Authority` holds the rights of a message's sender: its role, and the folders that it may name. A sender is identified by facts that it
+cannot choose: the CURVE key of its connection, or the user who opened a local socket, as the kernel reports. Over TCP without keys, the
+only known fact is that the sender is on this machine. `docs/wire.md` lists each operation's role.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Authority:
 
     def __init__(self, settings: Settings, clients: Clients | None = None) -> None:
         """
-        :param clients: the keys that are let in, where the socket asks for keys.
+        :param clients: the admitted keys, if the socket asks for keys.
         """
         self._clients = clients
         self._local_role: Role = settings.wire.role
@@ -200,7 +200,7 @@ class Authority:
         return self._local_role if self._clients is None else self._clients.role(message.key)
 
     def _is_own(self, message: Message) -> bool:
-        """Return True if a message came by a local socket that the daemon's user, or root, opened: he can do the daemon's work himself."""
+        """Return True if a message came by a local socket that the daemon's user or root opened: that user could act without the daemon."""
         host, *ids = message.address.split(":")
         return host == _LOCAL and len(ids) == 3 and ids[0].isdecimal() and int(ids[0]) in (self._own, 0)
 
@@ -256,7 +256,7 @@ class Listener:
     async def start(self) -> None:
         """Bind every endpoint and begin to read.
 
-        :raises EndpointError: if one of them cannot be bound or may not be; then none is.
+        :raises EndpointError: if an endpoint cannot be bound or is not allowed; then none is bound.
         :raises ConfigError: if the daemon's key cannot be used.
         """
         self._gate = KeyGate(self._settings) if self._settings.wire.secret_key else None

@@ -46,7 +46,7 @@ class Recipient(Protocol):
 
     @property
     def operates(self) -> bool:
-        """Return True if the client is an operator: he may grant a method to change more than its receiver, and do so himself."""
+        """Return True if the client is an operator: it may change more than receivers, and grant that to methods."""
         ...
 
     @property

@@ -29,7 +29,7 @@ def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
     """Return the JSON object in `payload`.
 
     :param depth: deepest nesting of objects and arrays; the outermost object is level 1.
-    :raises MalformedMessage: saying what is wrong with it, and where if that is known.
+    :raises MalformedMessage: with the fault, and its place if that is known.
     """
     try:
         text = payload.decode("utf-8")
