@@ -1,9 +1,9 @@
-"""Dispatcher of requests: it finds the handler of each operation, and sends the reply once that is durable.
+"""Dispatcher of requests: it finds the handler of each operation, and sends the reply once all commits are durable.
 
 wire.Listener ─ Dispatcher.handle ─ the service's method that is marked `@handles(ShowRequest)` ─ reply ─ barrier ─ client
 
-A service is an object with such methods; it stands beside what it serves: `batos.api.missions`, `messages`, `queries`, `memory`, `uploads`,
-`administration`. What serves a new operation is one more marked method.
+A service is an object with such methods, in the module of its area: `batos.api.missions`, `messages`, `queries`, `memory`, `uploads`,
+`administration`. A new operation needs one more marked method.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Dispatcher:
             raise storage.disk_full_error(e) or e from None
 
     def forget(self, client: Recipient) -> None:
-        """Tell the services that a client is gone."""
+        """Report to the services that a client is gone."""
         for service in self._services:
             if (forget := getattr(service, "forget", None)) is not None:
                 forget(client)

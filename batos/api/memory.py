@@ -78,7 +78,7 @@ class MemoryRequests:
 
     @handles(schemas.MemoryRequest)
     async def memory(self, request: schemas.MemoryRequest, client: Recipient) -> Reply:
-        """Forget, pin, restore or leave alone what was asked for; return the contents of the memory."""
+        """Forget, restore, pin or unpin a source as requested; return the contents of the memory."""
         return {"type": "memory", **await self._memory.tell(**request.model_dump(exclude={"op", "ref"}))}
 
     @handles(schemas.CurateRequest)

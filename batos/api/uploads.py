@@ -55,10 +55,10 @@ class _Part:
 
 
 class Uploads:
-    """Uploads under way. Parts are taken in order, in memory, and a whole picture is kept; `have` says how much has come, so that a client
-    sends again what was lost.
+    """Uploads under way. Parts are accepted in order and held in memory; a complete picture is stored. `have` is the number of bytes
+    received, so that a client can repeat lost parts.
 
-    A client that stops in the middle, or dies, takes `UploadLimits.memory_bytes`. Two clients may send one picture.
+    An unfinished upload counts towards `UploadLimits.memory_bytes`. Two clients may send one picture together.
     """
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
@@ -71,11 +71,11 @@ class Uploads:
         client.send(await self.take(request))
 
     async def take(self, request: schemas.UploadRequest) -> Reply:
-        """Take a part of an image; return how much of it is there, and facts about it once it is whole and durable.
+        """Accept a part of an image. Return the bytes received so far, and facts about the image once it is complete and durable.
 
-        :raises MessageTooLarge: for an image of more bytes or pixels than the settings allow.
-        :raises InvalidInput: for what is no image that models take, or not of its digest.
-        :raises Busy: while others take the room.
+        :raises MessageTooLarge: if the image has more bytes or pixels than the limits allow.
+        :raises InvalidInput: if it is not an image that models accept, or does not have its digest.
+        :raises Busy: while other uploads use all the memory.
         """
         if (known := await self._known(request.digest)) is not None:
             return known

@@ -223,7 +223,7 @@ class WrongLimit(ValueError):
 def kind_of(name: str) -> tuple[type[Limits], str]:
     """Import the dataclass of limits that a former name belongs to; return it with the field.
 
-    It stands above this layer. Only a former name, which the next version does not know, is looked up so.
+    The dataclass is in a layer above. This lookup serves former names only, and the next version drops it.
     """
     path, field = LIMITS[name]
     module, _, kind = path.partition(":")

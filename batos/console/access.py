@@ -122,7 +122,7 @@ class Access:
 
     @property
     def link(self) -> str:
-        """Return the address with the token in it, which admits everyone who has it."""
+        """Return the address with the token. It admits every user who has it."""
         return f"{self.address}/?token={self._token.decode()}"
 
     def is_token(self, text: str) -> bool:

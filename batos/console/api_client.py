@@ -53,7 +53,7 @@ class Heard:
             self._replies.put_nowait(reply)
 
     def close(self) -> None:
-        """Hear no more; who waits for a reply gets None."""
+        """Stop receiving; a task that waits for a reply gets None."""
         self.closed = True
         self._replies.put_nowait(None)
 

@@ -81,7 +81,7 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
 
 
 def application(asker: Asker, settings: Settings, access: Access, sessions: Sessions) -> tuple[ASGIApp, Feed]:
-    """Return the console as an ASGI application, and what moves its pages."""
+    """Return the console as an ASGI application, and the feed of its pages."""
     views = Views()
     feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
     seat = PageContext(asker, settings, access, sessions, views, feed)

@@ -24,7 +24,7 @@ STANDING = ("promoted", "kept")
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
-    """Return the missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
+    """Return the missions that changed the image, undone ones included, and the changes that the autotelic loop proposed or made."""
     listed = (await seat.asker.ask("missions", state="COMPLETE", limit=ConsoleLimits.of(seat.settings).rows))["missions"]
     own = (await seat.asker.ask("changes", limit=ConsoleLimits.of(seat.settings).rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
@@ -103,7 +103,7 @@ async def preview_undo(seat: PageContext, request: Request) -> Response:
 
 
 async def undo(seat: PageContext, request: Request) -> Response:
-    """Undo what was agreed to, and no more: the form names the missions that the preview showed."""
+    """Undo only the missions that the user agreed to: the form names the missions of the preview."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, redo = needed(form, "id"), form.get("redo") == "1"
     done = await seat.asker.ask(

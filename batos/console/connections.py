@@ -1,8 +1,8 @@
 """Connections of the console: a bounded number of places, and a time limit for each request (slow-loris protection).
 
-Browsers that are signed in have places of their own, which others cannot take. A new connection stands; a request with a session seats its
-connection, one without makes it stand again. If too many stand, the one whose arrival or last request is oldest is closed: half a request,
-or a slow one, cannot keep a place from others.
+Signed-in browsers have reserved places: a request with a session seats its connection. All other connections stand: new ones, and those
+whose last request had no session. If too many stand, the one with the oldest arrival or request is closed. So an incomplete or slow
+request cannot keep a place from others.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _ASKING = (h11.IDLE, h11.SEND_BODY)
 
 
 class BrowserConnection(H11Protocol):
-    """One on which a request, form included, is there within a time; however it drips in. Pauses between two are uvicorn's own matter."""
+    """Connection on which each request, form included, must arrive within a time limit. Uvicorn limits the pauses between requests."""
 
     def __init__(self, within_s: float, places: ConnectionSlots, **given: Any) -> None:
         super().__init__(**given)

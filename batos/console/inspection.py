@@ -61,7 +61,7 @@ async def method(seat: PageContext, request: Request) -> Response:
 
 
 async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
-    """Return the revisions, the oldest first, and why there are none to be told, if that is so."""
+    """Return the revisions, oldest first, and the reason if there are none."""
     try:
         found = await seat.asker.ask("history", target=oid, limit=ConsoleLimits.of(seat.settings).revisions)
     except ImageError as e:  # a storage without history: the page shows only the present

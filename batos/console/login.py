@@ -100,7 +100,7 @@ def cookie_of(headers: Headers, name: str) -> str:
 
 
 async def login_page(seat: PageContext, why: str) -> Response:
-    """Return the page that asks for the token, for who has no session."""
+    """Return the page that asks a user without a session for the token."""
     return await seat.views.page("entrance.html", 401, why=why, file=str(seat.settings.data / TOKEN_NAME))
 
 
@@ -109,7 +109,7 @@ async def ask_token(seat: PageContext, request: Request) -> Response:
 
 
 async def enter(seat: PageContext, request: Request) -> Response:
-    """Let in who has the token."""
+    """Begin a session for a user who has the token."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     if not seat.access.is_token(form.get("token", "").strip()):
         return await login_page(seat, "That is not the token of this data folder.")
@@ -117,7 +117,7 @@ async def enter(seat: PageContext, request: Request) -> Response:
 
 
 async def leave(seat: PageContext, request: Request) -> Response:
-    """End the session of this browser: who has a copy of its cookie has nothing."""
+    """End the session of this browser. Copies of its cookie become useless."""
     await asyncio.to_thread(seat.sessions.end, request.state.session)
     return await _left(seat)
 

@@ -166,7 +166,7 @@ async def answer(seat: PageContext, request: Request) -> Response:
 
 
 async def rate(seat: PageContext, request: Request) -> Response:
-    """Keep what the user thinks of a mission."""
+    """Store the user's rating of a mission."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, given = needed(form, "id"), form.get("rating", "")
     if given not in _RATINGS:
@@ -187,7 +187,7 @@ TURNS = 50
 
 
 async def conversation(seat: PageContext, request: Request) -> Response:
-    """Return the conversation that a mission is part of: what it follows, and what has followed it since."""
+    """Return the conversation of a mission: the missions that it follows, and those that follow it."""
     listed = (await seat.asker.ask("missions", limit=ConsoleLimits.of(seat.settings).rows, system=False))["missions"]
     followers: dict[str, list[Reply]] = {}
     for one in listed:

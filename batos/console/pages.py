@@ -33,9 +33,9 @@ _KIND = "application/x-www-form-urlencoded"
 async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
     """Return the fields of a form.
 
-    :param limit: most bytes of it.
-    :raises MessageTooLarge: past the limit.
-    :raises InvalidInput: for what no form of the console sends.
+    :param limit: largest form in bytes.
+    :raises MessageTooLarge: if the form is larger.
+    :raises InvalidInput: if the console has no such form.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _KIND:
@@ -202,7 +202,7 @@ def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class PageContext:
-    """One console's parts, as its pages use them."""
+    """Parts of one console that its pages use."""
 
     asker: Asker
     settings: Settings

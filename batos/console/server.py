@@ -69,8 +69,8 @@ class Console:
     async def run(self, desk: DaemonHandler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
         """Serve until `stop`.
 
-        :param desk: answers what the console asks.
-        :param listen: tells of every mission's events of a kind (`Events.listen`).
+        :param desk: answers the console's requests.
+        :param listen: subscribes to a kind of events of all missions (`Events.listen`).
         """
         app, feed = application(Asker(desk, self._settings), self._settings, self._access, self._sessions)
         self._feed = feed
@@ -144,7 +144,7 @@ class _Server(uvicorn.Server):
 def loopback(address: str) -> tuple[str, int]:
     """Return host and port of the setting `console.listen`.
 
-    :raises EndpointError: if they are none, or other machines could reach them.
+    :raises EndpointError: if the setting is invalid, or other machines could reach the address.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")

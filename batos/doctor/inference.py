@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
-    """Check that an Ollama answers or can be started, that the profile's models are there or can be had, and say which one thinks.
+    """Check that an Ollama answers or can be started, and that the profile's models are or can be installed. Report the model in use.
 
-    :param info: answer of a running daemon to `info`; with it the daemon's Ollama is asked, without it one is looked for.
+    :param info: reply of a running daemon to `info`: ask the daemon's Ollama; None: look for an Ollama.
     """
     from batos.bridge.installed_models import models_in_folder
     from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
@@ -72,7 +72,7 @@ async def _chosen(settings: Settings, host: str) -> ChosenProfile:
 
 
 async def _further(host: str) -> Check:
-    """Check one of `inference.hosts`. The daemon goes on without it, so its absence is no failure."""
+    """Check one of `inference.hosts`. The daemon works without it, so its absence is not a failure."""
     try:
         version, served = await _asked(host)
     except ConfigError as e:

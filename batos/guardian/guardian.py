@@ -30,11 +30,11 @@ class PersistenceGuardian:
         self._reaching = frozenset(reaching)
 
     def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
-        """Return the verdict on a source that is to be installed under a selector.
+        """Return the verdict on a source, for installation under a selector.
 
         :param source: the text of one function definition; bytes must be UTF-8.
         :param policy: a policy, or its name: `default`, `strict`, `default+files`.
-        :return: never raises for what a source holds; whatever a source provokes is a finding.
+        :return: the verdict. No source makes this raise: every fault of a source is a finding.
         :raises ValueError: for a policy that does not exist.
         """
         policy = policy_named(policy) if isinstance(policy, str) else policy

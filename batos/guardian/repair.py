@@ -30,16 +30,16 @@ _ROUNDS = 20  # covenant lines added to one method
 
 
 class Repaired(NamedTuple):
-    """A source after repairs, and what was done, in order; nothing was if `repairs` is empty."""
+    """A source after repairs, with the repairs in order. If `repairs` is empty, the source is unchanged."""
 
     source: str
     repairs: tuple[str, ...]
 
 
 def repair(source: str, selector: str, settings: Settings | None = None) -> Repaired:
-    """Mend what can be mended without knowing what the method is for.
+    """Repair faults whose repair does not depend on the method's purpose.
 
-    :return: the source, changed or not; never raises for what a source holds, and does not say that it is accepted now.
+    :return: the source, changed or not. No source makes this raise. The result may still be refused.
     """
     limits = AuditLimits.of(settings or Settings.model_validate({}))
     done = []

@@ -51,7 +51,7 @@ class AuditSubject:
         """Ways out with a statement after the covenant's flag, each with that statement. None stands for the end of the method."""
 
     def refuse(self, rule: str, at: ast.AST | int | None, reason: str, hint: str, severity: Severity = "error") -> None:
-        """Note a finding; `at` is a node, or a line. The first reason at a place stands."""
+        """Note a finding; `at` is a node or a line. Only the first finding at a place counts."""
         line = at if isinstance(at, int) else getattr(at, "lineno", 0)
         column = 0 if isinstance(at, int) else getattr(at, "col_offset", -1) + 1
         key = (rule, line, column)

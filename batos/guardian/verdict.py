@@ -71,7 +71,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        """Return True if the source may be installed, as far as can be told without running it."""
+        """Return True if the source may be installed, as far as an audit without a run can tell."""
         return not self.errors
 
     def check(self) -> Verdict:

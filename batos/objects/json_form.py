@@ -38,7 +38,7 @@ def uncut(value: Any, text: int = WHOLE_BYTES) -> Any:
 def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
     """Return a value in JSON types. Other objects become `{"oid": …}`. Long texts and deep values are cut.
 
-    :param depth: the level at which the value stands. Values at level 4 and below are shown as text.
+    :param depth: the level of the value. Values at level 4 and below are shown as text.
     :param text: characters after which a text is cut.
     """
     if value is None or isinstance(value, bool | int):

@@ -116,9 +116,9 @@ class Reach:
 class Primitive(_Named):
     """A stable public name of trusted host code, such as `psm.idle`.
 
-    The slot holds the name and never the code, nor where that stands. Names are resolved only in the table that host modules fill
-    with `Primitive.register`, so that an image cannot name its way to arbitrary functions. What an earlier version named by module
-    and function is read under its stable name: see `batos.objects.slot_values`.
+    The slot holds the name, never the code or its place. Names are resolved only in the table that host modules fill with
+    `Primitive.register`, so that an image cannot reach arbitrary functions by a name. Images of an earlier version name module and
+    function; `FORMER` maps these to the stable names.
     """
 
     __slots__ = ()
@@ -139,10 +139,10 @@ class Primitive(_Named):
     def register(cls, name: str, *, reaches: str = "", grantable: bool = True) -> Callable[[F], F]:
         """Decorate `function(receiver, …)` to make it reachable as a primitive.
 
-        :param name: its stable public name, of an area and a part: `psm.idle`. It is written into images, and so never changes.
-        :param reaches: what it changes beyond its receiver, in words; a generated method that sends it needs a grant of its user.
-        :param grantable: whether it can be granted to a method; what cannot be is sent by people alone.
-        :raises ValueError: for a name of another form, one that another function has, or one that grants could not tell from another's.
+        :param name: the stable public name, an area and a part: `psm.idle`. It is written into images, so it never changes.
+        :param reaches: the change beyond the receiver, in words; a generated method needs a grant of its user to send it.
+        :param grantable: False if no method may send it, even with a grant; only users can.
+        :raises ValueError: for a name of another form, or one that is taken, or that grants could confuse with another.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r}: a primitive's name has two parts of small letters and `_`, with a dot between, as `psm.idle` has")
@@ -174,7 +174,7 @@ class Primitive(_Named):
 
     @property
     def reach(self) -> Reach | None:
-        """Return what the Primitive changes beyond its receiver; None if nothing."""
+        """Return the scope of the Primitive beyond its receiver; None if there is none."""
         return self._reaches.get(self.text)
 
     @classmethod
@@ -223,8 +223,8 @@ class Method(Persistent):
         previous: Method | None = None,
     ) -> None:
         """
-        :param contract: what the audit found: reads, writes, sends, imports.
-        :param provenance: where it came from: mission, model digest, prompt digest, verdict, trials.
+        :param contract: result of the audit: reads, writes, sends, imports.
+        :param provenance: origin: mission, model digest, prompt digest, verdict, trials.
         """
         self.selector = selector
         self.source = source

@@ -335,7 +335,7 @@ def is_new(obj: UvmObject) -> bool:
 
 
 def check_slot(name: str, value: Any) -> None:
-    """Refuse names that are not a slot's, and parent slots that hold anything but objects.
+    """Refuse names that are not valid for slots, and parent slots with values other than objects.
 
     :raises ValueError: for a reserved or malformed name.
     :raises TypeError: for a parent slot with another value than a UvmObject or a tuple of them.

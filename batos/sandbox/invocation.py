@@ -52,7 +52,7 @@ Answer = Callable[[Any], Any]
 
 
 class Drive:
-    """A run in a worker. `begin` and `answer` give what it stands still with: a snapshot, or its end."""
+    """A run in a worker. `begin` and `answer` return the snapshot at which the run waits, or its end."""
 
     def __init__(self, workers: Workers, session: WorkerSession, loaded: Loaded, activity: Activity) -> None:
         self._workers, self._session, self._loaded, self._activity = workers, session, loaded, activity
@@ -167,9 +167,9 @@ class Invocation:
         self.acted = False
 
     async def run(self, session: WorkerSession, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run the method in a worker that has it loaded, write what it wrote, and answer its value.
+        """Run the method in a worker that has it loaded, apply its changes, and return its value.
 
-        :raises MethodFailed: for an exception of the method's own. Other errors: see the module.
+        :raises MethodFailed: for an exception of the method itself. Other errors: see the module.
         """
         monty = client()
         try:
@@ -212,7 +212,7 @@ class Invocation:
         return given
 
     async def _answered(self, drive: Drive, snapshot: Any) -> Any:
-        """Answer what the worker asks until it has ended."""
+        """Answer the worker's requests until it has ended."""
         monty, limits = client(), self.limits
         with scope.enter(run=self):
             while not isinstance(snapshot, monty.MontyComplete):
@@ -259,7 +259,7 @@ class Invocation:
         return known
 
     def _give(self, obj: UvmObject, name: str, plain: Any, weight: int) -> Any:
-        """Note that the run has this value of a slot: it is compared after each send, so all of them together are limited."""
+        """Note that the run has this value of a slot. All such values are compared after each send, so their total size is limited."""
         key = (id(obj), name)
         self._weight += weight - self._given.get(key, (obj, name, None, 0))[3]
         if self._weight > self.limits.nodes:
@@ -282,7 +282,7 @@ class Invocation:
         return changed
 
     def _write(self, changes: Any) -> None:
-        """Write what the sandbox says the method wrote; it may say anything."""
+        """Apply the changes that the sandbox reports. They are untrusted."""
         if type(changes) is list and len(changes) == 1 and is_number_in_slot(changes[0]):
             plain, weight = changes, 2 * CONTAINER + 2  # the weight that the conversion would count
         else:

@@ -138,7 +138,7 @@ def program() -> bytes:
 
 
 def lock_up(binary: str, readable: tuple[str, ...] = (), without: tuple[str, ...] = (), memory: int = MEMORY) -> dict[str, bool]:
-    """Put up every wall that can be had, in this process, for good; which of them stand."""
+    """Put up every wall that this machine supports, in this process, for good. Return which of them stand."""
     libc = ctypes.CDLL(None, use_errno=True)
     build: dict[str, Callable[[], None]] = {
         "no_new_privs": lambda: no_new_privs(libc),

@@ -75,7 +75,7 @@ class HandleName(uuid.UUID):
 
 
 class Handles:
-    """The objects that one run of a method was given, and the handles by which it names them."""
+    """The objects given to one run of a method, and their handles."""
 
     __slots__ = ("_by_name", "_name", "_refs")
 
@@ -97,9 +97,9 @@ class Handles:
         return ref
 
     def get(self, value: object) -> Handle:
-        """Return the handle for `value`, which is the client's form of it, or its id.
+        """Return the handle for `value`, which is the client's form of the handle, or its id.
 
-        :raises PermissionError: for anything that was not granted.
+        :raises PermissionError: for an object that the run was not given.
         """
         if type(value) is Handle and (id(value.obj), id(value.receiver)) in self._refs:
             return value
@@ -153,9 +153,9 @@ class Membrane:
     def inward(self, value: Any, *, nodes: int | None = None, text: int | None = None) -> Any:
         """Return an image value as the sandbox gets it.
 
-        :param nodes: the limit for this value, as `text` is, where it is another.
-        :raises TypeError: for what may not go in.
-        :raises TooLarge: past the limits.
+        :param nodes: a limit for this value, in place of the general one; likewise `text`.
+        :raises TypeError: for a value that may not enter the sandbox.
+        :raises TooLarge: for a value beyond the limits.
         """
         if type(value) in _NUMBERS:
             self.weight = 1
@@ -202,9 +202,9 @@ class Membrane:
     def outward(self, value: Any) -> Any:
         """Return a value of the sandbox as the image gets it: new, plain, without sharing.
 
-        :raises TypeError: for what may not leave.
-        :raises PermissionError: for an object that was not granted.
-        :raises TooLarge: past the limits.
+        :raises TypeError: for a value that may not leave the sandbox.
+        :raises PermissionError: for an object that the run was not given.
+        :raises TooLarge: for a value beyond the limits.
         """
         kind = type(value)
         if kind in _FREE or (kind is int and -_SMALL < value < _SMALL):
@@ -295,7 +295,7 @@ class _Budget:
 
 
 def unchanged(stored: Any, given: Any) -> bool:
-    """Return True if a value of the image is still what `inward` made of it, to the types and the order of keys."""
+    """Return True if a value of the image still equals the result of `inward`, including types and the order of keys."""
     kind = type(given)
     if kind in _SCALARS:
         if type(stored) is kind:
@@ -373,7 +373,7 @@ class SlotJournal:
         del obj._slots[name]
 
     def adopt(self, other: SlotJournal) -> None:
-        """Take on what a method that ended well has done: it is undone with this one's own."""
+        """Add the changes of a method that succeeded. `undo` then undoes them, too."""
         self._done += other._done
 
     def undo(self) -> None:

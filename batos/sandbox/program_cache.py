@@ -136,7 +136,7 @@ _Place = tuple[int, int]
 
 
 def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
-    """Return the source with its receiver declared a UvmObject, and where annotations stand in it."""
+    """Return the source with its receiver declared a UvmObject, and the places of its annotations."""
     method = ast.parse(source).body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
     lines, at = _lines_of(source), method.lineno - 1  # a comment before the definition may contain the same words
@@ -153,7 +153,7 @@ def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
 
 
 def _lines_of(source: str) -> list[str]:
-    """Return the lines as Python counts them, with their ends; `splitlines` parts at form feeds, too."""
+    """Return the lines as Python counts them, with their ends. `splitlines` would also split at form feeds."""
     return io.StringIO(source, newline="").readlines()
 
 

@@ -33,7 +33,7 @@ def desugar(tree: ast.Module) -> set[str]:
     """Make a method plainer, in place: `from urllib import parse`, `urllib.parse.quote` where `import urllib.parse` stands, and
     verbose patterns.
 
-    :return: what has to be supplied for it.
+    :return: names of the helpers that the method needs.
     """
     _Modules().visit(tree)
     imports = [(node, alias) for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
@@ -361,8 +361,8 @@ class Program:
 def rewrite(source: str, *, limit: int) -> Program:
     """Return the program of one method.
 
-    :param limit: bytes of source that are looked at at all.
-    :raises MethodUnsupported: with line, column and hint, for what the sandbox cannot run.
+    :param limit: largest source in bytes.
+    :raises MethodUnsupported: with line, column and hint, for source that the sandbox cannot run.
     """
     try:
         return _rewrite(source, limit)
@@ -430,8 +430,8 @@ def _rewrite(source: str, limit: int) -> Program:
 
 
 def _renamed(tree: ast.Module) -> str:
-    """Return the selector. A method that is named as a builtin is called otherwise where it runs: else it would be what the prelude and the
-    helpers get for `list` or `len`, and what it gets itself.
+    """Return the selector. A method with the name of a builtin gets another name where it runs. Otherwise it would replace `list` or `len`
+    in the prelude, in the helpers and in itself.
     """
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)

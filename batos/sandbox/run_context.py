@@ -69,7 +69,7 @@ class Sender(Protocol):
     def __call__(
         self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
     ) -> Awaitable[Any]:
-        """Send a message and answer what it answers.
+        """Send a message and return its answer.
 
         :param start: objects to look the selector up in, in order and with what they inherit, in place of `obj`; the receiver
             stays `obj` (a resend).
@@ -78,11 +78,11 @@ class Sender(Protocol):
 
 @dataclass(eq=False)
 class Activity:
-    """One attempt at a mission, as the sandbox sees it. Made anew for every attempt; the same seed and clock give the same run.
+    """One attempt at a mission, as the sandbox sees it. Each attempt has its own; the same seed and clock give the same run.
 
-    :param send: for every message that a method sends.
-    :param seed: what `random` starts from; the mission's id will do.
-    :param now: the instant at which all clocks in methods stand.
+    :param send: sends each message of a method.
+    :param seed: seed of `random`, such as the mission's id.
+    :param now: the instant that all clocks in methods show.
     :param writable: objects whose slots methods may write besides their own receiver's. Objects made in the same transaction
         always are.
     """

@@ -47,7 +47,7 @@ def bound_names(tree: ast.AST) -> set[str]:
 
 
 def built_in_names(tree: ast.AST) -> set[str]:
-    """Return the names that only ever hold values of builtin types, in whatever scope: messages to them need no check at run time."""
+    """Return the names that hold values of builtin types only, in any scope. Messages to them need no check at run time."""
     good: dict[str, int] = {}
     bound: dict[str, int] = {}
     for node in ast.walk(tree):
@@ -96,7 +96,7 @@ def reads_of(tree: ast.AST, receiver: str) -> tuple[str, ...]:
 
 
 def list_names(tree: ast.AST) -> set[str]:
-    """Return the names that are bound to what can be seen to be a list, somewhere in a method."""
+    """Return the names that a method binds to an evident list, anywhere."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and _is_list(node.value):

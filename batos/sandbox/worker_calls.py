@@ -1,11 +1,11 @@
 """Calls of workers: the client's blocking calls, on a helper thread or on the loop's own.
 
-Most turns take less time than it costs to switch to another task and back: so the loop stands by for `_ON_THE_SPOT_S`, and awaits calls
-that take longer. When it has stood by for `_AT_A_TIME_S` in a row, other tasks have their turn first.
+Most turns take less time than a switch to another task and back. So the loop stands by for `_ON_THE_SPOT_S`, and awaits calls that take
+longer. After it has stood by for `_AT_A_TIME_S` in a row, other tasks get their turn first.
 
-A short call runs on the loop's own thread: a change of thread takes longer than most methods compute. It must be a call that can be cut
-off. After `_AT_MOST_S` a watch does that, on a thread of its own, which sleeps between checks while there are such calls, and otherwise
-until there are.
+A short call runs on the loop's own thread: a change of thread takes longer than most methods compute. Such a call must be one that can
+be cut off. After `_AT_MOST_S` a watch cuts it off, on a thread of its own. The watch checks regularly while there are such calls, and
+rests otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Overdue(Exception):
 
 
 class Pace:
-    """Estimate of whether the turns of a program are short, from its earlier ones. A new program without loops is taken to be fast."""
+    """Estimate of the length of a program's turns, from its earlier turns. A new program without loops counts as fast."""
 
     __slots__ = ("_wary",)
 
@@ -64,10 +64,10 @@ class CallWatch:
         self._was_cut = self._started = self._resting = self._closed = False
 
     def over(self, call: Callable[[], Any], cut: Callable[[], None]) -> Any:
-        """Answer what a blocking call answers.
+        """Return the result of a blocking call.
 
-        :param cut: makes the call end soon, in whatever way; called on another thread, and only while the call is under way.
-        :raises Overdue: if it was cut off.
+        :param cut: makes the call end soon; called on another thread, and only during the call.
+        :raises Overdue: if the call was cut off.
         """
         with self._lock:
             self._calls += 1
@@ -126,7 +126,7 @@ _AT_A_TIME_S = 0.004
 
 
 class WorkerTurns:
-    """Blocking calls for one loop. Threads are made as they are needed, one for each call under way; `close` ends them."""
+    """Blocking calls for one loop. Each call under way has a thread, started on demand; `close` ends the threads."""
 
     def __init__(self) -> None:
         self._idle: list[_Helper] = []  # a stack: the helper used last is taken first
@@ -136,10 +136,10 @@ class WorkerTurns:
         self.watch = CallWatch()
 
     async def of(self, call: Callable[[], Any], given_up: Callable[[], None], *, stand_by: bool = True) -> Any:
-        """Answer what `call` answers.
+        """Return the result of `call`.
 
-        :param given_up: called if the caller is cancelled meanwhile; `call` goes on, and has to be made to end soon.
-        :param stand_by: whether it is worth standing by for.
+        :param given_up: called if the caller is cancelled; it has to make `call` end soon.
+        :param stand_by: True if the loop stands by for a short time.
         """
         helper = self._idle.pop() if self._idle else _Helper()
         helper.begin(call)
@@ -199,7 +199,7 @@ class WorkerTurns:
             waiter = helper.waited_for(asyncio.get_running_loop())
 
     def _abandon(self, helper: _Helper, _: object = None) -> None:
-        """Take the helper back when it is done, whatever came of it."""
+        """Take the helper back when its call has ended, with or without an error."""
         waiter = helper.waited_for(asyncio.get_running_loop())
         if helper.done.acquire(blocking=False):
             helper.result = helper.error = None

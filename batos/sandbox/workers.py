@@ -152,7 +152,7 @@ class WorkerSession:
                 held.__exit__(None, None, None)
 
     async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
-        """Answer what a blocking call for this worker does. Cancelled, it costs the worker its life."""
+        """Return the result of a blocking call for this worker. A cancellation kills the worker."""
         return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
 
     async def short_turn(self, call: Callable[[], Any]) -> Any:
@@ -370,7 +370,7 @@ class Workers:
     async def session(self, **options: Any) -> WorkerSession:
         """Return a fresh worker; the caller hands it back.
 
-        :raises SandboxFailed: if none can be had in time.
+        :raises SandboxFailed: if no worker becomes available in time.
         """
         from pydantic_monty import MontyError
 

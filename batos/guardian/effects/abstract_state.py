@@ -197,7 +197,7 @@ class Activation:
 
 
 class Catcher:
-    """Gathers what may hold when something in a try statement raises."""
+    """Collector of the states in which a try statement may raise."""
 
     def __init__(self) -> None:
         self.state: State | None = None
@@ -215,7 +215,7 @@ class Catcher:
 
 
 class Function:
-    """A definition: which names are its own, and what it may answer."""
+    """A definition: its own names, and the objects that it may return."""
 
     def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, parent: Function | None, number: int) -> None:
         self.node = node
@@ -273,7 +273,7 @@ class TooManySteps(Exception):
 
 
 class AnalysisBase(ABC):
-    """The current state and what may happen to it."""
+    """The current state and the operations on it."""
 
     state: State
 
@@ -314,7 +314,7 @@ class AnalysisBase(ABC):
         return self.state.env.get(self.function.key(name), 0)
 
     def bind(self, name: str, objects: int) -> None:
-        """Bind a name. Those of inner functions keep what they had: several activations may be alive."""
+        """Bind a name. Names of inner functions keep their earlier objects, too: several activations may be alive."""
         key = self.function.key(name)
         if self.function is self.method or key == name:
             if self.function is not self.method:

@@ -191,7 +191,7 @@ class Expressions(AnalysisBase):
         return bit
 
     def yielded(self, node: ast.Yield | ast.YieldFrom) -> int:
-        """Return the sandbox makes a list of what a generator yields, when the generator is called."""
+        """Add yielded values to the function's result: the sandbox makes a list of them when the generator is called."""
         objects = self.evaluate(node.value) if node.value else 0
         items = self.heap.inside(objects) if isinstance(node, ast.YieldFrom) else objects
         self.function.result |= self.container((self.function.node, "items"), items)

@@ -42,7 +42,7 @@ class Statements(Assignments):
     """All statements."""
 
     def run_method(self) -> None:
-        """Run the method, and judge each way out of it."""
+        """Run the method, and check each way out of it."""
         node = self.method.node
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         self.state = State({})
