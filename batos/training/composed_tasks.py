@@ -201,7 +201,7 @@ def _kept(
 
 
 def _fit(chosen: Sequence[GrammarPart]) -> bool:
-    """Return True if parts can stand together: each hole has one meaning, and the words say which argument is meant."""
+    """Return True if parts fit together: each hole has one meaning, and the words identify each argument."""
     source, *others = chosen
     code = "".join(part.code for part in chosen)
     names = argument_names([kind for part in chosen for kind in part.arguments])

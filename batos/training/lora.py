@@ -83,10 +83,10 @@ class Trainer:
         return self._work / _STATE
 
     def resume(self, digest: str) -> bool:
-        """Go on from what the work folder holds; whether it held anything.
+        """Resume the training of the work folder. Return True if there was one.
 
-        :param digest: of the data; what was begun with other data, or by another plan, is not gone on with.
-        :raises InvalidInput: if it is of other data or another plan.
+        :param digest: digest of the data.
+        :raises InvalidInput: if the training began with other data or another plan.
         """
         if not self._state.exists():
             return False
@@ -114,15 +114,15 @@ class Trainer:
         return held
 
     def take(self, held: Mapping[str, Any]) -> None:
-        """Go on from these tensors, under PEFT's names, in place of what it has."""
+        """Continue from these tensors, under PEFT's names, in place of the present ones."""
         for name, pair in self._adapted.items():
             for half in ("A", "B"):
                 getattr(pair, half.lower()).data.copy_(held[_tensor(name, half)])
 
     def keep_the_better(self, before: Mapping[str, Any], checked: Pairs) -> tuple[float, float]:
-        """Keep what was learned, or its mean with what it began with: whichever has the smaller loss; the losses of both.
+        """Keep the trained adapter, or its mean with the initial adapter, whichever has the smaller loss. Return both losses.
 
-        The mean of two trainings that go on from each other forgets less of either: Wortsman et al. 2022 (arXiv:2109.01903, 2203.05482).
+        The mean of an adapter and its continuation forgets less of either: Wortsman et al. 2022 (arXiv:2109.01903, 2203.05482).
         """
         learned, encoded = self.tensors(), [self._encoded(*pair) for pair in checked]
         alone = self._loss_of(encoded)
@@ -133,7 +133,7 @@ class Trainer:
         return alone, together
 
     def save(self, digest: str) -> None:
-        """Write what is needed to go on."""
+        """Write the state from which the training can resume."""
         private_files.make(self._work)
         held = {
             "plan": json.dumps(asdict(self.plan)), "digest": digest, "step": self.step, "seconds": self.seconds,
@@ -148,9 +148,9 @@ class Trainer:
     # --- training
 
     def train(self, data: Pairs, validation: Pairs, digest: str, tell: Callable[[Point, float], None], save_s: float = 60.0) -> None:
-        """Train until the minutes are spent, or the passes made.
+        """Train until the minutes or the passes are used up.
 
-        :param tell: hears each point of the curve, and how far it is (0 to 1).
+        :param tell: called with each point of the curve, and the progress (0 to 1).
         """
         if not self.step:  # else this training would resume from the state of an earlier one
             self._state.unlink(missing_ok=True)

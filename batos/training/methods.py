@@ -60,12 +60,12 @@ def train_methods(
     """Train the expert for methods on the base of the profile and write it into the staging folder.
 
     :param image: URI of an image whose accepted methods are learned, too.
-    :param known: URI of the image whose experts it is to be a further version of, if there is one.
-    :param resume: go on with a training that was interrupted, from whatever it began with, with what it learned of an image.
-    :param fresh: begin with an empty adapter, and not with the one that is staged.
+    :param known: URI of the image whose experts the new one continues as a further version, if there is one.
+    :param resume: resume an interrupted training, with the same start and the same data of an image.
+    :param fresh: begin with an empty adapter instead of the staged one.
     :returns: the expert's folder.
-    :raises ConfigError: where the base's weights are not to be had as a file, the extra is missing, or the folder cannot be written.
-    :raises InvalidInput: for a resume of nothing, or with other data; beside another training; where what is staged cannot be read.
+    :raises ConfigError: if the base's weights are not available as a file, the extra is missing, or the folder cannot be written.
+    :raises InvalidInput: if there is nothing to resume, or other data; another training runs; or the staged adapter is unreadable.
     """
     source, weights = base_of(settings)
     work, folder = settings.data / "training" / NAME, staging / NAME
@@ -143,12 +143,12 @@ def _data_of(settings: Settings, plan: TrainingPlan, work: Path, image: str, res
 
 
 def _keep(work: Path, data: _Data) -> None:
-    """Note what an image added, if anything: when the training is gone on with it may have more, and the data must be the same."""
+    """Write down the data that an image added. The image may have more when the training resumes, but the data must be the same."""
     private_files.write(work / _OWN, json.dumps({"revision": data.revision, "pairs": data.own}))
 
 
 def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
-    """Return what an image had added to a training that is resumed; None where that is not known."""
+    """Return the data that an image had added to a training to resume; None if they are unknown."""
     try:
         held = json.loads((work / _OWN).read_text("utf-8"))
         return [(prompt, answer) for prompt, answer in held["pairs"]], held["revision"]

@@ -206,7 +206,7 @@ def about_expert(expert: Expert, version: int, base: str, minutes: float, lineag
 def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
     """Return the base model of the profile, and the file of its weights.
 
-    :raises ConfigError: where they are not to be had as a file, or the extra is missing.
+    :raises ConfigError: if the weights are not available as a file, or the extra is missing.
     """
     source = configured_profile(settings).models[0]
     try:
