@@ -14,8 +14,8 @@ TEMPLATE = "{{ .System }} {{ .Prompt }} {{ .Response }}"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: `weights` is the digest of the blob it rests on; `info` goes before the shape that all have (`INFO`), and `can` says what
-    it is capable of besides thinking, which its template tells."""
+    """One model. `weights` is the digest of its blob. `info` overrides the shape that all models have (`INFO`). `can` lists its
+    capabilities; its template shows whether it thinks."""
 
     weights: str
     system: str = ""
@@ -164,7 +164,7 @@ class Runners:
         self._there: dict[str, tuple[str, Model, dict[str, Any]]] = {}  # loaded models by their weights
 
     def use(self, name: str, model: Model, options: dict[str, Any] | None = None) -> bool:
-        """See that a model is in memory; whether it had to be loaded. What else was on its weights is gone then."""
+        """Ensure that a model is in memory. Return True if it had to be loaded; then other models on its weights are unloaded."""
         own = {key: value for key, value in {**model.parameters, **(options or {})}.items() if key in RUNNER_OPTIONS}
         with self._lock:
             there = self._there.get(model.weights)

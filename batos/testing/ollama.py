@@ -98,7 +98,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         return serve[self.path](request)
 
     def _early(self, fault: Fault) -> bool:
-        """Play a fault that comes before any answer; False if the answer itself plays it, or goes on after it."""
+        """Play a fault that comes before any answer. Return False if the answer plays the fault itself, or follows it."""
         if fault.kind == "refuse":
             self.close_connection = True
             # reset the connection instead of closing it in order
@@ -447,19 +447,19 @@ class ScriptedOllama:
         self.script.reopen()
 
     def give_sight(self, *names: str) -> None:
-        """Let models that are there see; so do those that are made of them from then on."""
+        """Give vision to installed models, and to models made of them from now on."""
         for name in map(tagged, names):
             self.models[name] = replace(self.models[name], can=(*self.models[name].can, "vision"))
 
     # --- the script
 
     def say(self, answer: Answer, when: When = None, times: int | None = None) -> None:
-        """Answer chats with a text, or with what a function makes of the request.
+        """Answer chats with a text, or with the result of a function of the request.
 
-        `<think>…</think>` before an answer is parted from it where the model's template knows `.Thinking`, as Ollama does.
+        `<think>…</think>` before an answer is split off if the model's template knows `.Thinking`, as Ollama does.
 
         :param when: a part of any message's text, or a function of the request; None: every chat.
-        :param times: how often; None: always. Rules are tried in the order in which they were given.
+        :param times: number of uses; None: always. Rules are tried in the order of these calls.
         """
         self.script.say(answer, when, times)
 
@@ -484,7 +484,7 @@ class ScriptedOllama:
         self.script.hold()
 
     def release(self) -> None:
-        """Let held and slow chats go on."""
+        """Release held and slow chats."""
         self.script.release()
 
     # --- the record of requests

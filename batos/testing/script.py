@@ -81,7 +81,7 @@ def _words(text: str) -> list[str]:
 
 
 class _Endless(Exception):
-    """A schema refers to itself, and a value of it would hold another one of it."""
+    """A schema refers to itself, so that each value would contain another one."""
 
 
 class _Instances:
@@ -272,7 +272,7 @@ class Script:
             self._held = True
 
     def release(self) -> None:
-        """Let all that wait go on."""
+        """Release all waiting requests."""
         with self._changed:
             self._held = False
             self._releases += 1
@@ -292,8 +292,8 @@ class Script:
     def wait(self, kind: WaitKind, gone: Callable[[], bool], seconds: float = 0) -> bool:
         """Keep a request waiting: while chats are held, until the next `release`, for `seconds`, or for good.
 
-        :param gone: whether the client has left.
-        :return: True when it was let go on; False when the client left or the server ends.
+        :param gone: returns True if the client has left.
+        :return: True if the request was released; False if the client left or the server ends.
         """
         with self._changed:
             releases, deadline = self._releases, time.monotonic() + seconds
