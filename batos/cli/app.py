@@ -4,7 +4,7 @@ Verbs are grouped as `batos --help` lists them, each with its module. A command 
 does not pay for the others. Negative numbers such as `-5` are arguments and not options.
 
 The default data folder is the user's own, unless an earlier version of `make run` kept the image in the checkout. `make run`, `batos run`,
-`doctor` and `service` use the same folder. A user with an image in another one is asked, on a terminal, or told.
+`doctor` and `service` use the same folder. A user with an image in another folder gets a question on a terminal, and a message elsewhere.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ SOURCES = ("mission:", "said:", "note:", "archive:")
 def check_named(*given: str | None) -> None:
     """Refuse an empty path, as from an unset shell variable: it would mean the whole working folder.
 
-    :raises typer.BadParameter: if one of them is empty.
+    :raises typer.BadParameter: if one of the paths is empty.
     """
     if "" in given:
         raise typer.BadParameter("'' names no file and no folder; the working folder is .")
@@ -368,10 +368,10 @@ def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
 def chosen_folder(
     settings: Settings, sources: Mapping[str, str], output: Output, ask: Callable[[str], str] = input, *, terminal: bool | None = None
 ) -> str | None:
-    """Return the data folder to use, if there is a doubt and a user to ask; None if it stays as it is.
+    """Return the data folder to use, if there is a doubt and a user to ask; None if the setting stays.
 
     :param ask: shows a question, and returns the answer.
-    :param terminal: True if there is a user to ask; default: found out.
+    :param terminal: True if there is a user to ask; default: True on a terminal.
     """
     others = other_images(settings, sources)
     if not others:

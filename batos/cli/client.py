@@ -61,9 +61,9 @@ def client_of(address: str) -> Client:
 
 
 async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:
-    """Return the result of some work, shown from its second second on.
+    """Return the result of some work. Show progress after the first second.
 
-    :param step: what it is at, asked now and then.
+    :param step: returns the present step; called now and then.
     """
     task, said = asyncio.ensure_future(work), "waiting"
     try:
@@ -228,8 +228,8 @@ def _calendar(text: str, today: datetime.datetime) -> float:
 
 
 def _seconds(moment: datetime.datetime) -> float:
-    """Return the seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks,
-    in UTC.
+    """Return the seconds since 1970. If clocks are set back and an hour occurs twice, the second one counts. Years beyond local clocks
+    count in UTC.
     """
     try:
         return max(_FIRST, *(moment.replace(fold=fold).timestamp() for fold in (0, 1)))
@@ -256,9 +256,9 @@ def look(
 
 
 def into_file(image: str, into: Callable[[Queries], Reply]) -> Reply:
-    """Look into an image that is only read; of one that a daemon has open, what it has committed so far is seen.
+    """Query an image read-only. If a daemon has the image open, the query sees all commits so far.
 
-    :raises ImageError: one of its kinds.
+    :raises ImageError: if the image cannot be opened.
     """
     from batos.api.queries import Queries
     from batos.image.storage import check_format, open_database  # imported late: a verb that asks a daemon needs no database

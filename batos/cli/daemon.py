@@ -91,7 +91,7 @@ def _until_it_ends(words: Sequence[str], mask: set[signal.Signals | int]) -> int
 
 
 def _once(words: Sequence[str], mask: set[signal.Signals | int]) -> tuple[int, bool]:
-    """Start the daemon and wait for its end: its exit code, and whether it was asked to end."""
+    """Start the daemon and wait for its end. Return its exit code, and True if it was asked to end."""
     # Use the launcher, so that the daemon ends whenever this process ends.
     command = [sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), "--", *words]
     child = subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask))
@@ -190,9 +190,9 @@ def run(  # noqa: PLR0913  each is an option of the command line
 
 
 def report(info: dict[str, Any], output: Output, link: str = "") -> None:
-    """Print what a daemon has come up with: image, personas, models, endpoint, profile.
+    """Print the parts of a started daemon: image, personas, models, endpoint, profile.
 
-    :param link: to the console, with its token: shown on a terminal, and not where a log may keep it.
+    :param link: the link to the console with its token: shown on a terminal only, since a log could keep it.
     """
     image, served, missions = info.get("image", {}), info.get("ollama", {}), info.get("missions", {})
     models = [f"{model['name']} {model['state']}" for model in info.get("models", ())]

@@ -230,7 +230,7 @@ def _backups(told: dict[str, Any]) -> str:
 
 
 def summary(seen: dict[str, Any], output: Output) -> None:
-    """Print what there is once, for a pipe or a log."""
+    """Print the dashboard once, for a pipe or a log."""
     info = seen["info"]
     output.pairs(
         [("version", info.get("version", "")), ("endpoint", ", ".join(info.get("endpoints", ()))), *facts_of(seen), *personas_of(seen)]
@@ -270,7 +270,7 @@ def dashboard(
 
 
 class Speed:
-    """Tokens of answers a second, over the last `WINDOW_S` of what was seen."""
+    """Tokens of answers per second, averaged over the last `WINDOW_S`."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()

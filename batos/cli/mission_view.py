@@ -293,8 +293,8 @@ def called(result: dict[str, Any]) -> list[str]:
 def doubts(result: dict[str, Any]) -> list[str]:
     """Return the doubts about a result, a line each.
 
-    They are: it is the best of answers that were all refused; parts that did not fit into the prompt; methods that were written for it,
-    with the command that says what to teach.
+    Doubts are: all answers were refused and this is the best one; parts did not fit into the prompt; methods were written for the
+    mission (with the command that shows what to teach).
     """
     unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
     if left := result.get("left_out"):
@@ -308,7 +308,7 @@ def doubts(result: dict[str, Any]) -> list[str]:
 
 
 def provision(result: dict[str, Any]) -> str:
-    """Return the model that a mission was provided with because none here could do what it needed, and how that is taken back."""
+    """Return the model that was provided for a mission because no available one met its needs, and the command that undoes that."""
     provided = result.get("provided") or {}
     if not provided:
         return ""

@@ -215,10 +215,10 @@ def result(
 
 
 async def _awaited(client: Client, id: str, timeout: float | None, output: Output) -> dict[str, Any]:
-    """Return the result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
+    """Return the result once there is one. Report that the mission waits for its user, since only the user can end that.
 
-    :raises MissionPending: if there is none in that time.
-    :raises Busy: if the daemon is stopping, or too many wait for results, until that time is over.
+    :raises MissionPending: if there is no result in that time.
+    :raises Busy: if the daemon is stopping or too many clients wait for results, until that time is over.
     """
     now, told = asyncio.get_running_loop().time, ""
     end = math.inf if timeout is None else now() + timeout
@@ -420,7 +420,7 @@ def _print_accepted(accepted: Accepted, output: Output) -> None:
 
 
 def steered(reply: dict[str, Any], what: str, output: Output) -> None:
-    """Print the state of a mission after it was steered, or that it had ended before.
+    """Print the state of a mission after it was steered, or report that it had ended before.
 
     :param what: requested action: cancelled, paused, resumed.
     """

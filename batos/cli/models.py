@@ -188,7 +188,7 @@ def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _named(facts: dict[str, Any], key: str) -> str:
-    """Return a model's name, and where it is if there is more than one Ollama."""
+    """Return a model's name, with its place if there is more than one Ollama."""
     return f"{facts[key]} at {facts['host']}" if facts.get("host") else str(facts.get(key))
 
 
@@ -304,7 +304,7 @@ def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _waits(facts: dict[str, Any]) -> str:
-    """Return in words what an expert waits for that works only once it is chosen."""
+    """Return in words the choice that an expert waits for."""
     if not facts.get("on_choice") or facts["speaks"]:
         return ""
     if facts.get("role") == "methods":  # not a voice: the loop decides which model writes methods

@@ -50,7 +50,7 @@ def show(
 
 
 def _prompts(reply: dict[str, Any], output: Output) -> None:
-    """Print what each inference of a mission was asked, and what it said."""
+    """Print the prompt and the answer of each inference of a mission."""
     if output.as_json:
         output.document(reply)
         return

@@ -133,14 +133,14 @@ class Output:
 
 
 class PassingLine:
-    """A line on a terminal that says what goes on now, and vanishes. Elsewhere nothing is said."""
+    """A line on a terminal with the present activity, which vanishes. Elsewhere it prints nothing."""
 
     def __init__(self, output: Output) -> None:
         self._console = output.console
         self._live: Status | None = None
 
     def tell(self, text: str) -> None:
-        """Say this in the place of what it says."""
+        """Replace the text of the line."""
         if not self._console.is_terminal:
             return
         if self._live is None:
@@ -183,7 +183,7 @@ class _Told(io.FileIO):
 
 
 class _Lossy(io.FileIO):
-    """Standard error: what it does not take is lost."""
+    """Standard error. Output that it does not accept is lost."""
 
     def write(self, data: Any) -> int:
         try:
@@ -193,9 +193,9 @@ class _Lossy(io.FileIO):
 
 
 def set_up_streams(*, output_may_be_closed: bool) -> None:
-    """Make the standard streams of this process such that no command fails of them, but by `OutputFailed` where its result is lost.
+    """Set up the standard streams so that a command fails only with `OutputFailed`, when its result is lost.
 
-    :param output_may_be_closed: for a daemon, which serves all the same: what it prints goes nowhere then.
+    :param output_may_be_closed: True for a daemon, which serves without standard output; its output is then dropped.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY if output_may_be_closed else os.O_RDONLY), (2, os.O_WRONLY)):
         _fill(number, mode)

@@ -1,7 +1,7 @@
 """The verb `service`: a systemd unit that keeps a daemon running, for this user or for the machine.
 
-The hardening leaves what BAT OS itself needs: landlock and seccomp, by which a worker for generated methods gives up its rights
-(systemd 252 knows no group of them); executable memory, since models run code that is made at run time; devices, since a GPU is one.
+The hardening allows what BAT OS itself needs: landlock and seccomp, by which a worker for generated methods gives up its rights
+(systemd 252 has no group for them); executable memory, since models run code made at run time; devices, since a GPU is one.
 Only the main process may notify the manager, so that no child can.
 """
 
@@ -219,7 +219,7 @@ class _Manager:
         self._command = [found, *self.flag.split()] if (found := shutil.which("systemctl")) else []
 
     def say(self, *steps: list[str]) -> str:
-        """Have it do something; `done`, or what it said instead."""
+        """Run systemctl. Return `done`, or its error text."""
         for words in steps:
             code, said = self._run(words)
             if code:

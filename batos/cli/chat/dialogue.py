@@ -41,7 +41,7 @@ class Bookmark:
         self._path = None if folder is None else folder / f"chat_last_{name}.json"
 
     def read(self) -> dict[str, str] | None:
-        """Return the fields of the turn; None if there is none, or nothing that can be read."""
+        """Return the fields of the noted turn; None if there is none, or it is unreadable."""
         if self._path is None:
             return None
         try:
@@ -52,9 +52,9 @@ class Bookmark:
         return noted if fit else None
 
     def keep(self, turn: Mapping[str, Any]) -> None:
-        """Note a turn in the place of the one before; without fields, none.
+        """Note a turn in place of the previous one; without fields, note none.
 
-        Where that cannot be, on a full disk say, the chat goes on, and `--last` will find the one before.
+        If writing fails, as on a full disk, the chat goes on, and `--last` will find the previous turn.
         """
         if self._path is None:
             return
@@ -92,8 +92,8 @@ class Dialogue:
 
     def __init__(self, client: Client, seat: LineSource, screen: Screen, bookmark: Bookmark, *, may_ask: bool) -> None:
         """
-        :param seat: where answers to a mission's questions come from.
-        :param may_ask: whether missions may ask their user something.
+        :param seat: source of the answers to a mission's questions.
+        :param may_ask: True if missions may ask their user questions.
         """
         self._client, self._seat, self._screen, self._bookmark, self._may_ask = client, seat, screen, bookmark, may_ask
         self.wishes = Wishes()
@@ -106,18 +106,18 @@ class Dialogue:
     # --- turns
 
     async def say(self, brief: str) -> bool:
-        """Take a turn, to its end; whether it is COMPLETE.
+        """Take a turn, to its end. Return True if it is COMPLETE.
 
-        :raises BatosError: as the daemon refused it; then the conversation stands where it stood.
+        :raises BatosError: if the daemon refuses the turn; then the conversation is unchanged.
         """
         follows = {} if self.last is None else {"context": self.last}
         shown = {"images": json.dumps([{name: one[name] for name in ("digest", "name")} for one in self.images])} if self.images else {}
         return await self._take({"id": str(uuid.uuid4()), "brief": brief, **follows, **shown, **self.wishes.given()})
 
     async def find(self) -> bool:
-        """Go on with the last conversation there was, as it was wished, and see its last turn to the end; whether there is one.
+        """Resume the last conversation with its options, and follow its last turn to the end. Return True if there is one.
 
-        :raises UnknownMission: if the daemon does not know it any more.
+        :raises UnknownMission: if the daemon no longer knows the mission.
         """
         noted = self._bookmark.read()
         if noted is None:
@@ -133,9 +133,9 @@ class Dialogue:
         return True
 
     async def join(self, id: str) -> None:
-        """Go on after a mission; one that has not ended is seen to its end.
+        """Continue after a mission; follow it to its end first.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if no mission has that id.
         """
         status = await self._again(lambda: self._client.status(id))
         self._mark(id)
@@ -158,7 +158,7 @@ class Dialogue:
         return await self._follow(turn["id"])
 
     async def _follow(self, id: str) -> bool:
-        """Show a mission until it has ended, however often the daemon goes and comes back meanwhile; whether it is COMPLETE."""
+        """Show a mission until it has ended, across any restarts of the daemon. Return True if it is COMPLETE."""
         self.under_way = id
         await self._known()
         answered: set[int] = set()
@@ -191,7 +191,7 @@ class Dialogue:
         return None
 
     async def _answer(self, id: str, question: dict[str, Any]) -> None:
-        """Have the user answer what a mission asks."""
+        """Ask the user to answer a mission's question."""
         self._screen.question({"type": "needs_input", "id": id, **question})
         text = ""
         while not text.strip():
@@ -251,7 +251,7 @@ class Dialogue:
         return before[0] == self._daemon[0] and self._daemon[1] - before[1] < _CLOCK_S
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer to what may be asked twice. As long as no daemon answers, or it has no time, it is waited for."""
+        """Return the reply to a request that may be repeated. Wait while no daemon answers or the daemon is busy."""
         while True:
             try:
                 return await ask()
@@ -262,7 +262,7 @@ class Dialogue:
                 await asyncio.sleep(_BUSY_S)
 
     async def _there(self) -> None:
-        """Wait until a daemon listens at the endpoint. Nothing is sent before: all of it would arrive at once."""
+        """Wait until a daemon listens at the endpoint. Send nothing before: all queued requests would arrive at once."""
         while True:
             self._screen.waiting(f"no daemon answers at {self._client.endpoint}; it is waited for, Ctrl-C gives up")
             try:

@@ -57,8 +57,8 @@ class Keyboard:
 
     def __init__(self, history: Path | None, names: Names, *, input: Input | None = None, output: Output | None = None) -> None:
         """
-        :param history: file of the lines that were typed; None: they are kept for this chat only.
-        :param names: what Tab completes: commands, and the words that each takes.
+        :param history: file of the typed lines; None: they are kept for this chat only.
+        :param names: words that Tab completes: commands, and their arguments.
         """
         given: dict[str, Any] = {
             "multiline": True,
@@ -159,7 +159,7 @@ def _read(descriptor: int, into: asyncio.Future[bytes]) -> None:
 
 
 def _keys() -> KeyBindings:
-    """Enter sends, unless there is a `\\` before it; Alt-Enter, which is Escape and Enter, goes on in the next line."""
+    """Return the key bindings. Enter sends, except after `\\`. Alt-Enter, which is Escape and Enter, starts a new line."""
     keys = KeyBindings()
 
     @keys.add("enter")

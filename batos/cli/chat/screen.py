@@ -87,7 +87,7 @@ class Screen:
         return bool(self._heard)
 
     def hear(self, event: dict[str, Any]) -> None:
-        """Show an event of a mission that goes on."""
+        """Show an event of a running mission."""
         self._told = ""
         if event.get("type") == "token":
             self._token(event)
@@ -137,7 +137,7 @@ class Screen:
             self._passing.tell(text)
 
     def waiting(self, why: str) -> None:
-        """Say what nothing can be done without; once, where lines do not vanish."""
+        """Show the reason for waiting; only once if lines do not vanish."""
         self.restart()
         if self._lively:
             self._passing.tell(why)
@@ -146,7 +146,7 @@ class Screen:
         self._told = why
 
     def question(self, event: dict[str, Any]) -> None:
-        """Show what a mission asks."""
+        """Show a mission's question."""
         self.clear()
         if self.output.as_json:
             self.output.event(event)
@@ -155,7 +155,7 @@ class Screen:
         self.told("(the next line answers it; Ctrl-C takes the mission back)" if self._lively else "")
 
     def ended(self, event: dict[str, Any]) -> bool:
-        """Show the end of a mission; whether it is COMPLETE."""
+        """Show the end of a mission. Return True if it is COMPLETE."""
         streamed, self._heard = self._heard, ""
         self._passing.clear()
         self._running.end()
@@ -210,7 +210,7 @@ class Screen:
             (self.output.say if self._lively else self.output.note)(text, "dim")
 
     def clear(self) -> None:
-        """Let nothing stand on the line that is written."""
+        """Clear the line that is being written."""
         self._passing.clear()
         if self._heard:
             self._heard = ""
