@@ -15,7 +15,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal, ledger
 from batos.mind.attempt import Attempt, current
-from batos.mind.inference import By, NeedInference
+from batos.mind.inference import InferenceAsker, NeedInference
 from tests.support.missions import DIGEST, FakeInference, Listened, mind, submit
 
 
@@ -232,7 +232,7 @@ async def test_tokens_are_heard_with_their_facet_and_plans_are_silent(tmp_path: 
         await attempt.chat("robin", "s", "plan", part="plan", silent=True)
         assert heard.events == []
         await attempt.chat("robin", "s", "facet", part="sage_facet_")
-        await attempt.chat("robin", "s", "answer", by=By("1.2", "SYNTHESIZING", "ROBIN"))
+        await attempt.chat("robin", "s", "answer", by=InferenceAsker("1.2", "SYNTHESIZING", "ROBIN"))
         assert [(e["type"], e["text"], e["facet"], e["cycle"], e["state"], e["model"]) for e in heard.events] == [
             ("token", "two words ", "sage_facet_", "", "IDLE", "robin:embedded"),
             ("token", "two words ", None, "1.2", "SYNTHESIZING", "robin:embedded"),
