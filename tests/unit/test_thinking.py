@@ -316,6 +316,6 @@ async def test_a_thought_that_takes_all_tokens_is_said_to_have_done_so(
         end = await (await submit(kernel, "m1", "I feel stuck", depth=depth)).end()
         assert (end["state"], end["error"]["code"]) == ("FAILED", "quality_refused")
         assert said in end["error"]["message"]
-        assert "num_predict" in end["error"]["message"]
+        assert "inference.answer_tokens" in end["error"]["message"]
         assert "persona" not in end["error"]["message"]
         assert kernel.image.read(lambda root: ledger.mission_of(root, "m1").attempts) == 1, "it is not tried again"
