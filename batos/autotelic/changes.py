@@ -98,7 +98,7 @@ LESSONS = (REFUSED, UNDONE, DISABLED)
 MODEL, MEASUREMENT, MISSION = "model", "measurement", "mission"
 """Where a proposal comes from; the last, that a mission needed it (`batos.autotelic.provided_models`)."""
 PREPARED = "prepared"
-"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.prerequisites`)."""
+"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.change_preparation`)."""
 ITSELF = "itself"
 """Who let a model be pulled that a mission needed: nobody was asked."""
 NOTE = "PROMOTED"

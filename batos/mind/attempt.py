@@ -35,7 +35,7 @@ from batos.mind.events import TextBatch
 from batos.mind.evidence import Evidence, EvidenceLimits
 from batos.mind.inference import (
     AttemptTally,
-    By,
+    InferenceAsker,
     InferenceSource,
     JournaledInference,
     LiveSource,
@@ -44,7 +44,7 @@ from batos.mind.inference import (
     PromptTooLong,
     ThinkingLimits,
     is_full,
-    spent,
+    why_no_answer,
 )
 from batos.mind.model_needs import (
     PROVISIONING,
@@ -461,7 +461,7 @@ class Attempt:
         schema: dict[str, Any] | None = None,
         part: str | None = None,
         silent: bool = False,
-        by: By | None = None,
+        by: InferenceAsker | None = None,
         context: PromptContext = _ALONE,
         **options: Any,
     ) -> ChatReply:
@@ -481,7 +481,7 @@ class Attempt:
             raise BudgetSpent(
                 f"mission {self.id!r} asked for more than {self.settings.missions.inferences} inferences (setting missions.inferences)"
             )
-        by = by or By(state=self.state, persona=self.persona)
+        by = by or InferenceAsker(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         model, turns = self.model_of(role), context.turns
         digest = await self.services.inference.digest(model)
@@ -498,7 +498,7 @@ class Attempt:
         if context.narrows and is_full(found, chosen) and prompts.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {found.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
-        if schema is None and (why := spent(found)):
+        if schema is None and (why := why_no_answer(found)):
             raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(found))
 
@@ -525,7 +525,7 @@ class Attempt:
         own = self.shown[-1]  # all was too long: pictures of earlier turns take the most
         return (((),) * len(turns) + (own,)) if own else ()
 
-    def _batch(self, part: str | None, by: By, model: str) -> TextBatch:
+    def _batch(self, part: str | None, by: InferenceAsker, model: str) -> TextBatch:
         """Return what publishes the text of an inference as it comes, to all who listen by then: a page may be opened meanwhile."""
 
         def tell(text: str, pieces: int) -> None:
@@ -539,7 +539,7 @@ class Attempt:
 
     # --- what others hear of it
 
-    def moved(self, by: By, role: str, **facts: Any) -> None:
+    def moved(self, by: InferenceAsker, role: str, **facts: Any) -> None:
         """Tell the watchers and the log of a cycle's transition."""
         model = self.model_of(role)
         if "." not in by.cycle:
@@ -547,7 +547,7 @@ class Attempt:
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)
 
-    def revised(self, by: By, why: str) -> None:
+    def revised(self, by: InferenceAsker, why: str) -> None:
         """Tell the watchers that an answer that they may have heard is refused, and another comes."""
         self.publish("revised", why=why, model=self._own["model"], **by._asdict())
 
