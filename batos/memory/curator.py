@@ -39,10 +39,10 @@ log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
 
 _DAY_S = 86400.0
-_SEEN = 512  # sections noticed in one transaction
-_GATHERED = 1000  # entries of trees put together in one
-_TITLES = 3  # that a summary is called by
-_GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
+_SEEN = 512  # sections registered in one transaction
+_GATHERED = 1000  # tree entries that one transaction compacts
+_TITLES = 3  # titles in the name of a summary
+_GROWN = 16 << 20  # bytes: a smaller image never starts a round by its growth
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Gist(NamedTuple):
     text: str = ""
     tokens: int = 0
     mission: str = ""
-    """By which it was asked; empty where it could not be."""
+    """Id of the mission that asked for the round; empty if none could be accepted."""
 
 
 class CuratorHearer(Protocol):
@@ -119,7 +119,7 @@ class Curator:
         self._limits = CuratorLimits.of(settings)
         self._embedder, self._hearer = embedder, hearer
         self.now = now
-        """The clock, in seconds since the epoch."""
+        """The clock: returns seconds since the epoch."""
         self.reads = eviction.ReadCounter()
         self._quiet: Callable[[], Awaitable[object]] = _at_once
         self._gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
@@ -166,7 +166,7 @@ class Curator:
                 if why := self._why or await in_helper(self._image.read, self.due):
                     self._why = ""
                     await self.round(why)
-            except (BatosError, OSError) as e:  # a full disk, an archive that is damaged: the next round will do
+            except (BatosError, OSError) as e:  # a full disk or a damaged archive: the next round tries again
                 log.warning("curator_skipped", error=str(e))
 
     def flush(self) -> None:
@@ -193,7 +193,7 @@ class Curator:
             return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
         return (
             "" if 0 <= self.now() - last.at < CuratorLimits.of(settings).every_s else "it is time (setting curate_s)"
-        )  # also where the clock was set back
+        )  # true as well if the clock was set back
 
     # --- a round
 
@@ -230,7 +230,7 @@ class Curator:
 
     async def _seen(self, now: float) -> None:
         """Record new and removed sections, a few in one transaction, because other commits wait for it."""
-        await self._image.system(curation.no_op)  # after the reads that were flushed
+        await self._image.system(curation.no_op)  # a barrier: the flushed reads are committed
         found = await in_helper(self._image.read, eviction.unseen_sections, now)
         for begin in range(0, max(map(len, found)), _SEEN):
             some = eviction.UnseenSections(*(lot[begin : begin + _SEEN] for lot in found))
@@ -274,10 +274,10 @@ class Curator:
 
     async def _one(self, cluster: eviction.Cluster, told: Reply, now: float) -> None:
         held, facts = await in_helper(self._image.read, curation.read_sections, cluster.sections)
-        await self._image.system(curation.no_op)  # what was committed before this was told to the collection before this returned
+        await self._image.system(curation.no_op)  # a barrier: the collection has every commit that came before this
         material = await in_helper(self._material, held, facts.embedder)
         if material is None or len(held) < len(cluster.sections):
-            return  # it changed meanwhile
+            return  # the sections changed meanwhile
         inner = await in_helper(self._image.read, curation.inner_archives, cluster.documents) if cluster.level > 1 else None
         if cluster.level > 1 and inner is None:
             return
@@ -316,7 +316,7 @@ class Curator:
     async def _extract(self, said: list[curation.ExtractSource], vectors: Array | None, most: int) -> str:
         found = await in_helper(curation.choose_sentences, said, vectors, most)
         rows = None
-        with contextlib.suppress(BatosError):  # without an embedder, by their words
+        with contextlib.suppress(BatosError):  # without an embedder, compare them by their words
             rows = await self._embedder().embed([sentence for own in found.sentences for sentence in own])
         return await in_helper(curation.extract, said, found, rows)
 
@@ -325,7 +325,8 @@ class Curator:
         if self._gist is None or spent >= CuratorLimits.of(self._settings).tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
-        id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
+        # the same id after a kill, so that the journal answers for inferences that are paid for
+        id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"
         return await self._gist(id, [one.section.number for one in material.held], self._limits.sentences)
 
     def _summary(
@@ -367,7 +368,7 @@ class Curator:
         made = archiver.NewSummary(*summary, documents, self.now(), level)
         await self._shielded(self._changed(archiver.replace_summary, made))
 
-    # --- what is asked of it
+    # --- requests
 
     async def restore(self, what: str) -> Reply:
         """Bring back an archive, by its number, or all that is archived of a document, by its source.

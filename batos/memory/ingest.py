@@ -40,7 +40,7 @@ from batos.memory.segments import Segment, build
 from batos.memory.store import library_of
 
 log = structlog.get_logger("batos.memory")
-_TEXT = 4  # times the bytes of the largest file, in characters, that one may say: a table says its columns in each row
+_TEXT = 4  # greatest number of characters from one file, as a multiple of the largest file's bytes: a table repeats its columns in each row
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
@@ -78,7 +78,7 @@ class Reading:
         limits = (settings.memory.file_bytes, self._seconds, self._memory)
         there = [name for name in readers.PACKAGES if find_spec(name) is not None]
         self.able = f"{readers.VERSION} {' '.join(map(str, limits))} {' '.join(there)}"
-        """What the readers can do: files that were refused are tried again when it is another."""
+        """Version of the readers and their limits. When it changes, the daemon tries refused files again."""
 
     async def read(self, path: str, data: bytes) -> Draft:
         """Return the draft of a file.
@@ -125,7 +125,7 @@ class Batch(NamedTuple):
     shelved: list[Shelved]
     segment: Segment | None
     sections: list[int]
-    """All sections that the document has with this batch; to the last one, those of its earlier version are among them."""
+    """All sections that the document has after this batch. Until the last batch, sections of its earlier version are among them."""
     last: bool
 
 
@@ -194,10 +194,10 @@ class Batches:
 
 ADDED, UPDATED, UNCHANGED, REFUSED, FORGOTTEN = "added", "updated", "unchanged", "refused", "forgotten"
 SHUT, PASSING = "shut", "passing"
-"""Why a file was refused that may be read another time, as it is: its rights, or what is wrong with its disk."""
+"""Reasons of refused files that may become readable without a change: their permissions, or an error of the disk."""
 Facts = dict[str, Any]
 Stored = Callable[[Segment | None, list[int]], object]
-"""Hears what a transaction has stored: the index entries of new chunks, the numbers of those that are gone."""
+"""Receives the changes of a transaction: index entries of new chunks, and the numbers of removed chunks."""
 
 
 class IngestStopped(BatosSignal):
@@ -224,21 +224,21 @@ class Ingest:
         self._limits = IngestLimits.of(settings)
         self.reading = Reading(settings)
         self.premises = DaemonFiles(settings)
-        """What is not read, since it is the daemon's own."""
+        """Files of the daemon itself, which are never read."""
         self.able = self.reading.able
-        """What the readers can do, in a word; see `Reading`."""
+        """Version of the readers and their limits; see `Reading`."""
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
         self.alone = asyncio.Lock()
-        """Held while a transaction is made and told: whoever holds it sees the library and what searches see say the same."""
+        """Held from the start of a transaction until searches know its result: under this lock, library and search index agree."""
         self._begun: set[str] = set()
         self._stopping = False
         self.under_way = ""
-        """The file that is being read; empty while there is none."""
+        """Path of the file that is being read; empty if there is none."""
         self.trouble = ""
-        """Why nothing goes on, while that is so."""
+        """Reason why the ingest is stopped; empty if it runs."""
 
-    # --- asking for it
+    # --- requests
 
     async def ask(self, paths: Iterable[str], exclude: Sequence[str] = (), left: LeftOut | None = None) -> tuple[list[str], list[Facts]]:
         """Put files, and the files of folders, into the queue. Return the files, once that is durable, and the refused paths with reasons.
@@ -303,7 +303,7 @@ class Ingest:
         refused += ({"path": path, **Unreadable(why).to_wire()} for path, why in skipped.items() if path not in paths)
         return list(found), refused
 
-    # --- doing it
+    # --- the work
 
     async def run(self) -> None:
         """Read the files in the queue, and those that are added, until cancelled."""
@@ -326,7 +326,7 @@ class Ingest:
                 self.trouble = ""
             except IngestStopped:
                 return
-            except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
+            except (OSError, BatosError) as e:  # the commit failed: earlier batches stay, and the file stays in the queue
                 self.trouble = _trouble(e)
                 log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._limits.retry_s)
                 self._tell(path=path, state="waiting", message=self.trouble)
@@ -336,7 +336,7 @@ class Ingest:
 
     async def _one(self, path: str, attempts: int) -> None:
         try:
-            if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
+            if path not in self._begun:  # the file caused no kill: this process started it again because the disk was full
                 if attempts >= IngestLimits.of(self._settings).attempts:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
                 self._image.later(begin_file, path)
@@ -344,12 +344,12 @@ class Ingest:
             told = await self._read(path)
         except OSError:
             raise
-        except Exception as e:  # a fault of ours in one file, or damage in what was read of it, must not hold up the others
+        except Exception as e:  # a defect here, or damage in one file's data, must not block the other files
             if isinstance(e, ImageError) and not isinstance(e, ImageDamaged):
                 raise
             error = Unreadable("there is not enough memory to read it") if isinstance(e, MemoryError) else e
             if not isinstance(error, BatosError):
-                # as text: a traceback that shows variables would load objects whose connection is closed
+                # as text: a traceback with variables would load objects whose connection is closed
                 log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             cause = (SHUT if error.shut else PASSING) if isinstance(error, UnreadableNow) else self.able
@@ -366,13 +366,13 @@ class Ingest:
         draft: Draft | None = None
         while True:
             if draft is None and not self._is_known(self._image.read(known_sections, file.path, file.digest), file):
-                draft = await self.reading.read(file.path, file.data)  # before it is alone: it may take long
-                file = file._replace(data=b"")  # it may be large
+                draft = await self.reading.read(file.path, file.data)  # before the lock is taken: reading may take long
+                file = file._replace(data=b"")  # free the memory: it may be large
             async with self.alone:
                 known = self._image.read(known_sections, file.path, file.digest)
                 if self._is_known(known, file):
                     prepared = _Prepared(file, known)
-                elif draft is None:  # forgotten meanwhile
+                elif draft is None:  # a mission forgot the file meanwhile
                     continue
                 else:
                     prepared = await in_helper(self._prepare, file, known, draft)
@@ -455,7 +455,7 @@ def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
     if not number:
         return KnownSections(0, b"", False, (), elsewhere)
     document = library.documents[number]
-    if len(document.sources) > 1 and document.digest != digest:  # the others that share it stay as they are
+    if len(document.sources) > 1 and document.digest != digest:  # other sources of the document stay as they are
         return KnownSections(0, b"", False, (), elsewhere)
     return KnownSections(
         number, document.digest, document.complete, tuple(library.sections_of(document)), elsewhere if elsewhere != number else 0
@@ -471,7 +471,7 @@ def queue_files(root: Any, paths: list[str], most: int) -> None:
     if len(library.queue) + len(paths) > most:
         raise Busy(f"{len(library.queue)} files wait to be read already; ask again later")
     for path in paths:
-        library.queue.setdefault(path, 0)  # who watches asks again after a restart: attempts at what waits are counted on
+        library.queue.setdefault(path, 0)  # a watcher asks again after a restart; the count of attempts goes on
 
 
 def begin_file(root: Any, path: str) -> None:
@@ -495,7 +495,7 @@ def _followed(library: Any, path: str) -> bool:
 
 
 def _alias(root: Any, number: int, path: str, stamp: tuple[int, int]) -> list[int]:
-    """Note that a document is found at another path, too; the chunks of what was there before."""
+    """Register another path of a document. Return the chunks of the document that this path had before."""
     library = library_of(root)
     dropped = _leave(library, path)
     document = library.documents.get(number)
@@ -527,7 +527,7 @@ def store_batch(
     library = library_of(root)
     new = {shelf.section.number for shelf in shelves}
     if not all(section in new or section in library.sections for section in sections):
-        return None  # a mission has forgotten it meanwhile, or the curator archived some of it
+        return None  # a mission forgot the document meanwhile, or the curator archived a part of it
     dropped = _leave(library, path) if library.by_source.get(path, number) != number else []
     dropped += library.put(root, number, facts, shelves, segment, sections)
     if last:
@@ -555,7 +555,7 @@ def _forget(root: Any, source: str) -> tuple[Facts, list[int]]:
     told = {"source": source, "title": document.title, "kept": [other for other in document.sources if other != source]}
     stamp, dropped = library.stamps.get(source), _leave(library, source)
     if stamp is not None and _followed(library, source):
-        library.stamps[source] = stamp  # it stays forgotten until the file changes
+        library.stamps[source] = stamp  # the document stays forgotten until its file changes
     return told, dropped
 
 

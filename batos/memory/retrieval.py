@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from batos.memory.search_index import Collection, View
 
 COVERED = 0.6
-"""Share of a question's words that a chunk with its neighbours must hold, where its vector does not speak for it."""
+"""Least share of the subject's words that a chunk and its neighbours must hold, if the text does not ask and the vector does not decide."""
 ASKED = 0.5
-"""The same of what a question is about: those that only ask are left out of it already."""
+"""The same share for a text that asks; the words that only ask are left out already."""
 _FEWEST_WORDS = 2
-"""Words by which what asks nothing is known; a question may be about one."""
+"""Least number of words of the subject, if the text does not ask; a question may have one."""
 
 
 def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Array, alike: float) -> Array:
-    """bool: which of these rows speak to a question.
+    """Return bool: True for each row that is relevant to a question.
 
     :param vectors: of the question; None: words alone decide.
     :param alike: cosine from which a chunk speaks to it.
@@ -64,7 +64,7 @@ def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Arr
 
 
 def _covered(view: View, question: str, rows: Array) -> Array:
-    """bool: the rows that hold most of these words, with their neighbours."""
+    """Return bool: True for each row that, with its neighbours, holds most of the question's words."""
     subject = subject_of(question)
     asked = subject.words or subject.figured
     if len(asked) < (1 if subject.asks else _FEWEST_WORDS):
@@ -77,8 +77,8 @@ def _covered(view: View, question: str, rows: Array) -> Array:
 log = structlog.get_logger("batos.memory")
 
 
-_SOURCES = 20  # that are named of what a summary is of
-_BEHIND = 2  # times as many are looked at, where some of them go behind others
+_SOURCES = 20  # greatest number of sources that a summary's passage names
+_BEHIND = 2  # factor: candidates for each passage, if some of them move to the end
 
 
 class PassageQuery(NamedTuple):
@@ -88,7 +88,7 @@ class PassageQuery(NamedTuple):
     k: int = 10
     kind: str | None = None
     source: str | None = None
-    """A file or whatever a document is from, or a folder of such."""
+    """A source, such as a file, or a folder of sources."""
     speaker: str | None = None
     """Their name, or what it begins with: "Caroline" is Caroline Smith, too."""
     since: date | None = None
@@ -319,7 +319,7 @@ def _told(found: SearchResult) -> dict[str, Any]:
 
 
 _MORE = 2
-"""Times as many are looked at as are wanted: a model's summary beside what it is of is left out."""
+"""Factor: candidates for each passage, since a model's summary is left out beside its sources."""
 
 
 class _Evidence(search.Filters):
@@ -342,7 +342,7 @@ async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *
     own = asks_what_was_answered(text)
     filters = None if own else _Evidence(image.read(vouched))
     if not (own or view.read or (filters is not None and filters.documents)):
-        return []  # nobody is asked where nothing can come of it: with none but missions in memory, and a brief that is not about them
+        return []  # no search can give evidence: the memory holds only missions, and the brief does not ask about them
     question = await in_helper(image.read, _understood, view, text)
     vectors, _ = await retrieval.vectors(view, question)
     found = await in_helper(_best, view, question, vectors, most * _MORE, alike, filters)
@@ -366,7 +366,7 @@ def _best(
 
 
 def _retold(root: Any, found: list[int]) -> frozenset[int]:
-    """Which of these chunks are what a model made of documents that are there themselves."""
+    """Return those of these chunks that a model made from documents that are still live."""
     chunks = library_of(root).chunks
     return frozenset(number for number in found if number in chunks and _is_retold(root, chunks[number].document))
 

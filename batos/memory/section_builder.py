@@ -38,7 +38,7 @@ from batos.objects import UvmObject
 _WORD = re.compile(r"[^\W_]+")
 _ASIDE = re.compile(r"(?<!\s)\s*\([^()]*+\)\s*+$")
 _LONGEST = 12
-"""Words of a name; what is longer is a sentence, and no text names it."""
+"""Greatest number of words of a name; longer titles are sentences, which no text names."""
 
 
 class NamedEntities(NamedTuple):
@@ -69,7 +69,7 @@ class Gazetteer:
             self.add(name, target)
 
     def add(self, name: str, target: int) -> None:
-        """Add a name. A bracketed suffix only tells namesakes apart and is not looked for."""
+        """Add a name. A suffix in brackets only tells namesakes apart; texts need not contain it."""
         parts = tuple(_words(_ASIDE.sub("", name) or name))
         if 0 < len(parts) <= _LONGEST and content_words(name):
             targets = self._known.setdefault(parts[0], {}).setdefault(parts, [])
@@ -84,7 +84,7 @@ class Gazetteer:
         at = 0
         while at < len(said):
             names = self._known.get(said[at])
-            if names is None:  # no name begins so, as with most words
+            if names is None:  # no name starts like this, as for most words
                 at += 1
                 continue
             fits = [parts for parts in names if tuple(said[at : at + len(parts)]) == parts]
@@ -145,7 +145,7 @@ def known_names(root: Any) -> list[KnownName]:
 
 
 _KINDS = {MISSION: LIVED, FAILURE: LIVED, SUMMARY: TELLS_OTHERS, DIGEST: TELLS_OTHERS | LIVED}
-"""Kind of a document -> what is to be known of its chunks beside their own traits."""
+"""Kind of a document -> flags that all of its chunks get."""
 
 
 class Shelved(NamedTuple):
@@ -169,7 +169,7 @@ class Shelver:
         :param about: numbers of the documents that all its chunks point at.
         """
         cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
-        # a conversation is cut by who speaks, and nothing else parts it
+        # only the speakers decide on the cuts of a conversation
         section = Section(self.numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
         return self.filled(section, cuts, kind, about)
 
@@ -318,9 +318,9 @@ class EmbeddingWork(NamedTuple):
     speakers: tuple[str, ...]
     mentioned: tuple[tuple[str, ...], ...]
     about: tuple[int, ...]
-    """Numbers of the documents that it is a summary of, or of parts of them."""
+    """Numbers of the documents that the section summarises in whole or in part."""
     served: bool = False
-    """Whether searches have vectors of its chunks: if so, those of another embedder are made for the same chunks."""
+    """True if searches have vectors of the chunks already: then the vectors of another embedder are for the same chunks."""
 
 
 class EmbeddingPlan(NamedTuple):
@@ -383,7 +383,7 @@ def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limit
         rows = np.stack([piece.vector for piece in found])
     speakers = work.speakers if cuts == work.texts else ("",) * len(cuts)
     shelved = shelver.filled(work.section._replace(cut=True), list(zip(cuts, speakers, strict=True)), work.kind, work.about)
-    # the same cuts and the same names: all that there is new are the vectors
+    # the cuts and the names are equal: only the vectors are new
     named = work.served or tuple(passage.mentioned for passage in shelved.shelf.passages) == work.mentioned
     same = named and cuts == work.texts
     return EmbeddedSection(work.section, None if same else shelved, rows)
@@ -400,7 +400,7 @@ def store_vectors(root: Any, identity: str, made: Sequence[EmbeddedSection]) -> 
     rows, entries, dropped = [], [], []
     for one in made:
         if waiting is None or library.sections.get(one.was.number) != tuple(one.was[1:]):
-            continue  # forgotten or changed meanwhile: what is there now waits for its own
+            continue  # forgotten or changed meanwhile: the new version waits for its own vectors
         if one.shelved is None:
             library.sections[one.was.number] = tuple(one.was._replace(cut=True)[1:])
             ids += one.was.numbers

@@ -72,7 +72,7 @@ def title_of(document: UvmObject) -> str:
 def complete_titles(library: Library) -> None:
     """List what an earlier BAT OS did not: it knew one document of each title."""
     for number, document in library.documents.items():
-        with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of what is damaged
+        with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit reports the damage
             if document.complete and not (document.archives and not document.sections):
                 add_title(library, title_of(document), number)
 
@@ -153,57 +153,60 @@ class Library(Persistent):
 
     __module__ = "batos.memory"
     change: Change | None = None
-    """The embedder that takes the place of the one whose vectors searches use, while its own are being made."""
+    """A change of embedder: searches use the vectors of the old embedder while the worker makes those of the new one. None: no change."""
 
     def __init__(self) -> None:
-        from batos.memory.text_index import SegmentedText  # late: these two need numpy
+        from batos.memory.text_index import SegmentedText  # late import: these two need numpy
 
         self.epoch = Epoch()
         self.chunks: LOBTree = GrowingTree()
         self.sections: LOBTree = GrowingTree()
         self.starts = LLBTree()
-        """Sections by their number; their numbers by that of their first chunk."""
+        """Number of a section's first chunk -> number of the section."""
         self.documents: LOBTree = GrowingTree()
         self.by_source, self.by_content, self.by_title = OOBTree(), OOBTree(), OOBTree()
         self.entities = OOBTree()
         self.catalogue = Catalogue()
         self.text = SegmentedText()
         self.vectors = OOBTree()
-        """Vector logs by the identity of the embedder that they are from: one, or two during a change."""
+        """Identity of an embedder -> log of its vectors: one log, or two during a change of embedder."""
         self.embedder = ""
-        """Identity of the embedder whose vectors searches use; empty before the first."""
+        """Identity of the embedder whose vectors searches use; empty until there are vectors."""
         self.waiting = LLTreeSet()
         """Sections that lack vectors of `embedder`; see `without_vectors`."""
         self.complete()
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
-        """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
-        were looked at; folders that are watched."""
+        """Files that wait to be read -> attempts at them; refused files -> reason; files -> time and size when they were last read;
+        watched folders.
+        """
 
     def complete(self) -> None:
         """Make what an earlier BAT OS did not have."""
-        self._p_activate()  # a ghost has nothing
+        self._p_activate()  # a ghost has no attributes
         if "unlinked" not in self.__dict__:
             self.unlinked = OOTreeSet([""])
-            """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
+            """Titles, casefolded, that older texts do not link to yet. The first entry is permanent: see `part_log`."""
         if "counts" not in self.__dict__:
             self.counts = Counts(len(self.documents), len(self.sections), len(self.chunks), len(self.entities))
         if "archives" not in self.__dict__:
             self.archives = LOBTree()
-            """Archives by their number: see `batos.memory.archiver`."""
+            """Number of an archive -> archive: see `batos.memory.archiver`."""
             self.unsummarised = LLTreeSet([0])
-            """Those that lost their summary and wait for another. The first entry stays, as below."""
+            """Archives that lost their summary and wait for another. The first entry is permanent: see `part_log`."""
             self.reads, self.pinned = LOBTree(), OOTreeSet()
-            """How much sections are read, and sources that stay: see `batos.memory.eviction`."""
+            """Statistics of reads of sections, and pinned sources: see `batos.memory.eviction`."""
         if "namesakes" not in self.__dict__:
             self.namesakes = OOTreeSet([("", 0)])
-            """Titles, casefolded, of which another document is found, with the number of one that has it, too. The first entry stays."""
+            """Titles, casefolded, that several documents share, each with the number of a further document. The first entry is
+            permanent.
+            """
             complete_titles(self)
         for log in (self.text, *self.vectors.values()):
             log.complete()
         if 0 not in self.waiting:
-            self.waiting.add(0)  # no section's number, and stays: two missions that add to an empty tree would meet
+            self.waiting.add(0)  # 0 is not the number of a section, and is permanent: two missions that add to an empty tree would conflict
 
-    # --- reading
+    # --- reads
 
     def without_vectors(self) -> Iterable[int]:
         """Return the numbers of the sections that lack the vectors which searches use, in the order in which they came."""
@@ -258,7 +261,7 @@ class Library(Persistent):
         """Return the text of a section."""
         return "".join(self.chunks[number].text for number in section.numbers)
 
-    # --- changing
+    # --- changes
 
     def put(
         self, root: Any, number: int, facts: Mapping[str, Any], shelves: Iterable[Shelf], segment: Any, sections: Iterable[int]
@@ -277,7 +280,7 @@ class Library(Persistent):
             self.counts.add(documents=1)
         now = tuple(sections)
         gone = set(document.sections) - set(now)
-        dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what it said before
+        dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what the document said before
         self._unlist(document)
         was = title_of(document)
         for name, value in {**facts, "sections": now}.items():
@@ -371,7 +374,7 @@ class Library(Persistent):
         for source in document.sources:
             self.by_source[source] = document.number
         if document.complete:
-            if document.digest:  # of a file: no other is looked for by its content
+            if document.digest:  # only documents of files have a digest: others are never looked up by content
                 self.by_content.setdefault(document.digest, document.number)
             self.catalogued(document)
 
@@ -478,7 +481,7 @@ def _forget_archived(root: Any, document: UvmObject) -> list[int]:
     The archives are packed again without it, and wait for another summary. The old blobs leave the disk with the pack that drops this
     history.
     """
-    from batos.memory.archive_format import pack_archive, unpack_archive  # late: it needs numpy
+    from batos.memory.archive_format import pack_archive, unpack_archive  # late import: it needs numpy
 
     library = library_of(root)
     dropped: list[int] = []

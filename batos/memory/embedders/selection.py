@@ -18,7 +18,7 @@ from batos.memory.embedders import NORMALISATION, Embedder, Identity, Maker, Vec
 from batos.memory.embedders.local import PACKAGED, Backend, LocalEmbedder
 
 Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
-QUESTION_TEXTS = 2  # that a question asks for at most
+QUESTION_TEXTS = 2  # most texts that one question embeds
 _PROBE = "probe"
 
 
@@ -124,7 +124,7 @@ class Readers:
         return self.former(maker) or self.present
 
     def former(self, maker: Maker) -> Embedder | None:
-        """Another embedder than the settings' that vectors are from, loaded when it is first asked; None if there is none."""
+        """Return the embedder that made the vectors if it differs from that of the settings, loaded on first use; else None."""
         origin = _origin(maker)
         if origin is None or origin == self._chosen:
             return None
