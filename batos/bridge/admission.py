@@ -55,7 +55,7 @@ def _blob(path: str) -> str:
 
 
 Rank = tuple[bool, int]
-PACE_WEIGHT = 0.2  # of the newest interval in the running mean
+PACE_WEIGHT = 0.2  # weight of the newest interval in the running mean
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +68,7 @@ class Ticket:
     rank: Rank
     number: int
     passed_at: float | None = None
-    gates: frozenset[AdmissionGate] = frozenset()  # most tickets wait, at no gate
+    gates: frozenset[AdmissionGate] = frozenset()  # most tickets do not wait at a gate
     ended: bool = False
 
     @property
@@ -108,7 +108,7 @@ class Fairness:
         return 1 << max(0, served.bit_length() - 1)
 
     def began(self, *, waiting: bool) -> None:
-        """Note that a mission begins; the time from one to the next counts where others were `waiting` meanwhile."""
+        """Record the start of a mission. The interval to the next start counts if other missions are `waiting` meanwhile."""
         now = self.clock()
         if self._began_at is not None:
             took = now - self._began_at
@@ -123,7 +123,7 @@ class Fairness:
         return earlier.passed_at is None or self.clock() - earlier.passed_at < self.seconds
 
     def passed(self, earlier: Ticket) -> None:
-        """Note that a later one went before this one."""
+        """Record that a later ticket went before this one."""
         if earlier.passed_at is None:
             earlier.passed_at = self.clock()
 
@@ -205,7 +205,7 @@ class AdmissionGate:
     async def turn(self, load: Load) -> AsyncIterator[None]:
         """Wait for the turn of an inference on this load; the block is the inference."""
         ticket: Ticket | None = scope.current().ticket
-        mine = ticket if ticket is not None else Ticket((False, 0), self._latest)  # outside any mission: after those that are there
+        mine = ticket if ticket is not None else Ticket((False, 0), self._latest)  # outside a mission: after the tickets that are there
         try:
             await self._enter(mine, load)
             try:
@@ -213,7 +213,7 @@ class AdmissionGate:
             finally:
                 self._landed(load)
         finally:
-            # Who waits holds nothing: missions that waited for each other's loads would wait for ever.
+            # A waiting mission holds no load: missions that wait for each other's loads would deadlock.
             if ticket is None or ticket.ended or any(gate.keeps_waiting(mine) for gate in mine.gates):
                 self._holds.pop(mine, None)
             self.look_again()
@@ -244,7 +244,7 @@ class AdmissionGate:
         except asyncio.CancelledError:
             if entry in self._waiting:
                 self._waiting.remove(entry)
-            elif not entry.turn.cancelled():  # cancelled in the moment when its turn came
+            elif not entry.turn.cancelled():  # cancelled at the moment when its turn came
                 self._landed(load)
             raise
 
@@ -260,7 +260,7 @@ class AdmissionGate:
             self._timer = None
         self._note_starved()
         stay: list[_Waiting] = []
-        stuck: set[Load] = set()  # what keeps an entry waiting keeps those after it on the same load
+        stuck: set[Load] = set()  # a load that keeps an entry waiting keeps later entries on that load waiting, too
         for entry in self._waiting:
             if entry.turn.cancelled():
                 continue

@@ -28,8 +28,8 @@ from batos.concurrency import cancel_and_wait
 from batos.config.limits import Limits, limit
 from batos.errors import InferenceFailed
 
-NO_SPACE = "no space left on device"  # the words of ENOSPC, which Ollama passes on
-NO_SUCH = "pull model manifest: file does not exist"  # its words for a name that the registry does not have
+NO_SPACE = "no space left on device"  # the text of ENOSPC, which Ollama passes on
+NO_SUCH = "pull model manifest: file does not exist"  # Ollama's text for a name that the registry does not have
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda
         cause = "truncated" if begun() else "unreachable"
         raise InferenceFailed(f"the connection to Ollama at {host} broke: {e!r}", cause=cause, model=model) from e
     except (ValueError, TypeError, AttributeError) as e:
-        # json and pydantic raise ValueError; a line that is JSON but no object fails inside the client with the others.
+        # json and pydantic raise ValueError. For a JSON line that is not an object, the client raises one of the others.
         raise InferenceFailed(f"Ollama at {host} sent what is no answer: {e}", cause="malformed", model=model) from e
 
 
@@ -81,7 +81,7 @@ def failure_cause(error: BaseException, reported: str = "server_error") -> str:
 T = TypeVar("T")
 
 RACE_TRIES = 3
-"""How often the same is asked: between a listing and its looks there is a millisecond, so twice in a row is rare."""
+"""Greatest number of tries of a request: listing and lookup are a millisecond apart, so two races in a row are rare."""
 
 
 async def retry_on_race(call: Callable[[], Awaitable[T]]) -> T:
@@ -184,7 +184,7 @@ class Breaker:
         self._closed.clear()
         self._since, self._why = time.monotonic(), why
         self.opened += 1
-        if self._probing is None or self._probing.done():  # else it was closed and is open again between two of its looks
+        if self._probing is None or self._probing.done():  # otherwise the breaker was closed and opened again between two probes
             self._probing = asyncio.create_task(self._probe(), name=f"probe of {self._host}")
         log.warning("ollama does not answer; what needs it waits", host=self._host, why=why)
 

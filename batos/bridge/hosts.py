@@ -45,7 +45,7 @@ class Host(Inference, Protocol):
 
     @property
     def under_way(self) -> int:
-        """Chats that it was given and that are not at their end."""
+        """Return the number of chats under way."""
         ...
 
     @property
@@ -87,7 +87,7 @@ class Hosts(Generic[H]):
     ) -> None:
         self._hosts, self._crowded = list(hosts), crowded
         self._wait_s, self._switch_s, self._look_s = wait_s, switch_s, look_s
-        self._held: dict[str, str] = {}  # a model's name to its digest
+        self._held: dict[str, str] = {}  # name of a model -> its digest
 
     async def close(self) -> None:
         """Close the connections to all hosts."""
@@ -120,7 +120,7 @@ class Hosts(Generic[H]):
         """See `Inference.digest`."""
         return await self._anywhere(model, lambda host: host.digest(model))
 
-    # --- which host
+    # --- choice of a host
 
     async def _anywhere(
         self, model: str, ask: Callable[[H], Awaitable[T]], begun: Callable[[], bool] = lambda: False, digest: str = ""
@@ -143,7 +143,7 @@ class Hosts(Generic[H]):
             others = any(why is not None and why.cause == "model_changed" for why in failed.values())
             until = begun_at + (self._switch_s if others else self._wait_s)
             if time.monotonic() >= until:
-                self._held.pop(tagged(model), None)  # the next attempt may think with what is there
+                self._held.pop(tagged(model), None)  # the next attempt may use a version that is there
                 raise failure
             await self._wait(until)
             failed = dict.fromkeys(self._hosts)
@@ -172,17 +172,17 @@ class Hosts(Generic[H]):
         return held
 
     async def _have(self, model: str, hosts: dict[H, InferenceFailed | None]) -> dict[H, str | InferenceFailed]:
-        """Ask each host that has not failed yet for the model. Return for each a digest, or the failure that says why it has none."""
+        """Ask each host that has not failed yet for the model. Return for each a digest, or its failure."""
         asked = [host for host, failure in hosts.items() if failure is None]
 
         async def look(host: H) -> str | InferenceFailed:
             try:
-                host.breaker.check(model)  # its last list may be young enough to be believed
+                host.breaker.check(model)  # the host's cached list may be valid still
                 return await host.digest(model)
             except InferenceFailed as e:
                 return e
 
-        if len(asked) == 1:  # no task for it: that is a tenth of a millisecond of each chat
+        if len(asked) == 1:  # one host needs no task: that saves a tenth of a millisecond of each chat
             return {asked[0]: await look(asked[0])}
         return dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
 
@@ -198,7 +198,8 @@ class Hosts(Generic[H]):
 
     async def _wait(self, until: float) -> None:
         """Return when a host answers again, or it is time to look."""
-        left = min(max(0.0, until - time.monotonic()), self._look_s)  # not all that are away need be left alone yet
+        # look before `until`: the breakers of unreachable hosts may be closed still
+        left = min(max(0.0, until - time.monotonic()), self._look_s)
         closing = [asyncio.create_task(host.breaker.closed()) for host in self._hosts if host.breaker.open]
         try:
             if closing:
@@ -230,8 +231,8 @@ class Hosts(Generic[H]):
         ]
 
 
-PROBE_S = 120.0  # for one tiny inference, the loading of the model included
-LOOK_S = 0.25  # between two looks whether who waits for a model waits for an Ollama
+PROBE_S = 120.0  # seconds for one tiny inference, including the load of the model
+LOOK_S = 0.25  # seconds between two checks whether a wait for a model is a wait for Ollama
 
 
 class ManagedHost(ResidentInference):
@@ -348,7 +349,7 @@ class ManagedHost(ResidentInference):
             return
         wanted = {"think"} | ({"format"} if request.schema is not None else set())
         if not can.probed.issuperset(wanted):
-            with contextlib.suppress(InferenceFailed):  # the request itself will meet what was in the way
+            with contextlib.suppress(InferenceFailed):  # the request itself will report the same failure
                 await self.probe(request.model, wanted, deadline_s, {**self.residency.options, **dict(request.options)})
 
     async def digest(self, model: str) -> str:
@@ -420,7 +421,7 @@ class ManagedHosts:
         if any(place.provisioner.is_ready(model) for place in self._places):
             return
         wanted = [place for place in self._places if place.provisioner.knows(model)]
-        if not wanted:  # of no profile: one that has it will do, else it is pulled, once
+        if not wanted:  # a model outside of the profile: any host that has it will do, else one host pulls it
             if any(await asyncio.gather(*(place.has(model) for place in self._places))):
                 return
             wanted = [self._places[0]]
@@ -435,7 +436,7 @@ class ManagedHosts:
                 if (await healed).ready:
                     return
         finally:
-            _cancel(tasks)  # the work itself goes on
+            _cancel(tasks)  # the provisioning itself continues
 
     async def _first(self, model: str, wanted: Sequence[ManagedHost]) -> None:
         waits = {asyncio.create_task(place.provisioner.ready(model)): place for place in wanted}
@@ -450,11 +451,11 @@ class ManagedHosts:
                     return
                 pending = [place for task, place in waits.items() if not task.done()]
                 away = all(place.breaker.open for place in pending)
-                if failures and away:  # who is away may never come back
+                if failures and away:  # an unreachable host may never come back
                     raise failures[0]
                 away_s = away_s + clock() - looked if away else 0.0
                 if away_s > self._wait_s:
-                    pending[0].breaker.check(model)  # says for how long
+                    pending[0].breaker.check(model)  # raises with the remaining time
         finally:
             _cancel(waits)
 
@@ -464,4 +465,4 @@ def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
         if not task.done():
             task.cancel()
         elif not task.cancelled():
-            task.exception()  # looked at: nobody waits for it any more
+            task.exception()  # retrieve the exception, which would be logged otherwise

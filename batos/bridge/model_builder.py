@@ -56,14 +56,14 @@ async def upload_blob(client: AsyncClient, path: Path, *, digest: str | None = N
     """
     known = await asyncio.to_thread(blob_digest, path) if digest is None else digest
     if not await has_blob(client, known):
-        # As AsyncClient.create_blob, which would read the file a second time for its digest and says nothing of progress.
+        # Like AsyncClient.create_blob, which would read the file a second time for its digest and reports no progress.
         await client._request_raw("POST", f"/api/blobs/{known}", content=_chunks(path, on_bytes))  # type: ignore[no-untyped-call]
     return known
 
 
 async def has_blob(client: AsyncClient, digest: str) -> bool:
     """Return True if Ollama has the blob with that digest."""
-    # AsyncClient has no call for this question; its address and connections are the ones to ask with.
+    # AsyncClient has no call for this question: use its address and connections.
     return bool((await client._client.head(f"/api/blobs/{digest}")).status_code == 200)
 
 
@@ -165,7 +165,7 @@ class BuiltModels:
             )
 
 
-# In a folder of weights, the first of these that is there counts, as with `ollama create`; an adapter's weights are named otherwise.
+# In a folder of weights the first of these that exists counts, as with `ollama create`. Weights of adapters have other names.
 WEIGHTS = ("model*.safetensors", "consolidated*.safetensors", "*.gguf")
 ADAPTER_WEIGHTS = ("adapter*.safetensors", "*.safetensors", "*.gguf")
 BESIDE_WEIGHTS = ("*.json", "*/*.json", "tokenizer.model", "*/tokenizer.model", "vocab.txt", "merges.txt")
@@ -382,7 +382,7 @@ class ModelBuilder:
             for path, digest in files.items():
                 await self._upload(model, path, digest)
         with ServerErrors(f"cannot build {model}", ROOM_REMEDY):
-            # As AsyncClient.create, which has no words for RENDERER, PARSER and REQUIRES.
+            # Like AsyncClient.create, which has no parameters for RENDERER, PARSER and REQUIRES.
             body = {"model": model, "stream": True, **request}
             stream = await self._client._request(ProgressResponse, "POST", "/api/create", json=body, stream=True)
             await follow_steps(stream, lambda part: self._hear(model, part), ROOM_REMEDY)

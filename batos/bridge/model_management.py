@@ -78,7 +78,7 @@ class ModelManager:
         return {status.name for place in self._places for status in place.provisioner.status() if status.ready}
 
     async def refresh(self) -> None:
-        """Ask each Ollama what it has in memory now."""
+        """Ask each Ollama which models are in memory."""
         await asyncio.gather(*(place.residency.refresh() for place in self._places))
 
     def _told(self, place: ManagedHost, status: ModelStatus) -> Reply:

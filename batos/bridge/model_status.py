@@ -140,9 +140,9 @@ class ServerErrors:
 
         from batos.bridge.client_library import ResponseError
 
-        # ValueError: an answer that is no JSON, or not of its schema.
+        # ValueError: an answer that is not JSON, or does not fit its schema.
         if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError):
-            # Of an error in the middle of a stream, ollama says "(status code: -1)" at the end.
+            # For an error in the middle of a stream, ollama adds "(status code: -1)".
             said = error.error if isinstance(error, ResponseError) else str(error)
             raise ModelUnavailable(f"{self._what}: {said or repr(error)}", self._remedy, failure_cause(error, self._reported)) from error
 
@@ -152,9 +152,9 @@ log = structlog.get_logger(__name__)
 Event = dict[str, Any]
 Hear = Callable[[Event], None]
 
-EVENT_GAP_S = 0.1  # between two events of one layer
-LINE_GAP_S, LINE_DUE_S = 1.0, 10.0  # between two lines about one layer: at least, where a tenth was done, and at most
-LINE_BYTES = 1024 * 1024  # layers below this have no lines of their own
+EVENT_GAP_S = 0.1  # seconds between two events of one layer
+LINE_GAP_S, LINE_DUE_S = 1.0, 10.0  # seconds between two log lines about one layer: at least, after a tenth of it; and at most
+LINE_BYTES = 1024 * 1024  # a smaller layer has no log lines of its own
 
 
 class Reports:
@@ -190,7 +190,7 @@ class Reports:
             self._line(key, step, now)
 
     def over(self, model: str) -> None:
-        """Nothing more is done about a model for now."""
+        """Report that the work on a model has ended for now."""
         for kept in (self._steps, self._told, self._lines):
             for key in [key for key in kept if key[0] == model]:
                 del kept[key]

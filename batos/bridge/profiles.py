@@ -26,7 +26,7 @@ from batos.errors import ConfigError
 PROFILES = "profiles.toml"
 PROFILES_FILE = Path(__file__).with_name(PROFILES)
 AUTO, EMBEDDED = "auto", "embedded"
-"""The name in the settings that means the best that is there, and the profile that needs nothing but what is installed."""
+"""Names of profiles: `auto` in the settings stands for the best available profile; `embedded` needs no further installation."""
 
 
 class BaseModelSource(BaseModel):
@@ -101,7 +101,7 @@ class Profile(BaseModel):
 
     @property
     def base(self) -> str:
-        """Name of the model that the personas are made of: the first that is not the embedder, if there is another."""
+        """Return the name of the model that the personas are made of: the first model that is not the embedder, if there is one."""
         return next((model.name for model in self.models if model.name != self.embedder), self.embedder)
 
 
@@ -207,7 +207,7 @@ def modelfiles_folder(override: str = "") -> Path:
     :raises ConfigError: if there is none.
     """
     package = Path(__file__).parents[1]
-    # Installed from a wheel they lie in the package; in a checkout beside it.
+    # A wheel installs them in the package; in a checkout they are beside it.
     places = [Path(override)] if override else [package / "modelfiles", package.parent / "modelfiles"]
     for place in places:
         if place.is_dir():
@@ -217,8 +217,8 @@ def modelfiles_folder(override: str = "") -> Path:
 
 PERSONA_PREFIX = "batos/"
 EXPERT_MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
-"""What an expert's model says of itself in its license: its name, and what it was made of."""
-TAG_CHARS = 80  # Ollama takes no longer tag than this
+"""Matches the mark in the license of an expert's model: the expert's name, and the digest of its content."""
+TAG_CHARS = 80  # greatest number of characters of a tag that Ollama accepts
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-TRUST_S = 30.0  # how long a load that was used is believed to be there still: Ollama keeps it for minutes
-UNLOAD_S = 10.0  # time for a model to leave the memory
-PRELOAD_S = 300.0  # time for one to come when nobody waits for it
+TRUST_S = 30.0  # seconds for which a used load is assumed to be in memory: Ollama keeps it for minutes
+UNLOAD_S = 10.0  # seconds for a model to leave the memory
+PRELOAD_S = 300.0  # seconds for a preload, for which no request waits
 POLL_S = 0.02
 
 
@@ -65,18 +65,18 @@ class Residency:
         self._clock = fairness.clock
         self.gate = AdmissionGate(fairness, self.fits, self._rest)
         self.hear: Callable[[str, Mapping[str, Any]], object] = lambda digest, shown: None
-        """Told what `/api/show` says of the model of a digest, before anything is loaded for it."""
-        self._made: dict[str, modelfile.Modelfile | None] = {}  # by digest of the model
-        self._bytes: dict[str, int] = {}  # of a model's files, by its digest
-        self._known: dict[str, Load] = {}  # by name, with the options of every chat
-        self._digests: dict[str, str] = {}  # by name, as learnt last
-        self._contexts: dict[str, int] = {}  # by digest of what is in memory, as last asked
+        """Takes a digest and the answer of `/api/show` for its model, before the model is loaded."""
+        self._made: dict[str, modelfile.Modelfile | None] = {}  # digest of a model -> its Modelfile
+        self._bytes: dict[str, int] = {}  # digest of a model -> bytes of its files
+        self._known: dict[str, Load] = {}  # name of a model -> its load with the options of every chat
+        self._digests: dict[str, str] = {}  # name of a model -> its last known digest
+        self._contexts: dict[str, int] = {}  # digest of a model in memory -> its context, as last reported
         self._files: dict[Load, int] = {}
         self._measured: dict[Load, int] = {}
         self._names: dict[Load, str] = {}
-        self._resident: dict[str, Load] = {}  # by weights
-        self._latest: dict[tuple[str, tuple[str, ...]], Load] = {}  # by weights and adapters
-        self._coming: set[Load] = set()  # asked for, and no inference on it has ended yet
+        self._resident: dict[str, Load] = {}  # weights -> load
+        self._latest: dict[tuple[str, tuple[str, ...]], Load] = {}  # weights and adapters -> load
+        self._coming: set[Load] = set()  # requested loads on which no inference has ended yet
         self._foreign = 0
         self._used: dict[Load, float] = {}
         self._used_at: dict[Load, float] = {}
@@ -93,7 +93,7 @@ class Residency:
             await self.preloader.stop()
         await self._background.stop()
 
-    # --- what is known
+    # --- known facts
 
     def load_of(self, model: str) -> Load | None:
         """Return the load of a model; None as long as that is not known."""
@@ -128,7 +128,7 @@ class Residency:
         if digest not in self._made:
             await self._look_at(model, digest)
         made = self._made.get(digest)
-        # Without a readable Modelfile a model is its own load: that is safe, and groups too little at worst.
+        # A model without a readable Modelfile is a load of its own: that is safe, and at worst groups too few missions.
         usual = Load(digest) if made is None else Load.of(made, self.options)
         load = usual if made is None or sent is None else Load.of(made, sent)
         self._known[tagged(model)], self._digests[tagged(model)] = usual, digest
@@ -151,7 +151,7 @@ class Residency:
             async with asyncio.timeout(CONNECT_S):
                 shown = await retry_on_race(lambda: show_model(self._client, model))
                 self._bytes = {m.digest: int(m.size or 0) for m in (await retry_on_race(self._client.list)).models if m.digest}
-            if shown is None:  # it went away; who needs it asks again
+            if shown is None:  # the model is gone: the next request asks again
                 return
             self.hear(digest, shown)
             try:
@@ -172,7 +172,7 @@ class Residency:
             try:
                 yield
             except BaseException:
-                self._used.pop(load, None)  # whether it is there is to be asked again
+                self._used.pop(load, None)  # ask Ollama again whether the load is in memory
                 raise
             finally:
                 self._coming.discard(load)
@@ -292,7 +292,7 @@ class Residency:
         async def measure() -> None:
             async with self._one_change:
                 await self._refresh()
-                await self._make_room(load)  # it may be larger than its files
+                await self._make_room(load)  # a load may take more memory than its files
 
         self._background.start(measure(), "residency-measure", "residency")
 
@@ -321,7 +321,7 @@ class Residency:
                 continue
             there[load.weights] = load
             self._measured[load] = int(row.size or 0)
-        # What was being loaded when it was asked is not listed yet, though it may be there by now, and what it throws out still is.
+        # A load in progress is not listed, though it may be there now; and a model that it displaces is listed still.
         self._resident = there | coming | {load.weights: load for load in self._coming}
 
     def _recognised(self, digest: str) -> Load | None:
@@ -349,10 +349,10 @@ class Residency:
             TimeoutError,
             ValueError,
             TypeError,
-        ) as e:  # the last two: an answer of the wrong form
+        ) as e:  # the last two: an answer with a wrong form
             log.warning("could not " + doing, error=str(e) or repr(e), **about)
 
-    # --- facts
+    # --- queries
 
     def facts(self) -> dict[str, Any]:
         """Return the facts for `info` about the memory; sizes in bytes."""
@@ -394,7 +394,7 @@ class ResidentInference:
             return await self._inference.chat(request, deadline_s=deadline_s, on_text=on_text)
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        load = await self._residency.learn(model, await self._inference.digest(model), {})  # it is sent without options
+        load = await self._residency.learn(model, await self._inference.digest(model), {})  # this request has no options
         async with self._residency.turn(load):
             return await self._inference.embed(model, texts, deadline_s=deadline_s)
 

@@ -36,9 +36,9 @@ from batos.config import Settings, nearest
 from batos.errors import ConfigError
 
 OWN = "own"
-"""The name of the profile that thinks with one model of the user's."""
+"""Name of the profile that uses one model of the user."""
 LEAST_ANSWER, MOST_ANSWER, ANSWER_SHARE = 256, 1024, 8
-"""Tokens of an answer on such a model: that share of its context, within these bounds."""
+"""Least and greatest tokens of an answer on such a model; between these bounds, 1/8 of the context."""
 
 
 class NamedModels(NamedTuple):
@@ -121,7 +121,7 @@ def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Seque
 
 
 def answer_limit(context: int) -> int:
-    """Tokens of an answer at most, of a model that is loaded with such a context."""
+    """Return the greatest number of tokens of an answer of a model with such a context."""
     return max(min(context // ANSWER_SHARE, MOST_ANSWER), min(LEAST_ANSWER, context // 2))
 
 

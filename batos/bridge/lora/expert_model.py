@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ollama import AsyncClient
 
 MAKER = 1
-"""Version of what is done here: another one makes other models of the same expert, which are then built anew."""
+"""Version of the build. A new version builds all experts anew."""
 TRIAL = "Say yes."
 NO_MEMORY = "requires more system memory"
-"""Ollama's words where other programs have taken what a model needs: that says nothing of the model."""
+"""Text of Ollama when other programs occupy the memory that a model needs: it is not a fault of the model."""
 
 
 class NotNow(Exception):
@@ -75,7 +75,7 @@ class Foundation:
         """Digest of all that goes into the model."""
         shown = self.shown
         parts = [shown.template, shown.system, shown.parameters, shown.messages]
-        mixed = ["each pair of matrices by its own rank"] if staged.adapter.mixed else []  # an earlier version had them all by one
+        mixed = ["each pair of matrices by its own rank"] if staged.adapter.mixed else []  # an earlier version used one rank for all pairs
         return content_digest([MAKER, staged.content, staged.model, self.weights.name, how, parts, *mixed])
 
 
@@ -105,7 +105,7 @@ def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> di
         made, file = profile.made.get(role.lower()), modelfiles / profile.name / f"{role.lower()}.Modelfile"
         try:
             base = (made or parse_modelfile(file.read_text("utf-8"))).from_
-        except (OSError, UnicodeDecodeError, BatosError):  # provisioning says what is wrong with it
+        except (OSError, UnicodeDecodeError, BatosError):  # provisioning reports the reason
             base = model
         found[persona] = model, tagged(base)
     return found
@@ -273,7 +273,7 @@ class failing:
 
         if error is None or isinstance(error, (Unfit, NotNow, self._but)):
             return
-        # ValueError: an answer that is no JSON, or a file that changed under our hands.
+        # ValueError: an answer that is not JSON, or a file that changed during the build.
         if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError | KeyError | WritingStopped):
             raise NotNow(f"{self._what}: {str(error) or repr(error)}") from error
 

@@ -27,14 +27,14 @@ MAGIC, VERSIONS = b"GGUF", (2, 3)
 ALIGNMENT = 32
 F32, F16, BF16, Q8_0 = 0, 1, 30, 8
 SIZES = {F32: 4, F16: 2, BF16: 2}
-"""Bytes of an element, of the types that are not made of blocks."""
+"""Bytes of an element for each type without blocks."""
 
 FILE_TYPE = "general.file_type"
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY, _U32, _FLOAT = 8, 9, 4, 6
-_ITEMS = 4_000_000  # entries of an array, tensors, or keys; vocabularies have some 300,000
-_TEXT = 16 * 1024 * 1024  # bytes of one string
+_ITEMS = 4_000_000  # greatest number of entries of an array, of tensors, or of keys; vocabularies have about 300,000 entries
+_TEXT = 16 * 1024 * 1024  # greatest number of bytes of one string
 
 
 class Malformed(ValueError):
@@ -273,7 +273,7 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
 
 
 KINDS = {"q8_0": (Q8_0, 7)}
-"""Type of the tensors, and llama.cpp's file type, by the name that a profile gives."""
+"""Quantisation in a profile -> type of the tensors, and file type of llama.cpp."""
 
 
 class UnreadableWeights(ValueError):
