@@ -56,26 +56,26 @@ _NAMES = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _NO_PROSE = re.compile(r"```.*?(```|\Z)|`[^`\n]*`|https?://\S+|[“„«\"「『][^”“»\"」』\n]{1,200}[”“»\"」』]", re.DOTALL)
-"""Code, addresses, and what is quoted."""
+"""Matches code, addresses, and quoted text."""
 _CODE = re.compile(
     r"\s*(def |class |import |from \w+ import|return\b|(if|for|while) .*:\s*$|#|//|function |const |let |var |public |select )"
     r"|.*([{};]|\):)\s*$",
     re.IGNORECASE,
 )
-"""A line of code that stands in no block."""
+"""Matches a line of code outside of a code block."""
 _ITEM = re.compile(r"\s*([-*•·–]|\d{1,3}[.)])\s+")
 _ENDS = (".", "!", "?", "。", "！", "？", "…", "।", "؟")
 _EAST = frozenset(("HIRAGANA", "KATAKANA", "CJK", "KATAKANA-HIRAGANA"))
-"""Scripts that one Japanese text is written in; the last of them is Chinese, too."""
+"""Scripts that occur in one Japanese text; the last of them is that of Chinese, too."""
 _WEIGHT = {"HIRAGANA": 2, "KATAKANA": 2, "CJK": 4, "HANGUL": 3}
-"""Letters of an alphabet that one character of a script stands for."""
+"""Letters of an alphabet for which one character of a script counts."""
 
 LEAST_LETTERS, LEAST_WORDS = 12, 6
-"""What a text must have for a verdict on its script, and on its language."""
+"""Least number of letters for a verdict on the script of a text, and of words for a verdict on its language."""
 SHARE, LEAST_HITS, LEAD = 0.15, 3, 2.0
-"""A language is named where so many of the words are its small words, and so many times as many as the next one's."""
-_ITEM_WORDS = 8  # of an item of a list that is a name, and no sentence
-_SOME = 0.05  # of an answer's letters in the script of the brief: it is not all in another one
+"""A language is recognised by the share of its small words, by their number, and by its lead (a factor) over the next language."""
+_ITEM_WORDS = 8  # greatest number of words of a list item that is a name and not a sentence
+_SOME = 0.05  # least share of an answer's letters in the script of the brief: below it the answer is in another script
 
 
 def speaks_of_languages(text: str) -> bool:
@@ -142,12 +142,12 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _scripts(text: str) -> Counter[str]:
-    """Letters by script, which is the first word of their Unicode names: LATIN, CYRILLIC, CJK ...
+    """Count the letters of a text by script. A script is the first word of a letter's Unicode name: LATIN, CYRILLIC, CJK ...
 
     Shapes of letters for mathematics, and of full or half width, are the letters that they show.
     """
     if text.isascii():
-        return Counter(LATIN=1)  # by far the most; who asks has seen letters in it
+        return Counter(LATIN=1)  # by far the most usual case; the caller has checked that the text has letters
     counts: Counter[str] = Counter()
     for letter in unicodedata.normalize("NFKC", text[:2000]):
         if letter.isalpha():
@@ -157,17 +157,17 @@ def _scripts(text: str) -> Counter[str]:
 
 
 _SENTENCE_END = re.compile(r"[。！？]++[”’」』）]*+|(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s|$)")
-_KEPT = 0.25  # of an answer that was cut must be whole sentences, or all of it is kept
-_RUN = 7  # words in a row that an answer has from the prompt's own
-_AGAIN = 3  # times that one sentence may be said
-_NO_WORDS = 0.5  # share of strings that are no words
-LONGEST = 20_000  # characters of an answer: far above what `num_predict` lets through by default
+_KEPT = 0.25  # least share of a cut answer that must be whole sentences: otherwise all of it is kept
+_RUN = 7  # words in a row that an answer may share with the words of the prompt
+_AGAIN = 3  # greatest number of repetitions of one sentence
+_NO_WORDS = 0.5  # share of strings that are not words from which a text is not language
+LONGEST = 20_000  # greatest number of characters of an answer: far above what `num_predict` allows by default
 _PART_END = re.compile(r"[。！？]|(?<![.!?…])[.!?…]++(?=\s|$)|\n++")
 _WORD_GATE = re.compile(r"\w")
-_LONG = 20  # characters of a sentence with which a loop begins
-_MOST = 0.7  # share of sentences said before, in a loop
+_LONG = 20  # least number of characters of the first sentence of a loop
+_MOST = 0.7  # share of repeated sentences in a loop
 _VOWELS = frozenset("aeiouy")
-_ECHO_WORDS = 8  # an answer this much longer than the brief says something of its own
+_ECHO_WORDS = 8  # an answer that exceeds the brief by this many words adds something of its own
 
 
 def whole(text: str, *, cut: bool) -> str:
@@ -194,12 +194,12 @@ def _before_loop(text: str) -> str:
     said = [(begin, " ".join(_bare(text[begin:end].lower().split()))) for begin, end in zip([0, *ends], ends, strict=False)]
     said = [(begin, words) for begin, words in said if words]
     known: set[str] = set()
-    again = []  # of each sentence: whether it was said before
+    again = []  # for each sentence: True if it occurred before
     for _, words in said:
         again.append(words in known)
         known.add(words)
     for at, (begin, words) in enumerate(said):
-        rest = again[at:-1] if at + 1 < len(said) else again[at:]  # the last one is cut off somewhere
+        rest = again[at:-1] if at + 1 < len(said) else again[at:]  # the last sentence may be cut off
         if again[at] and len(words) >= _LONG and sum(rest) >= _MOST * len(rest):
             return text[:begin].rstrip()
     return text
@@ -266,7 +266,7 @@ def _tells_back(words: list[str], prompt: str, asked: str) -> bool:
     return bool(found) and any(run not in f" {' '.join(_bare(asked.lower().split()))} " for run in found)
 
 
-@functools.lru_cache(maxsize=64)  # a state's own words are the same for all missions
+@functools.lru_cache(maxsize=64)  # a state's own words are equal for all missions
 def _runs(prompt: str) -> tuple[str, ...]:
     """Return each run of words of a prompt, with a space before and after it."""
     words = _bare(prompt.lower().split())
@@ -277,8 +277,8 @@ def _bare(words: list[str]) -> list[str]:
     return [word.strip(".,;:!?\"'()") for word in words]
 
 
-_SENTENCE = 3  # words from which a text is one
-_LONG_TEXTS = 8  # words from which the gate tells whether it is language
+_SENTENCE = 3  # least number of words of a sentence
+_LONG_TEXTS = 8  # least number of words for a check whether a text is language
 _INSULTS = re.compile(
     r"\b(stupid|idiots?|idiotic|morons?|imbeciles?|dumb(ass)?|dimwits?|losers?|retard(ed|s)?|shut up|pathetic|worthless|"
     r"fuck\w*|shit\w*|ass ?holes?|bitch\w*|bastards?|cunts?|whores?|scum|"
@@ -338,7 +338,7 @@ def _joined(node: ast.JoinedStr) -> str:
 
 
 Nearness: TypeAlias = Callable[[str, Sequence[str]], Awaitable[float | None]]
-"""The cosine of a text to the one of others that is most alike; None where that cannot be told now."""
+"""Returns the cosine of a text to the most similar of other texts; None if it is not available now."""
 
 
 async def not_told(text: str, others: Sequence[str]) -> None:
@@ -346,12 +346,10 @@ async def not_told(text: str, others: Sequence[str]) -> None:
 
 
 FOREIGN = "it has nothing to do with the request"
-_SHORTEST = 25  # words: of a shorter answer neither words nor embeddings tell
-_SAYING = (
-    4  # content words that something asked must have to be about something: "Surprise me" is like nothing that it may be answered with
-)
+_SHORTEST = 25  # words: for a shorter answer neither words nor embeddings are reliable
+_SAYING = 4  # least number of content words in a request that has a subject: any answer fits "Surprise me"
 _SHARED = 0.1  # cosine of content words from which an answer is about the brief
-_ALIKE = 0.15  # cosine of embeddings, likewise
+_ALIKE = 0.15  # cosine of embeddings from which an answer is about the brief
 
 
 async def is_foreign(answer: str, asked: Sequence[str], nearness: Nearness) -> bool:

@@ -60,21 +60,21 @@ from batos.mind.router import Route, RoutingLimits, Shares, shares
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
-_REPLY_OF = operator.attrgetter(*(one.name for one in fields(ChatReply)))  # of an `InferenceRecord`
+_REPLY_OF = operator.attrgetter(*(one.name for one in fields(ChatReply)))  # fields of an `InferenceRecord`
 
 YES = ("yes", "y")
-"""Answers that let something be done that the user was asked about."""
+"""Answers of the user that permit an action."""
 
 
 class PromptContext(NamedTuple):
     """Part of the mission that goes with a prompt."""
 
     turns: tuple[tuple[str, str], ...] = ()
-    """Turns before: pairs of what the user said and what was answered."""
+    """Earlier turns: pairs of the user's text and the answer."""
     narrows: bool = False
-    """Whether the prompt is shorter where less may be told (`Attempt.room`)."""
+    """True if the prompt becomes shorter when `Attempt.room` is smaller."""
     pictured: bool = False
-    """Whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns."""
+    """True if the prompt includes the brief's pictures, for a model that sees. Pictures of the conversation belong to their turns."""
 
 
 _ALONE = PromptContext()
@@ -102,12 +102,12 @@ class Attempt:
         )
         self.decisions = Decisions(self.id, services.image, records=policy.keeps)
         self.direct, self.plain = dict(terms.direct), dict(terms.plain)
-        self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
-        self.conversation = ""  # what was said before, where the mission follows another
-        self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
-        self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
+        self.earlier = False  # True if a version with another order of prompts began the mission: the journal's answers fit that order
+        self.conversation = ""  # earlier turns as one text, if the mission follows another
+        self.turns: tuple[tuple[str, str], ...] = ()  # the same conversation, turn by turn
+        self.shown: Shown = ()  # pictures of each of these turns, and of the brief
         self._lent = model_named_for_pictures(mission.questions)
-        self.follows_deep = False  # whether what it follows was thought about in several ways
+        self.follows_deep = False  # True if the mission that this one follows was thought about in several ways
         self._read: dict[str, tuple[Any, str | None]] = {}
         self._options = {**terms.options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         if "thinking" in (mission.needs or ()):
@@ -119,8 +119,8 @@ class Attempt:
         )
         self._since = time.monotonic()
         self.state, self.persona, self.why = "IDLE", "", ""
-        self.reached = "IDLE"  # the state of thought, also after it FAILED
-        self._own: dict[str, Any] = {"cycle": "", "model": None}  # of the mission's own cycle, for its events
+        self.reached = "IDLE"  # the state of thought; it stays when the mission FAILED
+        self._own: dict[str, Any] = {"cycle": "", "model": None}  # fields of the mission's own cycle, for its events
         self._tally = AttemptTally()
         self.making = Making(self.id, mission.accepted, services.methods)
 
@@ -134,7 +134,7 @@ class Attempt:
             self.decisions.route = None
         self._think_with(Provision.of(self.services.image.read(journal.provided_of, self.id)))
 
-    # --- as it stands
+    # --- state
 
     @property
     def gated(self) -> bool:
@@ -189,7 +189,7 @@ class Attempt:
         """
         return scope.enter(trial=self.tally.aside(), drafts=drafts)
 
-    # --- models that can do what the mission needs
+    # --- models with the abilities that the mission needs
 
     async def check_needs(self) -> None:
         """Check that what thinks meets what the mission needs, as its record says.
@@ -228,7 +228,8 @@ class Attempt:
         self.publish("state", needs=need.needs.words())
         before = self.provision
         self._think_with(await self.services.provider.provide(self, need.needs, may_do_without=need.may_do_without))
-        if self.room is not None and self.provision.options != before.options:  # another context: what did not fit before may
+        # the context has changed: prompts that were too long may fit now
+        if self.room is not None and self.provision.options != before.options:
             self.decisions.take_room(None)
 
     def _think_with(self, provision: Provision) -> None:
@@ -239,7 +240,7 @@ class Attempt:
         if provision.model:
             self.direct, self.plain = dict(provision.direct), {}
 
-    # --- who thinks, and how
+    # --- personas and depth
 
     @functools.cached_property
     def errand(self) -> Errand | None:
@@ -279,7 +280,7 @@ class Attempt:
         except ModelBlind as e:
             if e.context["models"] or self.services.provider is None:
                 raise
-            seeing = Needs(vision=True)  # no model here sees: another one may be had
+            seeing = Needs(vision=True)  # no model here sees: another model may
             if not self.provision.declined.covers(seeing):
                 await self.require(seeing, may_do_without=True)
             raise ModelBlind(f"{e.message}. {self.provision.why_not}", **e.context) from None
@@ -330,7 +331,7 @@ class Attempt:
             by = (("mission", getattr(mission, name)), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
             asked[name] = [AskedApproach(value, whose) for whose, value in by if value in known]
         depths = asked["depth"]
-        if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
+        if inner:  # the requested depth is that of the whole mission: the words of each part decide on the depth of the part
             depths = [one for one in depths if one.by == "persona"]
         return decide(self.services.router.window(brief), depths, asked["flavour"], facts)
 
@@ -378,7 +379,7 @@ class Attempt:
         log.info("told_less", mission=self.id, chars=room, why=found.cause.message)
         self.decisions.take_room(room)
 
-    # --- what it speaks with
+    # --- voices
 
     def voice_of(self, persona: UvmObject) -> str:
         """Return the model that speaks for a persona in this mission: its expert, or its plain model's role.
@@ -416,7 +417,7 @@ class Attempt:
         self.tally.cycles[outer] += 1
         return f"{outer}.{self.tally.cycles[outer]}" if outer else str(self.tally.cycles[outer])
 
-    # --- what it asks its user
+    # --- questions to the user
 
     def ask(self, question: str) -> str:
         """Return what the user answers to a question. Where the same words are asked several times, each has an answer of its own.
@@ -450,7 +451,7 @@ class Attempt:
             raise self.inference.source.unanswered(need)
         return found
 
-    # --- what it asks models
+    # --- questions to models
 
     async def chat(
         self,
@@ -503,7 +504,7 @@ class Attempt:
         return ChatReply(*_REPLY_OF(found))
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
-        """Ask a model, silently, until one of its answers is of a form; return that one.
+        """Ask a model, silently, until an answer has the form. Return that answer.
 
         :param more: as for `chat`.
         :raises InferenceFailed: with its cause; `malformed` with all texts as `raw` in its context where none was of the form.
@@ -522,7 +523,7 @@ class Attempt:
             return ()
         if self.room is None:
             return self.shown if turns else pictures_together(self.shown)
-        own = self.shown[-1]  # all was too long: pictures of earlier turns take the most
+        own = self.shown[-1]  # all pictures together were too long: those of earlier turns take the most tokens
         return (((),) * len(turns) + (own,)) if own else ()
 
     def _batch(self, part: str | None, by: By, model: str) -> TextBatch:
@@ -537,7 +538,7 @@ class Attempt:
         """Pay for what a replay under the gate needs (`JournaledInference.settle`)."""
         await self.inference.settle(need)
 
-    # --- what others hear of it
+    # --- events
 
     def moved(self, by: By, role: str, **facts: Any) -> None:
         """Tell the watchers and the log of a cycle's transition."""

@@ -120,11 +120,12 @@ class Durations:
 
 
 Propose = Callable[[Any, UvmObject, UvmObject], Awaitable[dict[str, Any]]]
-"""From the image's root, the mission and its cycle: facts for the mission's result. It may ask the current attempt's model."""
+"""Takes the image's root, the mission and its cycle, and returns facts for the mission's result. It may ask the current attempt's model."""
 
 Ruled = Callable[[Any, UvmObject, UvmObject], Awaitable[dict[str, Any] | None]]
-"""From the image's root, a mission of the system's own and the persona that has it: its whole result, `text` and what else there is, where
-no model is to think it through; else None."""
+"""Takes the image's root, a system mission and its persona, and returns the whole result with its `text`, if a rule decides it. None: a
+model thinks the mission through.
+"""
 
 
 async def nothing_ruled(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:

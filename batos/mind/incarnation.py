@@ -37,9 +37,9 @@ class Exemplars(NamedTuple):
     """Briefs that are a persona's own."""
 
     given: tuple[str, ...]
-    """Those of the codex."""
+    """Exemplars of the codex."""
     learned: Mapping[bytes, str] = MappingProxyType({})
-    """Those it was chosen for, by the digest of the text."""
+    """Digest of a brief -> the brief: briefs for which users chose the persona."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -108,9 +108,9 @@ class Merged(NamedTuple):
     store: dict[str, Any]
     remove: tuple[str, ...]
     said: dict[str, str]
-    """By slot: the digest of what codex and image last agreed on."""
+    """Slot -> digest of the value on which codex and image agreed last."""
     kept: dict[str, str]
-    """By slot: why the image does not hold what the codex says."""
+    """Slot -> reason why the image keeps another value than the codex."""
 
 
 def digest(value: object) -> str | None:
@@ -149,7 +149,7 @@ def merge(said: Mapping[str, str], image: Mapping[str, Any], codex: Mapping[str,
 
 def _missing(found: Merged, name: str, was: str | None, new: str | None, codex: Mapping[str, Any]) -> None:
     """Merge a slot that the image does not have."""
-    if new is None:  # nor the codex any more
+    if new is None:  # the codex no longer has it, either
         found.said.pop(name)
     elif was is None:
         found.store[name], found.said[name] = codex[name], new
@@ -169,7 +169,7 @@ class Incarnation:
     def __init__(self, codex: Codex) -> None:
         self._codex = codex
         self.changes: Kept = {}
-        """By persona and slot, what the last run did: added, updated or removed. Empty for a persona that is new."""
+        """Persona -> slots that the last run added, updated or removed; no slots for a new persona."""
 
     def __call__(self, lobby: UvmObject) -> None:
         """
@@ -196,13 +196,13 @@ class Incarnation:
         for name, persona in self._codex.personas.items():
             if name not in lobby._slots:
                 if name in said:
-                    continue  # it was deleted in the image
+                    continue  # a user or a mission deleted it in the image
                 lobby._slots[name] = _clone(lobby, name)
                 self.changes[name] = {}
             elif name not in known:
                 raise ConfigError(f"the codex has a persona {name!r}, but the image has something else under this name; call it otherwise")
             elif not isinstance(lobby._slots[name], UvmObject):
-                continue  # the image put something else in its place
+                continue  # the image has another object in its place
             said[name] = self._merge(name, lobby._slots[name], merge(said.get(name, {}), lobby._slots[name]._slots, slots_of(persona)))
             add_missing(lobby._slots[name], **{SLOT: OOBTree})
         _set(lobby.incarnation, "said", _told(said))
@@ -296,7 +296,7 @@ def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[
     else:
         _take_over(lobby._slots[name], slots_of(codex.personas[name]), wanted, said[name])
     _set(lobby.incarnation, "said", _told(said))
-    Incarnation(codex)(lobby)  # makes the persona that is missing
+    Incarnation(codex)(lobby)  # makes the missing persona
     return wanted
 
 

@@ -129,17 +129,17 @@ class AttemptTally:
 
     def __init__(self) -> None:
         self.asked: Counter[bytes] = Counter()
-        """How often each content was asked."""
+        """Content -> number of requests."""
         self.taken: set[tuple[bytes, int]] = set()
-        """Each inference that was asked: the key of its content, and its occurrence in the journal."""
+        """Key of the content and occurrence in the journal, for each inference of the attempt."""
         self.cycles: Counter[str] = Counter()
         self.questions: Counter[str] = Counter()
         self.agreed: dict[str, bool] = {}
-        """By question, whether the user said yes."""
+        """Question -> True if the user agreed."""
         self.used: list[InferenceRecord] = []
         self.replayed = 0
         self.forged: list[UvmObject] = []
-        """The cycles in which methods were written."""
+        """Cycles that wrote methods."""
 
     def aside(self) -> AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
@@ -155,7 +155,7 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
 
     def __init__(self, entries: Iterable[InferenceRecord] = ()) -> None:
         super().__init__()
-        self._last: dict[bytes, int] = {}  # of each content the last occurrence
+        self._last: dict[bytes, int] = {}  # content -> its last occurrence
         for entry in entries:
             self.add(entry)
 
@@ -236,7 +236,7 @@ class PartialAnswers:
         return listen
 
     def drop(self, key: journal.Key) -> None:
-        """Forget an answer: it is complete, or the model begins again."""
+        """Forget a partial answer: the answer is complete, or the model starts again."""
         self._texts.pop(key, None)
 
 
@@ -298,7 +298,7 @@ class LiveSource:
         return self.recorded.get(place[:2])
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
-        """Ask the model and journal its answer; return it when that is durable."""
+        """Ask the model and journal its answer. Return the answer when it is durable."""
         hear: Callable[[str], None] | None = None if heard is None else heard.add
         begun, tokens = self._partial.of(place[:2])
         if begun and not await self._inference.continues(request.model):
@@ -308,7 +308,7 @@ class LiveSource:
             request = dataclasses.replace(request, begun=begun, begun_tokens=tokens)
             if hear is not None:
                 hear(begun)
-        if request.schema is None:  # the grammar of a schema begins at the beginning
+        if request.schema is None:  # the grammar of a schema starts at the beginning of an answer
             hear = self._partial.listener(place[:2], hear)
         request = await with_pictures(request, self._image)
         try:
@@ -339,9 +339,9 @@ class JournaledInference:
     def __init__(self, source: InferenceSource) -> None:
         self.source = source
         self.gated = False
-        """Under the gate nothing waits for a model."""
+        """True under the gate: no code may wait for a model."""
         self.paid = 0
-        """Inferences that this attempt has paid for."""
+        """Number of inferences that this attempt has paid for."""
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
 
     @property

@@ -23,15 +23,15 @@ from batos.errors import BatosSignal, ModelBlind
 from batos.image.mission_record import MissionRecord
 
 CHOSEN, BEGUN, READY, DECLINED = "chosen", "begun", "ready", "declined"
-"""How far it is: a model was chosen; it is being brought about, as a change of that number; the mission thinks with it; it does without."""
+"""States of a need: a model was chosen; a change is providing it; the mission uses it; the mission goes on without it."""
 PROVISIONING = "PROVISIONING"
-"""The state of a mission that waits for its model."""
+"""State of a mission that waits for its model."""
 BYTES_A_TOKEN = 4
-"""Bytes of a brief that are a token at least: a text of more is surely too long."""
+"""Number of bytes of a brief that make at least one token. It shows which briefs certainly exceed a context."""
 BESIDE = 512
-"""Tokens that a prompt has beside brief and answer."""
+"""Tokens of a prompt besides the brief and the answer."""
 STEP = 1024
-"""A context is a multiple of so many tokens."""
+"""The size of a context is a multiple of this number of tokens."""
 
 
 class NeedModel(BatosSignal):
@@ -131,9 +131,9 @@ def needed_context(brief: str, context: int, answer: int) -> Needs:
 
 
 _ASKED = "Which model shall look at them? "
-_TOLD = 12  # models that a question or an error names
+_TOLD = 12  # greatest number of models that a question or an error names
 Shown = tuple[tuple[str, ...], ...]
-"""Digests of the pictures that an inference shows: of each turn of the conversation, and at the end those that go with its own prompt."""
+"""Digests of the pictures of an inference: those of each turn of the conversation, and last those of its own prompt."""
 
 
 class Sight(NamedTuple):

@@ -15,15 +15,15 @@ from batos.bridge.capabilities import ABILITIES, Ability
 
 QUESTION = "question_to_the_user"
 NEEDS = "needs_of_the_model"
-QUERY_LENGTH = 240  # characters of one sub-query: the schema's bound, so that a small model's plan ends in time
+QUERY_LENGTH = 240  # greatest number of characters of one sub-query: a bound in the schema, so that a small model ends its plan in time
 VERDICT: dict[str, Any] = {
     "type": "object",
     "properties": {"fit": {"type": "boolean"}, "reason": {"type": "string", "maxLength": QUERY_LENGTH}},
     "required": ["fit", "reason"],
     "additionalProperties": False,
 }
-"""The JSON schema of what a critic says."""
-SHARED = 0.5  # of a sentence's content words must be a voice's own, for the sentence to come from it
+"""JSON schema of a critic's verdict."""
+SHARED = 0.5  # least share of a sentence's content words that a voice must contain for the sentence to come from it
 _BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
 
 
@@ -75,7 +75,7 @@ def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:
     """Return the plan in an answer that is not of its form, facet to sub-query: a facet that it leaves out gets the brief itself."""
     try:
         answer = json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, or brackets without end
+    except (ValueError, RecursionError):  # the text is not JSON, or has endless brackets
         answer = None
     if not isinstance(answer, dict):
         answer = {}

@@ -39,8 +39,8 @@ from batos.mind.incarnation import Exemplars, learned_by
 if TYPE_CHECKING:
     import numpy as np
 
-CLEAR = 2.5  # score of a sentence that speaks plainly for a persona: one strong trigger, or two weak ones
-LEAD = 1.0  # by which it leads over the next persona
+CLEAR = 2.5  # score of a sentence that clearly speaks for a persona: one strong trigger, or two weak ones
+LEAD = 1.0  # lead over the next persona that a decision needs
 LEAST_WORDS = 3
 _BETWEEN = re.compile(r"(?<=[.!?;])\s+|(?<!\s)\s*\n\s*")
 
@@ -80,9 +80,9 @@ def _persona_of(sentence: str, scores: Scores) -> str | None:
     return ranked[0][0]
 
 
-FADE = 0.95  # what is left of older observations at each new one after the same persona
+FADE = 0.95  # factor by which each new observation reduces the weight of older ones after the same persona
 LIKELY = 0.2  # least share of the cases
-REMEMBERED = 200  # missions; of a first observation 0.95 ** 200 is left
+REMEMBERED = 200  # number of missions; of the first observation 0.95 ** 200 is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ log = structlog.get_logger("batos.mind")
 
 _T = TypeVar("_T")
 Texts = Mapping[str, tuple[str, ...]]
-"""By persona: its exemplars."""
+"""Persona -> its exemplars."""
 
 
 class Alike(NamedTuple):
@@ -148,9 +148,9 @@ class _Matrix(NamedTuple):
     texts: Texts
     digest: str
     rows: np.ndarray[Any, Any]
-    """The exemplars' vectors, persona by persona."""
+    """Vectors of the exemplars, persona by persona."""
     parts: dict[str, tuple[int, int]]
-    """By persona: the first of its rows, and the one after the last."""
+    """Persona -> its first row, and the row after its last one."""
 
 
 class Likeness:
@@ -234,11 +234,11 @@ class Likeness:
         digest = await self._inference.digest(self.model)
         if self._matrix is not None and self._matrix.digest == digest and self._matrix.texts == exemplars:
             return self._matrix
-        # Many briefs wait for one build, and none of them ends it by giving up.
+        # Many briefs wait for one build, and a cancelled one does not stop it.
         return await self._builds.of((digest, *sorted(exemplars.items())), lambda: self._built(exemplars, digest))
 
     async def _built(self, exemplars: Texts, digest: str) -> _Matrix:
-        async with self._one_build:  # in order, also where the exemplars change with each brief
+        async with self._one_build:  # one at a time, also if the exemplars change with each brief
             matrix = self._matrix = await self._build(exemplars, digest)
         self._away_until, self.state = -math.inf, "ready"
         return matrix
@@ -309,9 +309,9 @@ def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[
 
 
 CHOSEN, OWN, LEARNED, RULES, LIKENESS, FALLBACK = "mission", "system", "learned", "rules", "rules and likeness", "fallback"
-_SIGNS_KEPT = 64  # briefs whose signs are remembered: those under way
-_LIKE = 0.3  # mean cosine to a persona's exemplars from which a brief without any sign speaks for it
-_QUOTED = 60  # characters of the exemplar that a reason names
+_SIGNS_KEPT = 64  # briefs whose signs are cached: those of missions under way
+_LIKE = 0.3  # mean cosine to a persona's exemplars from which a brief without any sign speaks for the persona
+_QUOTED = 60  # characters of an exemplar that a reason quotes
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -385,7 +385,7 @@ class Router:
             name: [(re.compile(t.pattern, re.IGNORECASE), t.weight, t.says) for t in persona.triggers]
             for name, persona in codex.personas.items()
         }
-        # A brief is looked at by those who plan ahead, by those who share it out, and for the decision.
+        # Several callers look at a brief: the planner, the sharing of parts, and the decision.
         self._signs = functools.lru_cache(maxsize=_SIGNS_KEPT)(self._find_signs)
 
     @property
@@ -426,7 +426,7 @@ class Router:
         return {name: sorted(((w, says) for p, w, says in rules if p.search(text)), reverse=True) for name, rules in self._rules.items()}
 
     async def decide(self, record: MissionRecord, *, compare: bool = True, among: Collection[str] | None = None) -> Route:
-        """The decision for a mission.
+        """Choose the persona of a mission.
 
         :param record: its `brief`, `persona` and `origin` are read.
         :param compare: ask the embedder, if there is one.
