@@ -19,9 +19,9 @@ from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.specification import same
 
-_SHOWN = 120  # characters of a value in a reason
+_SHOWN = 120  # greatest number of characters of a value in a reason
 Draft = tuple[bytes, Method]
-"""A method that is not installed, and the id of the object that would hold it."""
+"""Id of the object that would hold the method, and the method, which is not installed."""
 
 
 class Case(NamedTuple):
@@ -31,7 +31,7 @@ class Case(NamedTuple):
     kwargs: Mapping[str, Any]
     expected: Example | None = None
     slots: tuple[tuple[str, Any], ...] = ()
-    """Slots that the receiver has before it, where no example says so."""
+    """Slots that the receiver has before the call, if the example does not give them."""
 
 
 class Outcome(NamedTuple):
@@ -72,17 +72,19 @@ async def run(
         if apart is None:
             return Outcome(case, "")
         receiver, args, kwargs = apart
-        home = home_of(receiver, method.selector) if receiver._p_jar is not None else receiver  # a copy's holder is of another transaction
-        home._slots[method.selector] = method  # it may send itself, also to others who inherit it
+        # the holder of a copy belongs to another transaction
+        home = home_of(receiver, method.selector) if receiver._p_jar is not None else receiver
+        home._slots[method.selector] = method  # the method may send its own selector, also to objects that inherit it
         for name, value in case.expected.slots if case.expected else case.slots:
             receiver._slots[name] = value
         sandbox = await methods.sandbox()
         try:
             with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts):
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
-        except (MethodError, MessageNotUnderstood, InvalidInput) as e:  # the last: of a message of ours that it sent wrongly
+        # InvalidInput: from a message to the system that the method sent wrongly
+        except (MethodError, MessageNotUnderstood, InvalidInput) as e:
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
-        except GrantNeeded as e:  # what could be granted would not have been done without trace here: it is tried no further
+        except GrantNeeded as e:  # a grant would permit an effect that this trial cannot roll back: stop here
             return Outcome(case, "" if e.context["grant"] else f"{_call(case, method.selector)} failed: {e.message}")
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
@@ -101,7 +103,7 @@ async def _apart(
     async with methods.image.unit() as unit:
         unit.doom()
         for oid, draft in drafts:
-            with contextlib.suppress(LookupError):  # its holder is an object of this very transaction
+            with contextlib.suppress(LookupError):  # its holder is an object of this transaction
                 unit.get(oid)._slots[draft.selector] = draft
 
         def there(value: Any) -> Any:

@@ -110,7 +110,7 @@ def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: M
     signature = inspect.Signature(parameters_of(source))
     kinds: dict[str, set[str]] = {name: {name.rstrip("0123456789")} & KINDS for name in signature.parameters}
     for one in taught:
-        with contextlib.suppress(TypeError):  # it is of a method that had other parameters
+        with contextlib.suppress(TypeError):  # the arguments belong to a method with other parameters
             for name, value in signature.bind(*one.args, **dict(one.kwargs)).arguments.items():
                 kinds[name].add(_kind(value))
     try:
@@ -151,7 +151,9 @@ def parameters_of(source: str) -> list[inspect.Parameter]:
 
 
 Forge = Callable[[Any, UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
-"""Writes a missing method. The first is the attempt that needs it, a `batos.mind.attempt.Attempt`, of which nothing is known here."""
+"""Writes a missing method. The first argument is the attempt that needs it, a `batos.mind.attempt.Attempt`, which this package does not
+know.
+"""
 
 
 class MethodRuntime:
