@@ -35,18 +35,18 @@ from batos.objects import Method, UvmObject
 log = structlog.get_logger("batos.autotelic")
 
 AUDIT, IMPROVEMENT = "self_audit-", "self_improvement-"
-"""How the ids of the loop's missions begin."""
+"""Prefixes of the ids of the loop's missions."""
 PROMPT = (
     "$measured\n\nYou thought about it: $thought\n\nName one change of this system that would help. Kinds of changes:\n$kinds\n\n"
     "What there is:\n$there\n\nAnswer with a JSON object with the keys kind, target, content and why."
 )
 AGAIN = "\n\nYour proposal of the kind $kind for $target was refused: $fault. Propose another."
-REPAIRS = 1  # of a proposal of the right form that makes no sense
-METHODS = 8  # that are named to the model
-_SHOWN = 100  # characters of a text that is shown to it
-_THOUGHT = 800  # characters of what it thought
-UNRECORDED = 64  # missions, the newest first, whose proposals no change may record yet: after a kill, too; more are never under way
-_LOOKED_AT = 256  # missions
+REPAIRS = 1  # further tries after a proposal of the right form that makes no sense
+METHODS = 8  # greatest number of methods in a prompt
+_SHOWN = 100  # greatest number of characters of a text in a prompt
+_THOUGHT = 800  # greatest number of characters of the model's thought in a prompt
+UNRECORDED = 64  # number of the newest missions that may have proposals without a recorded change, also after a kill; fewer are under way
+_LOOKED_AT = 256  # greatest number of missions that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Audits:
                     attempt.voice_of(speaker), system_message(speaker), prompt, Proposed, part="proposal", by=by(cycle), temperature=0.3
                 )
             except InferenceFailed as e:
-                if not e.context.get("raw"):  # it was the service that failed, not the form of its answers
+                if not e.context.get("raw"):  # the service failed; the form of the answers is not the reason
                     raise
                 return None
             proposal = found.value.proposal()
@@ -251,7 +251,7 @@ def _under_way(root: Any) -> set[tuple[str, str]]:
 
 
 def _last_asked(root: Any) -> float:
-    """When the last mission of the loop's own was accepted in which a model was asked for a proposal."""
+    """Return the time when the loop's last mission was accepted that asked a model for a proposal."""
     for mission in itertools.islice(ledger.newest_first(root), _LOOKED_AT):
         own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
         result = (ledger.describe(mission).result or {}) if own else {}
@@ -299,7 +299,7 @@ def _methods(root: Any) -> Iterator[tuple[UvmObject, str]]:
         oid, _, selector = key.partition(" ")
         try:
             holder = history.resolve(root, oid)
-        except BatosError:  # it is gone
+        except BatosError:  # the object is gone
             continue
         if isinstance(holder._slots.get(selector), Method):
             yield holder, selector

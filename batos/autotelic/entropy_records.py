@@ -35,9 +35,9 @@ class MissionMaterial(NamedTuple):
     facets: tuple[str, ...]
     described: int
     context: str | None
-    """The mission that it follows."""
+    """Id of the mission that this one follows."""
     rating: int
-    """Of its user; 0 where there is none yet."""
+    """Rating of the user: 1, -1, or 0 for none."""
     undone: bool
 
 
@@ -63,7 +63,7 @@ def material_of(root: Any, mission: UvmObject) -> MissionMaterial | None:
 
 
 def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """Which personas and facets took part in a cycle and those inside it, and how many bytes its structure takes to describe."""
+    """Return the personas and facets that took part in a cycle and its inner cycles, and the bytes of its structure's description."""
     cycles = list(_cycles(cycle))
     personas = tuple(str(one.persona.name).lower() for one in cycles if not one._slots.get("cycles"))
     spoke = tuple(f"{str(one.persona.name).lower()} {name}" for one in cycles for name in _spoke(one))
@@ -118,7 +118,7 @@ class Assessment(NamedTuple):
     novelty: float
     structure: float
     source: str
-    """What texts were compared by: `embedding`, or `words` where there was no embedder."""
+    """Source of the comparison of texts: `embedding`, or `words` without an embedder."""
 
     @property
     def parts(self) -> Parts:
@@ -171,9 +171,9 @@ def watch_of(root: Any) -> dict[str, Any]:
 RATED_UP, RATED_DOWN, UNDONE, REUSED = "rated +1", "rated -1", "undone", "reused"
 REDONE = "done again"
 REWARDS = {RATED_UP: 1.0, RATED_DOWN: -1.0, UNDONE: -1.0, REUSED: 0.5}
-"""By outcome. One that was only accepted says nothing about its parts: most are, whatever they are like."""
-USUAL_WEIGHTS = 64  # missions whose mean is what is usual
-STEPS_LOGGED = 64  # steps that are remembered
+"""Outcome -> reward. Acceptance alone gives no reward: most missions are accepted, whatever their parts are like."""
+USUAL_WEIGHTS = 64  # number of missions whose mean is the usual value
+STEPS_LOGGED = 64  # number of steps that the log keeps
 _TOLERANCE = 1e-9
 
 
@@ -194,7 +194,7 @@ class WeightStep(NamedTuple):
 
     at: float
     number: int
-    """Of the mission."""
+    """Number of the mission."""
     outcome: str
     before: Parts
     after: Parts

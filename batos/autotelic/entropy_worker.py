@@ -31,11 +31,11 @@ log = structlog.get_logger("batos.autotelic")
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 DUTY = 4
-"""Pauses are so many times as long as what came before them, so that a busy daemon keeps its cores."""
+"""Factor: a pause takes this many times as long as the work before it, so that a busy daemon keeps its cores."""
 CROWD = 128
-"""Missions that wait from which on there are no pauses, and below it shorter ones the more they are: who measures has a share by right."""
-BATCH = 16  # assessments that are written together
-LOOKED_AT = 8  # times the window: how far back missions that count are looked for among others
+"""Number of waiting missions from which the worker makes no pauses. The fewer missions wait, the longer the pauses are."""
+BATCH = 16  # assessments in one transaction
+LOOKED_AT = 8  # factor of the window: number of missions among which the worker looks for those that count
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Assessor:
             while self._ended:
                 begun = time.perf_counter()
                 row = await in_helper(self._image.read, _material, self._ended.popleft())
-                if row is not None and row.number not in self._taken:  # it ended while the last ones were taken up
+                if row is not None and row.number not in self._taken:  # otherwise the mission ended while the worker read the last ones
                     await self._take(row)
                 patience = max(0.0, 1 - len(self._ended) / CROWD)
                 await asyncio.sleep(DUTY * patience * (time.perf_counter() - begun))
@@ -112,7 +112,7 @@ class Assessor:
 
     @property
     def watch(self) -> entropy.CusumState:
-        """The state of the watch for decay."""
+        """Return the state of the watch for decay."""
         return self._watch
 
     @property
@@ -164,7 +164,7 @@ class Assessor:
         """Measure a mission, unless that was done before, and let it join the window."""
         try:
             await self._measure(row)
-        except BatosError as e:  # damage, of the image or of the mission that it follows: the next ones are measured
+        except BatosError as e:  # damage of the image or of an earlier mission: measure the next missions
             log.warning("mission_not_assessed", mission=row.id, error=e.message)
 
     async def _measure(self, row: MissionMaterial) -> None:

@@ -38,9 +38,9 @@ from batos.missions.mission_queue import AttemptLimits
 log = structlog.get_logger("batos.autotelic")
 
 OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of its own"
-"""Why a change that is not rehearsed is not watched either."""
+"""Reason why the loop does not watch a change that it does not rehearse."""
 AFTER = "after"
-"""In a comparison: the number of the last change made before."""
+"""Key in a comparison: the number of the last earlier change."""
 
 
 class ImproverBudget(Protocol):
@@ -64,9 +64,9 @@ class ImproverParts:
     audits: Audits
     rehearsals: Rehearsals
     preparations: Mapping[str, Preparation] = field(default_factory=dict)
-    """By kind of change."""
+    """Kind of change -> its preparation."""
     curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
-    """Runs the memory's curator, and returns its work as a JSON object; None: it is off."""
+    """Runs the memory's curator and returns its work as a JSON object; None: the curator is off."""
 
 
 class Improver:
@@ -89,7 +89,7 @@ class Improver:
         self._ground, self.audits, self._rehearsals = parts.ground, parts.audits, parts.rehearsals
         self.preparations, self._curate = parts.preparations, parts.curate
         self._settings = parts.ground.settings
-        self._failed: set[str] = set()  # missions of the loop's own about which there was nothing to be done by rule
+        self._failed: set[str] = set()  # missions of the loop for which no rule had a proposal
         self._came = asyncio.Event()
         self._came.set()
 
@@ -101,12 +101,12 @@ class Improver:
         """Take proposals on, until cancelled."""
         tidy = False
         while True:
-            with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
+            with contextlib.suppress(TimeoutError):  # with a timeout: a watch may end, or a new day begin, and waiting proposals may go on
                 async with asyncio.timeout(SensesLimits.of(self._settings).every_s):
                     await self._came.wait()
             self._came.clear()
             try:
-                if not tidy:  # a kill may have come between a decision and this
+                if not tidy:  # a kill may have come between a decision and this clean-up
                     await self._image.system(rehearsal_budget.forget_payments)
                     tidy = True
                 while await self.step():
@@ -171,7 +171,7 @@ class Improver:
             log.info("change_waits", change=number, why=str(e))
             await self._image.system(rehearsal_budget.take_back_rehearsal, number)
             return False
-        except TimeoutError:  # it goes on with what was paid for, as often as it may
+        except TimeoutError:  # the next step continues with the inferences that are paid for, as often as the limit of tries allows
             log.warning("rehearsal_too_long", change=number, seconds=RehearsalLimits.of(self._settings).limit_s)
         except BatosError as e:
             await self._refuse(change, e.message, {})
@@ -270,12 +270,12 @@ class Improver:
     async def _refuse(self, change: dict[str, Any], why: str, comparison: Mapping[str, Any]) -> None:
         held = self._image.read(_held, change["number"])
         if (preparation := self.preparations.get(change["kind"])) is not None:
-            try:  # before it is recorded: a kill between the two does it again
+            try:  # before the refusal is recorded: after a kill between the two, the clean-up runs again
                 await preparation.clear(held)
             except BatosError as e:
                 log.warning("not_cleared", change=change["number"], what=held, error=e.message)
         if self._image.read(changes.of, change["number"])["state"] != changes.PROPOSED:
-            return  # its user has refused it just now
+            return  # the user has refused it just now
         await self._image.system(_refused, change["number"], why, {**({PREPARED: held} if held else {}), **comparison})
         log.info("refused", change=change["number"], kind=change["kind"], target=change["target"], why=why)
 

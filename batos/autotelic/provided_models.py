@@ -26,7 +26,7 @@ from batos.objects import UvmObject
 
 KIND = "provide"
 HERE, ITSELF, USER = "here", changes.ITSELF, "user"
-"""Who let it be pulled: nobody, since it is here; the system itself, as its settings allow; the mission's user."""
+"""Who permitted the pull of a model: `here`, no pull was needed; `itself`, the system's settings; `user`, the mission's user."""
 NOT_WATCHED = "only missions that need it think with it, so nothing else can get worse"
 _STANDING = (*changes.STANDING, changes.PROPOSED)
 
@@ -95,7 +95,7 @@ def facts(root: Any, number: int) -> dict[str, Any]:
 
 
 def begun(root: Any, number: int) -> float:
-    """When a change was begun, in seconds since the epoch."""
+    """Return the time when the trial of a change began, in seconds since the epoch."""
     return float(changes.record_of(root, number).proposed)
 
 
@@ -125,7 +125,9 @@ def under_way(root: Any) -> set[str]:
 
 
 def left_over(root: Any) -> list[tuple[int, str]]:
-    """Changes of which something has to go again, with the state of each: those taken back or refused, and those whose missions ended."""
+    """Return the changes with leftovers to remove, and the state of each: changes that were rolled back or refused, and those of ended
+    missions.
+    """
     found = []
     for one in _all(root):
         if one.state == changes.PROPOSED:

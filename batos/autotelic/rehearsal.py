@@ -123,11 +123,11 @@ class Stage(NamedTuple):
 
 
 Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextManager[Stage]]
-"""Makes the stage of a mirror; the inference names models there. The composition root knows how."""
+"""Makes the stage of a mirror; the inference gives the models. The composition root knows how."""
 
 
 Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
-"""Gives tasks of writing a method, at most as many as the number says."""
+"""Gives tasks of writing a method, at most the given number."""
 
 
 @contextlib.asynccontextmanager
@@ -161,7 +161,8 @@ class Rehearsals:
             async with changed.image.unit() as unit:
                 change_types.apply(unit.root, proposal, self._ground, "rehearsal")
             ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, RehearsalLimits.of(settings).missions)
-            if proposal.kind == writer_evaluation.KIND:  # before its missions: what it writes says most, and each of those may ask for many
+            # before its missions: the tasks tell most, and each mission may need many inferences
+            if proposal.kind == writer_evaluation.KIND:
                 before, after, made = await self._writers(without, proposal, mission, purse)
             pairs = [await self._pair(without, changed, id, proposal, purse) for id in ids]
             if proposal.kind != writer_evaluation.KIND:
@@ -207,7 +208,7 @@ class Rehearsals:
         except (Unknown, TransientError) as e:
             log.info("rehearsal_unknown", mission=id, why=str(e)[:200])
             return Run(known=False)
-        except Exception as e:  # as a mission fails of whatever is raised in it
+        except Exception as e:  # any exception makes the mission fail, as in a live mission
             code = e.code if isinstance(e, BatosError) else BatosError.code
             return Run(known=True, failed=code, misrouted=_misrouted(attempt))
         return seen[0]
@@ -230,7 +231,7 @@ class Rehearsals:
                         failed += await self._fails(case, pupil, method, attempt, stage.services.methods)
         size = len(held.encode())
         if proposal.kind == "retire" and made > failed == 0 and stage.image.read(self._is_used, proposal.target):
-            size = 0  # it does what it was taught, and is sent: that it is there no more is no gain
+            size = 0  # the method is used and does what it was taught: its removal saves nothing
         return Side(found, failed, size), made
 
     def _is_used(self, root: Any, target: str) -> bool:

@@ -60,7 +60,8 @@ class WorkTime:
         :param limit_s: for its own time.
         :param waiting_s: for all its waiting; None: as long.
         """
-        self._left = {True: limit_s if waiting_s is None else waiting_s, False: limit_s}  # while it waits, and else
+        # seconds left: while a rehearsal waits (True), and while it runs (False)
+        self._left = {True: limit_s if waiting_s is None else waiting_s, False: limit_s}
         self._waiting = 0
         self._waits = False
         self._timer: asyncio.Timeout | None = None
@@ -107,7 +108,7 @@ class WorkTime:
 
 
 AFTER_USERS = (True, 0)
-"""The rank of a rehearsal's inferences: that of the system's own missions."""
+"""Rank of a rehearsal's inferences: that of system missions."""
 
 
 class Unknown(BatosSignal):

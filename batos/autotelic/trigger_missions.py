@@ -27,7 +27,7 @@ BRIEF = (
     "self_improvement {trigger}: measured, in the last {hours:.0f} hours where it says nothing else: {words} "
     "Find what most likely lies behind it, and name the one change that would help most."
 )
-KEPT = 256  # triggers that may be quiet at the same time
+KEPT = 256  # greatest number of triggers that are quiet at the same time
 
 
 class Fired(NamedTuple):
@@ -68,7 +68,7 @@ class Alarms:
         """
         self._image, self._limits, self._spans = image, limits, spans
         self._submit, self._since, self._entropy, self.now = submit, since, entropy, now
-        self._looking = asyncio.Lock()  # two that look at once would both see what is not quiet yet
+        self._looking = asyncio.Lock()  # two concurrent looks would both see triggers that are not quiet yet
 
     async def look(self) -> Fired | None:
         """Let go of what has recovered, and fire the most urgent trigger that is not quiet; what fired.

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from batos.autotelic.telemetry import OTHER_KEYS, KeyTally, MethodUse, Tallies
 from batos.config.limits import Limits, limit
 
-ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # samples on both sides of a comparison
+ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # least number of samples on each side of a comparison
 ENOUGH_VERDICTS, ENOUGH_RUNS = 8, 4
-LEAST_SECONDS = 1.0  # a state below it is not slow, whatever it was before
-LEAST_BYTES = 16 * 1024 * 1024  # an image below it may grow as it likes
+LEAST_SECONDS = 1.0  # a state that takes less time is never slow
+LEAST_BYTES = 16 * 1024 * 1024  # a smaller image may grow at any rate
 DAY_S = 86400.0
-_NOT_FAILURES = ("cancelled", "model_blind")  # codes: what a user decides, and what no model here can do
+_NOT_FAILURES = ("cancelled", "model_blind")  # error codes: a user's decision, and a lack of models that see
 STAYS = ("state_slow", "missions_costly", "entropy_falls", "entropy_still")
-"""Triggers that have not recovered by there being no measurement: nothing was seen."""
+"""Triggers that do not recover without a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Entropy(NamedTuple):
     usual: float
     rolling: float | None
     spread: float | None
-    """Between the highest and the lowest of a full window."""
+    """Difference between the highest and the lowest value of a full window."""
 
 
 class Seen(NamedTuple):
@@ -63,21 +63,21 @@ class Seen(NamedTuple):
 
     now: float
     recent: Tallies
-    """Of the last `TriggerLimits.recent_s`."""
+    """Tallies of the last `TriggerLimits.recent_s`."""
     before: Tallies
-    """Of the rest of the last `TriggerLimits.window_s`."""
+    """Tallies of the rest of the last `TriggerLimits.window_s`."""
     window: Tallies
-    """Of all of it."""
+    """Tallies of the last `TriggerLimits.window_s`."""
     whole: Tallies
-    """Of all that the senses remember."""
+    """Tallies of all stored intervals."""
     bytes_then: float
     bytes_now: float
-    """Size of the image at the beginning of the window, and now; 0 where that is not known."""
+    """Bytes of the image now. Here and in `bytes_then`, the size at the start of the window, 0 means unknown."""
     entropy: Entropy
     personas: Sequence[str]
     methods: Sequence[MethodUse]
     learned: int = 0
-    """Methods that were written since their expert was made, and missions for which none could be."""
+    """Number of methods written since their expert was made, plus the missions for which no method could be written."""
 
 
 class Measurement(NamedTuple):
@@ -87,9 +87,9 @@ class Measurement(NamedTuple):
     key: str
     value: float
     high: float
-    """At or above it fires."""
+    """Value from which the trigger fires."""
     low: float
-    """At or below it has recovered."""
+    """Value up to which the trigger has recovered."""
     words: str
 
     @property
@@ -150,7 +150,7 @@ def _entropy(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
         yield Measurement("entropy_falls", "", float(found.fallen), 1.0, 0.0, words)
     if found.spread is not None:
         words = f"the composite entropy of thought stands still: the last missions differ by {found.spread:.3f} at most."
-        # turned round: the smaller the spread, the greater the value
+        # inverted: a smaller spread gives a greater value
         yield Measurement("entropy_still", "", limits.still - found.spread, 0.0, -limits.still, words)
 
 

@@ -24,7 +24,7 @@ from batos.objects import Example, Method, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
 KIND, TARGET = "training", "methods"
-LOOKED_AT = 256  # missions, the newest first
+LOOKED_AT = 256  # greatest number of missions that are looked at, the newest first
 
 
 class Synthesis(NamedTuple):
@@ -42,7 +42,7 @@ class WritingTask(NamedTuple):
     selector: str
     prompt: str
     right: Callable[[str], Awaitable[bool]]
-    """Whether a source is."""
+    """Returns True if a source is right."""
 
 
 class Wrong(NamedTuple):
@@ -90,11 +90,11 @@ def model_of(proposal: Proposal) -> str | None:
     return proposal.content.get("model") if isinstance(proposal.content, Mapping) else None
 
 
-# --- what it is tried on
+# --- tasks
 
 
 def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesis]:
-    """Methods that a model wrote, that are in place, and of which it is known what they have to answer; the last called first.
+    """Return methods of a model that are in place and whose right answers are known, the last called first.
 
     That is known from what users taught, and from calls of methods that change nothing.
     """
@@ -130,7 +130,7 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
     """Return the receiver of a message, and the method that answers it, where a model wrote that."""
     try:
         target = history.resolve(root, message["target"])
-    except BatosError:  # it is gone
+    except BatosError:  # the object is gone
         return None
     held = find(target, message["selector"])
     if held is None or not isinstance(held[1], Method) or dict(held[1].provenance).get("model") in (None, "rule"):
@@ -138,11 +138,11 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
     return target, held[1]
 
 
-# --- how
+# --- the evaluation
 
 
 async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> str:
-    """The source that an expert writes at its first try.
+    """Return the source that an expert writes at its first try.
 
     :raises Unknown: if that cannot be paid for.
     """
