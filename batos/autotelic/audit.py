@@ -74,7 +74,7 @@ class Cause(NamedTuple):
 
 
 async def _fit(model: str) -> str:
-    """Why a model is not fit to judge, where nothing is known against any."""
+    """Return the reason why a model is not fit to judge; this default returns none."""
     return ""
 
 
@@ -188,7 +188,7 @@ class Audits:
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
     def fault_of(self, root: Any, proposal: Proposal, cause: Cause) -> str:
-        """Why a proposal is not to be made; empty if nothing speaks against it."""
+        """Return the reason why a proposal is refused; empty if it is not."""
         try:
             change_types.check(root, proposal, self._ground)
         except BatosError as e:
@@ -209,7 +209,7 @@ class Audits:
 
 
 def _measured(causes: Sequence[Cause]) -> str:
-    """Say in words what stands."""
+    """Describe an open finding in words."""
     return f"What stands: {' '.join(cause.words for cause in causes)}" if causes else "No trigger stands: nothing calls for a change."
 
 

@@ -101,7 +101,7 @@ class Budget:
         return self._last
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty if it may."""
+        """Return the reason why the loop may not think now; empty if it may."""
         why = _told(await self.spent(), self._limits, THOUGHT)
         if why and not self.deferred:
             log.info("loop_deferred", why=why)
@@ -109,7 +109,7 @@ class Budget:
         return why
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty if it may."""
+        """Return the reason why the loop may not change anything now; empty if it may."""
         return _told(await self.spent(), self._limits, (*THOUGHT, "changes"))
 
     async def may_pull(self) -> int:
@@ -169,7 +169,7 @@ class Budget:
 
 
 def count_pull(root: Any, size: int, now: float) -> None:
-    """Part of a transaction: count bytes of a model that is to be pulled, before it is; less than nothing: of one that was given up."""
+    """Part of a transaction: count the bytes of a model before its pull. A negative number takes back a cancelled pull."""
     _note(root, Row(int(now // HOUR_S), 0, 0.0, 0, size))
 
 

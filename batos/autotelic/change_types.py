@@ -50,7 +50,7 @@ def check_voice(root: Any, proposal: Proposal, ground: object) -> None:
 
 
 def apply_voice(root: Any, proposal: Proposal, ground: object, name: str) -> None:
-    """Let the persona speak with it."""
+    """Set the voice of the persona."""
     model_registry.choose_voice(root, proposal.target.lower(), str(proposal.content))
 
 
@@ -140,7 +140,7 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
-    """Do what a proposal says, as part of a transaction.
+    """Apply a proposal as part of a transaction.
 
     :param name: of the change, for provenance.
     :raises BatosError: if it makes no sense any more; the transaction is to be aborted then.

@@ -113,19 +113,19 @@ class ChangeContent(Protocol):
 
     @property
     def kind(self) -> str:
-        """Type of the change."""
+        """Return the kind of the change."""
 
     @property
     def target(self) -> str:
-        """Target: a path or id of the image, or a name."""
+        """Return the target: a path or id of the image, or a name."""
 
     @property
     def content(self) -> Any:
-        """New content: a JSON value."""
+        """Return the new content, a JSON value."""
 
     @property
     def why(self) -> str:
-        """Expected effect."""
+        """Return the expected effect."""
 
 
 def name_of(number: int) -> str:

@@ -101,12 +101,12 @@ def alike(one: Text, other: Text, source: str) -> float:
 
 
 def relevance(thought: Thought, source: str) -> float:
-    """Hrel: how near the answer is to the brief."""
+    """Return Hrel: the similarity of the answer to the brief."""
     return alike(thought.brief, thought.answer, source)
 
 
 def diversity(window: Sequence[Thought], similarities: Sequence[Sequence[float]], kinds: Kinds) -> float:
-    """Hcog: how evenly personas and facets took part in a window of thoughts, and how different the answers are; the mean of three.
+    """Return Hcog: how evenly personas and facets take part in a window of thoughts, and how different the answers are; the mean of three.
 
     :param similarities: of each thought's answer with those before it in the window.
     """
@@ -116,18 +116,18 @@ def diversity(window: Sequence[Thought], similarities: Sequence[Sequence[float]]
 
 
 def novelty(similarities: Iterable[float]) -> float:
-    """Hsol: the mean distance of an answer to the nearest of past ones; 1 where there are none."""
+    """Return Hsol: the mean distance of an answer to the nearest past ones; 1 if there are none."""
     nearest = sorted(similarities, reverse=True)[:NEAREST]
     return 1.0 - sum(nearest) / len(nearest) if nearest else 1.0
 
 
 def structure(described: int) -> float:
-    """Hstruc: how much it takes to describe the structure, against `HALF_BYTES`."""
+    """Return Hstruc: the length of the structure's description, relative to `HALF_BYTES`."""
     return described / (described + HALF_BYTES)
 
 
 def composite(parts: Parts, weights: Parts) -> float:
-    """CEM: the weighted sum; with weights that sum to one it is from 0 to 1."""
+    """Return the CEM: the weighted sum of the parts. Weights that sum to one give a value from 0 to 1."""
     return _unit(sum(map(mul, parts, weights)))
 
 
@@ -144,7 +144,8 @@ def evenness(counts: Mapping[str, int], kinds: int) -> float:
 
 
 def spread(similarities: Sequence[Sequence[float]]) -> float:
-    """Entropy of order 2 of a set by its similarity matrix (the logarithm of its Vendi score), as a share of what it could be.
+    """Return the entropy of order 2 of a set by its similarity matrix (the logarithm of its Vendi score), as a share of the greatest
+    possible value.
 
     :param similarities: of each member with those before it: a triangle.
     """
@@ -250,7 +251,7 @@ class CusumState(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the baseline."""
+        """Return the standard deviation of the baseline."""
         return max(CUSUM_FLOOR, math.sqrt(self.squares / (self.learned - 1))) if self.learned > 1 else CUSUM_FLOOR
 
 

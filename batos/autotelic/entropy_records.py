@@ -130,7 +130,7 @@ class Assessment(NamedTuple):
 
 
 def keep_assessments(root: Any, new: Sequence[Assessment], state: dict[str, Any], limit: int) -> None:
-    """System transaction: keep new ones and the state of the watch over them; those of more than `limit` missions ago go."""
+    """System transaction: store new assessments and the state of the watch. Remove those of more than `limit` missions ago."""
     held = schema.part_of(root, "entropy")
     for one in new:
         held.missions[one.number] = tuple(one)
@@ -201,7 +201,7 @@ class WeightStep(NamedTuple):
 
 
 def learn_weights(root: Any, found: Assessment, outcome: str, bounds: WeightBounds) -> bool:
-    """Part of a system transaction: one step from what became of a mission; whether anything moved."""
+    """Part of a system transaction: take one step from a mission's outcome. Return True if a weight moved."""
     usual = last_assessments(root, USUAL_WEIGHTS)
     if not usual:
         return False
@@ -212,7 +212,7 @@ def learn_weights(root: Any, found: Assessment, outcome: str, bounds: WeightBoun
 
 
 def unlearn_weights(root: Any, number: int, bounds: WeightBounds) -> bool:
-    """Part of a transaction: what the undo of a mission moved is moved back, because it is done again; whether anything moved."""
+    """Part of a transaction: take back the step of a mission's undo, because the mission is done again. Return True if a weight moved."""
     outcomes = (step for step in reversed(weight_log_of(root)) if step.number == number and step.outcome in (UNDONE, REDONE))
     step = next(outcomes, None)
     if step is None or step.outcome == REDONE:

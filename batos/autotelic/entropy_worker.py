@@ -85,7 +85,7 @@ class Assessor:
         bus.subscribe(MissionEnded, self._hear)
 
     async def run(self) -> None:
-        """Take up the last missions, measure those that were missed, then each that ends."""
+        """Load the last missions, measure those that were missed, then each mission that ends."""
         for row in await in_helper(self._image.read, _recent, self._limits.window):
             await self._take(row)
         while True:
@@ -100,7 +100,7 @@ class Assessor:
             self._came.clear()
 
     def flush(self) -> None:
-        """Have what was found written, without waiting for it."""
+        """Request that results are stored, without waiting for it."""
         if self._pending:
             new, self._pending = list(self._pending.values()), {}
             outcomes, self._outcomes = self._outcomes, []
@@ -122,7 +122,7 @@ class Assessor:
 
     @property
     def spread(self) -> float | None:
-        """Between the highest and the lowest of the last values; None before the window is full."""
+        """Return the difference between the highest and the lowest of the last values; None before the window is full."""
         return max(self._totals) - min(self._totals) if len(self._totals) == self._totals.maxlen else None
 
     @property
@@ -230,7 +230,7 @@ def _material(root: Any, id: str) -> MissionMaterial | None:
 
 
 def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
-    """Return what the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
+    """Return the stored data: the mission's assessment, the kinds, the weights, and the outcomes of missions."""
     outcomes = [(row.number, entropy_records.RATED_UP if row.rating > 0 else entropy_records.RATED_DOWN)] if row.rating else []
     if row.undone:
         outcomes.append((row.number, entropy_records.UNDONE))
@@ -240,7 +240,7 @@ def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, P
 
 
 def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: AssessorLimits, outcomes: Sequence[tuple[int, str]]) -> None:
-    """System transaction: keep what was found, and learn from what has become of missions; each once, since each is new once."""
+    """System transaction: store the results, and learn from the outcomes of missions, from each outcome once."""
     entropy_records.keep_assessments(root, new, watch, limits.kept)
     for number, outcome in outcomes:
         if (found := entropy_records.assessment_of(root, number)) is not None and not (

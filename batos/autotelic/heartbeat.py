@@ -198,7 +198,7 @@ class Heartbeat:
 
 
 def plan(root: Any, due: float, beaten: str = "", quiet: int = 0, seen: AuditSeen | None = None) -> None:
-    """System transaction: the next beat is due then.
+    """System transaction: set the time of the next beat.
 
     :param beaten: the mission of the last one, if one was enqueued; `seen` is what that one saw.
     :param quiet: beats in a row that brought nothing new.

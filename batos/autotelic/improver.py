@@ -47,10 +47,10 @@ class ImproverBudget(Protocol):
     """`budget.Budget`, as the improver needs it."""
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty if it may."""
+        """Return the reason why the loop may not think now; empty if it may."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty if it may."""
+        """Return the reason why the loop may not change anything now; empty if it may."""
 
     def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
@@ -98,7 +98,7 @@ class Improver:
         self._came.set()
 
     async def run(self) -> None:
-        """Take proposals on, until cancelled."""
+        """Process proposals until cancelled."""
         tidy = False
         while True:
             with contextlib.suppress(TimeoutError):  # with a timeout: a watch may end, or a new day begin, and waiting proposals may go on
@@ -115,7 +115,7 @@ class Improver:
                 log.warning("proposals_not_looked_at", error=str(e))
 
     async def step(self) -> bool:
-        """Take one proposal one step on; return whether there was one.
+        """Take one step with one proposal. Return True if there was one.
 
         :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
@@ -196,7 +196,7 @@ class Improver:
         return {PREPARED: await preparation.prepare(number, proposal, self._image.read(_held, number), keep)}
 
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
-        """Return what stands at the target, and the last change made.
+        """Return the value at the target, and the last change.
 
         :raises BatosError: if the proposal makes no sense any more.
         """
@@ -281,7 +281,7 @@ class Improver:
 
 
 def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) -> None:
-    """System transaction: record proposals, each with its mission; each once, however often this is done."""
+    """System transaction: record proposals, each with its mission. A repetition records none twice."""
     known = {one.mission for one in changes.newest_first(root)}
     for mission, told in found:
         if mission not in known:
@@ -314,7 +314,7 @@ def _held(root: Any, number: int) -> dict[str, Any]:
 
 
 def _again(root: Any, number: int) -> None:
-    """System transaction: a proposal is to be rehearsed anew; what was paid for stays."""
+    """System transaction: mark a proposal for another rehearsal; inferences that are paid for stay."""
     held = _held(root, number)
     changes.rehearsed(root, number, {PREPARED: held} if held else {})
     rehearsal_budget.take_back_rehearsal(root, number)

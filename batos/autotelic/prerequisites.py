@@ -83,7 +83,7 @@ class Preparation(Protocol):
         """Return the proposal to try and make, completed with its prerequisites."""
 
     async def clear(self, held: Mapping[str, Any]) -> None:
-        """Do away with what was brought about for a change that was refused; may be repeated.
+        """Remove the preparations of a refused change. It may be repeated.
 
         :raises BatosError: if that cannot be done now.
         """
@@ -220,7 +220,7 @@ def training_command(settings: Settings, image: str, work: Path, minutes: float)
 
 
 def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
-    """Why no expert can be trained here, in words; empty if one can.
+    """Return the reason why no expert can be trained here; empty if one can.
 
     :param profile: the one in force; what the settings say of it where it is left out.
     """
@@ -374,7 +374,7 @@ class TrainingPreparation:
         os.replace(partial, folder)
 
     async def _built(self, factory: ExpertFactory, held: Mapping[str, Any]) -> None:
-        """Have the expert built.
+        """Wait for the build of the expert.
 
         :raises NotYet: if it waits for something.
         :raises ExpertRefused: if it cannot be.

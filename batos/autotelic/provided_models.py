@@ -55,14 +55,14 @@ def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: in
 
 
 def note_layer(root: Any, number: int, layer: str) -> None:
-    """System transaction: a layer is on its way that was not there."""
+    """System transaction: record a new layer whose transfer has started."""
     held = facts(root, number)
     if layer not in held.get("layers", ()):
         changes.note(root, number, {"layers": [*held.get("layers", ()), layer]})
 
 
 def refuse(root: Any, number: int, why: str, now: float) -> None:
-    """System transaction: a change is not made, unless it was decided already; what was counted and did not come counts no more."""
+    """System transaction: refuse a change unless it is decided. Bytes that were counted and did not come no longer count."""
     if state_of(root, number) != changes.PROPOSED:
         return
     held = facts(root, number)
@@ -72,7 +72,7 @@ def refuse(root: Any, number: int, why: str, now: float) -> None:
 
 
 def make(root: Any, number: int) -> None:
-    """Part of a transaction: the model is there, does what it is for, and has its personas.
+    """Part of a transaction: complete the change. The model is there, passed its probes, and has its personas.
 
     :raises InvalidInput: if its user refused it meanwhile.
     """
@@ -82,7 +82,7 @@ def make(root: Any, number: int) -> None:
 
 
 def state_of(root: Any, number: int) -> str:
-    """Tell what became of a change; as if it was refused, where its record is not kept any more."""
+    """Return the state of a change; `refused` if its record no longer exists."""
     try:
         return str(changes.record_of(root, number).state)
     except UnknownChange:

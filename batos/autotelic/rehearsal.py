@@ -73,7 +73,7 @@ class BudgetedSource:
         return self._journal.known(request, place, label)
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
-        """Have the purse pay for what the journal does not have.
+        """Pay from the budget for an inference that the journal lacks.
 
         :raises Unknown: if it cannot be had.
         """

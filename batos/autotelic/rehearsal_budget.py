@@ -188,7 +188,7 @@ class Purse:
 
 
 def forget_payments(root: Any) -> None:
-    """System transaction: let go of what was paid for changes that are decided."""
+    """System transaction: delete inferences that were paid for changes which are decided now."""
     held = schema.part_of(root, "rehearsals")
     undecided = {one.number for one in changes.newest_first(root) if one.state == changes.PROPOSED}
     for key in [key for key in held.paid if int(key.split(" ", 1)[0]) not in undecided]:
@@ -198,7 +198,7 @@ def forget_payments(root: Any) -> None:
 
 
 def begin_rehearsal(root: Any, number: int, limit: int) -> int | None:
-    """System transaction: count a rehearsal before it is begun; how many there were, or None past `limit`."""
+    """System transaction: count a rehearsal before it starts. Return the number of rehearsals, or None above `limit`."""
     begun = schema.part_of(root, "rehearsals").begun
     count = int(begun.get(number, 0)) + 1
     if count > limit:
@@ -208,7 +208,7 @@ def begin_rehearsal(root: Any, number: int, limit: int) -> int | None:
 
 
 def take_back_rehearsal(root: Any, number: int) -> None:
-    """System transaction: a rehearsal was interrupted in good order, or is to be made anew: it does not count."""
+    """System transaction: do not count a rehearsal that was interrupted in good order or must be repeated."""
     begun = schema.part_of(root, "rehearsals").begun
     if number in begun:
         begun[number] = max(0, int(begun[number]) - 1)

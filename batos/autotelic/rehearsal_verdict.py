@@ -131,7 +131,7 @@ class Comparison(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why the change is not to be made; empty if it is."""
+        """Return the reason against the change; empty if there is none."""
         if self.missions + self.trials < self.least:
             few = f"too little is known to judge: {self.missions} missions and {self.trials} trials of at least {self.least}"
             return f"{few}; {self.unliked} more were rated -1, and are answered as they were" if self.unliked else few

@@ -316,7 +316,9 @@ class Leash:
 
 
 def daemon_begun(root: Any) -> tuple[int, WatchedChange | None]:
-    """System transaction: a daemon begins; how often one died while the change was watched that is watched now, and that change."""
+    """System transaction: record the start of a daemon. Return the number of daemons that died during the present watch, and the watched
+    change.
+    """
     held, change = schema.part_of(root, "leash"), changes.watched(root)
     number = 0 if change is None else change["number"]
     deaths = held.deaths if number == held.change else 0
@@ -326,7 +328,7 @@ def daemon_begun(root: Any) -> tuple[int, WatchedChange | None]:
 
 
 def daemon_ended(root: Any) -> None:
-    """System transaction: a daemon ends in good order."""
+    """System transaction: record an orderly end of the daemon."""
     schema.part_of(root, "leash").running = False
 
 

@@ -182,7 +182,7 @@ def _unused(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _as_shipped(root: Any, why: str) -> Iterator[Proposal]:
-    """Meta-prompts that were changed, as BAT OS came with them."""
+    """Yield proposals to restore changed meta-prompts to those of BAT OS."""
     for name in prompted():
         shipped = psm.STATES[name]["meta_prompt"]
         if root["lobby"].psm._slots[name].meta_prompt != shipped:
@@ -253,8 +253,9 @@ def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
 
 
 def learned(root: Any) -> tuple[int, int]:
-    """Since the expert for methods was made, or a training of it was decided: how many methods were written, and how many missions failed
-    because none could be."""
+    """Return the number of methods written, and of missions that failed because no method could be written, since the expert for methods
+    was made or its training was decided.
+    """
     since = max(
         (one["built"] or 0.0 for one in model_registry.describe_experts(root) if one["model"] == model_registry.speaks_methods(root)),
         default=0.0,

@@ -123,7 +123,7 @@ the interval, which are not counts.
 
 
 def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
-    """System transaction: add a bucket; past `length` it takes the place of the oldest."""
+    """System transaction: add a bucket; above `length` buckets it replaces the oldest."""
     senses = schema.part_of(root, "senses")
     number, ring = senses.written, senses.ring
     slot = number % length
@@ -167,7 +167,7 @@ class MethodUse(NamedTuple):
 
 
 def note_method_use(root: Any, bucket: Bucket) -> None:
-    """System transaction: add what a bucket of the senses says of methods."""
+    """System transaction: add a bucket's data about methods."""
     uses, tallies, at = schema.part_of(root, "usage").methods, bucket["tallies"], bucket["ended"]
     for table in METHOD_TABLES:
         for key, (times, *_) in tallies.get(table, {}).items():

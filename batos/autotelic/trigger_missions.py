@@ -71,7 +71,7 @@ class Alarms:
         self._looking = asyncio.Lock()  # two concurrent looks would both see triggers that are not quiet yet
 
     async def look(self) -> Fired | None:
-        """Let go of what has recovered, and fire the most urgent trigger that is not quiet; what fired.
+        """Forget recovered triggers, and fire the most urgent one that is not quiet. Return the fired trigger.
 
         :raises BatosError: if its mission could not be accepted; it is enqueued at the next look.
         """
@@ -146,7 +146,7 @@ def _ever(root: Any) -> int:
 
 
 def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
-    """System transaction: note that a trigger fired; with the id of its mission."""
+    """System transaction: record that a trigger fired, with the id of its mission."""
     held = schema.part_of(root, "triggers")
     held.ever += 1
     held.last = f"self_improvement-{held.ever}-{trigger}"
@@ -155,7 +155,7 @@ def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any,
 
 
 def let_fire_again(root: Any, over: Sequence[tuple[str, str]]) -> None:
-    """System transaction: let triggers fire again."""
+    """System transaction: re-enable triggers."""
     fired = schema.part_of(root, "triggers").fired
     for trigger, key in over:
         fired.pop(f"{trigger} {key}", None)

@@ -76,7 +76,7 @@ def check(root: Any, proposal: Proposal, why_not: str) -> None:
 
 
 def apply(root: Any, proposal: Proposal) -> None:
-    """Let the expert write that was made.
+    """Use the new expert as the writer of methods.
 
     :raises ExpertRefused: if it cannot.
     """

@@ -254,7 +254,7 @@ class AdmissionGate:
             del self._flying[load]
 
     def look_again(self) -> None:
-        """Give turns to those that can have them now. Called by itself whenever something changed or a wait got too long."""
+        """Give turns to the entries that can have one now. The gate calls this itself after each change, and after too long a wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -288,7 +288,7 @@ class AdmissionGate:
         self._waiting.sort(key=lambda entry: entry.key)
 
     def _let_through(self, entry: _Waiting, stay: list[_Waiting]) -> bool:
-        """Give an entry its turn, if it fits beside the loads in use and before the entries that stay."""
+        """Give an entry its turn if its load fits beside the loads in use and those of earlier entries."""
         used = self.in_use
         loaded = entry.load in used
         if used and not loaded and (any(entry.load.evicts(other) for other in used) or not self._fits(used | {entry.load})):

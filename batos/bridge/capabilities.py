@@ -85,7 +85,7 @@ class Capabilities:
         )
 
     def to_record(self) -> dict[str, Any]:
-        """Give what was found out, as plain values: what `/api/show` says again at any time is left out."""
+        """Return the probed values as plain values, without those that `/api/show` gives at any time."""
         found = {name: getattr(self, name) for name in ("thinks", "silenced", "tools", "vision", "format", "context")}
         kept: dict[str, Any] = {name: value for name, value in found.items() if _SOURCE[name] in self.probed}
         return {**kept, "probed": sorted(self.probed), **({"speed": self.speed} if self.speed else {})}
@@ -116,7 +116,7 @@ def _count(value: Any) -> int | None:
 
 
 def writes_for_chats(shown: Mapping[str, Any]) -> bool:
-    """Tell whether a model has words for who speaks: a chat template, or a renderer in place of one."""
+    """Return True if a model marks speakers: it has a chat template, or a renderer in place of one."""
     made = shown_modelfile(shown)
     return bool(made is not None and made.renderer) or str(shown.get("template") or "").strip() not in ("", PLAIN)
 
@@ -152,11 +152,11 @@ class KnownCapabilities:
     _templates: dict[str, str] = field(default_factory=dict)
 
     def recall(self, records: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Take up what was found out before."""
+        """Load the stored results of probes."""
         self._records.update((making, dict(record)) for making, record in records)
 
     def note(self, digest: str, shown: Mapping[str, Any]) -> None:
-        """Take note of what `/api/show` says of the model of a digest."""
+        """Store what `/api/show` says about the model of a digest."""
         made = shown_modelfile(shown)
         while len(self._claims) >= CLAIMS_LIMIT:
             oldest = next(iter(self._claims))
@@ -167,7 +167,7 @@ class KnownCapabilities:
         self._templates[digest] = str(shown.get("template") or "")
 
     def knows(self, digest: str) -> bool:
-        """Tell whether its Ollama said what the model of a digest can do."""
+        """Return True if Ollama has reported the capabilities of the model of a digest."""
         return digest in self._claims
 
     def of(self, digest: str) -> Capabilities | None:
@@ -356,7 +356,7 @@ async def probe(ask: Ask, model: str, claims: Capabilities, wanted: Collection[s
 
 
 async def load_model(ask: Ask, model: str, options: Mapping[str, Any]) -> None:
-    """Have a model loaded as every inference has it.
+    """Load a model with the options of every inference.
 
     :raises InferenceFailed: as `probe`.
     """

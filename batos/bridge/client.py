@@ -343,8 +343,9 @@ class OllamaInference:
         return self._digests
 
     def models_changed(self) -> None:
-        """Believe no digest that was asked for before now: a model was made anew, and the answers of the new one must not be
-        kept under the digest of the old one."""
+        """Invalidate digests from earlier requests: a model was rebuilt, and answers of the new one must not be stored under the old
+        digest.
+        """
         self._changed_at = time.monotonic()
 
     # --- time limits, failures, and the state of the host

@@ -287,8 +287,8 @@ async def _recorded(folder: Path | None, layers: set[str]) -> None:
 
 
 async def clear_when_quiet(folder: Path, layers: Collection[str], since: float | None) -> list[str]:
-    """Delete what a pull that was given up left; the names of what was deleted. A pull that ended before its first layer was told may begin
-    files a moment later, so it is looked again until nothing has come for `QUIET_S`.
+    """Delete the files of a cancelled pull. Return their names. A pull that was cancelled before its first layer was reported may create
+    files a moment later, so the search is repeated until no file has come for `QUIET_S`.
 
     :param layers: that it had begun.
     :param since: parts that were written since this time are its, too; None: there may be those of another pull.

@@ -160,7 +160,7 @@ class Breaker:
         return time.monotonic() - self._since if self.open else 0.0
 
     def check(self, model: str) -> None:
-        """Let an inference through.
+        """Admit an inference if the breaker is closed.
 
         :raises InferenceFailed: with cause `breaker` while it is open.
         """

@@ -187,7 +187,9 @@ class Hosts(Generic[H]):
         return dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
 
     def _why(self, failed: dict[H, InferenceFailed | None]) -> InferenceFailed:
-        """Why no host can: one that tried says it best; what the first lacks is made anew there; else an outage is waited for."""
+        """Return the failure to report: that of a host that tried; else that of the first host if it lacks the model, which it then
+        rebuilds; else the outage, which the caller waits for.
+        """
         failures = [failure for failure in failed.values() if failure is not None]
         tried = [failure for failure in failures if failure.cause not in (*AWAY, *LACKS)]
         if not tried and failures[0].cause != "model_missing":
@@ -367,7 +369,7 @@ class ManagedHost(ResidentInference):
             return False
 
     async def made(self, model: str) -> None:
-        """Take note that a model was made here: its digest may be another, and what it takes in memory."""
+        """Record that a model was built here: its digest and its memory may have changed."""
         self._ollama.models_changed()
         await self.residency.learn_all([model])
 
@@ -377,7 +379,7 @@ class ManagedHost(ResidentInference):
         return load is not None and any(gate.conflict(load, other) for other in gate.in_use)
 
     async def look_after(self, again_s: float, speaking: Callable[[], Iterable[str]], once: asyncio.Event) -> None:
-        """Bring the profile's models about, for ever: what cannot be had, now or later, is tried again.
+        """Provide the profile's models until cancelled; retry those that are not available.
 
         :param again_s: pause before that, unless the Ollama did not answer: then it is when it does.
         :param speaking: the models whose loads the grouping wants to know.
@@ -428,7 +430,7 @@ class ManagedHosts:
         await self._first(model, wanted)
 
     async def heal(self, model: str) -> None:
-        """Bring back a model that was there and is gone; returns when one place has it, or none can."""
+        """Restore a missing model. Return when one host has it, or none can have it."""
         wanted = [place for place in self._places if place.provisioner.knows(model)] or self._places[:1]
         tasks = [asyncio.create_task(place.provisioner.heal(model)) for place in wanted]
         try:

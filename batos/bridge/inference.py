@@ -162,7 +162,7 @@ class PictureLook(NamedTuple):
 
 
 def picture_look(data: bytes) -> PictureLook:
-    """Tell what a picture is.
+    """Return format and size of a picture.
 
     :raises InvalidInput: for what Ollama cannot read: another format, one that breaks off before it says its size, one that moves.
     """

@@ -83,7 +83,7 @@ class Candidate:
         return (self.can.parameters or 0) * LACKING**lacks
 
     def unfit(self, budget: int) -> str:
-        """Why it does not think here unless it is asked to by name, in words; empty if it may."""
+        """Return the reason why the model is used only by explicit request; empty if it may be chosen."""
         if self.ours:
             return "BAT OS made it, on another model"
         if not self.can.chats:

@@ -50,7 +50,7 @@ class ModelManager:
         self._profile, self._places, self._use, self._fit = profile, places, use, fit
 
     async def use(self, name: str) -> Reply:
-        """Let a model think from now on, also after a restart.
+        """Select a model, also after a restart.
 
         :param name: of a model, of a profile, or `robin=NAME` for one persona.
         :raises InvalidInput: if it cannot.
@@ -150,7 +150,7 @@ class RemovedModel(NamedTuple):
 
 
 async def remove_own_models(settings: Settings, *, dry: bool = False) -> list[RemovedModel]:
-    """Delete what BAT OS made in each Ollama that the settings name, or in the one at the default port.
+    """Delete the models that BAT OS made, in each Ollama of the settings, or in the one at the default port.
 
     :param dry: delete nothing, and answer the same.
     :raises OllamaUnavailable: if none of them answers.

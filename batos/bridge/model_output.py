@@ -291,7 +291,7 @@ class StreamedAnswer:
         self.parts = 0
 
     def hear(self, content: str, thought: str) -> bool:
-        """Take the next piece; False when the model has run away and should be stopped."""
+        """Add the next piece. Return False if the model has run away and should be stopped."""
         self.parts += 1
         self._tell(self._splitter.feed(content)[0])
         self._kept = self._content.feed(content)

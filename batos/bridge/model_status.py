@@ -178,7 +178,7 @@ class Reports:
         return lambda: self._hearers.remove(hear)
 
     def step(self, step: ModelProgress) -> None:
-        """Take a progress event of a model."""
+        """Record a progress event of a model."""
         key, now = (step.model, step.layer), self._clock()
         before = self._steps.get(key)
         self._steps[key] = step
@@ -196,7 +196,7 @@ class Reports:
                 del kept[key]
 
     def status(self, status: ModelStatus) -> None:
-        """Take a new status of a model."""
+        """Record a new status of a model."""
         self._tell({"type": "model", **status.to_wire()})
         if status.state == "failed":
             log.warning("model cannot be had", model=status.name, cause=status.cause, detail=status.detail, remedy=status.remedy)

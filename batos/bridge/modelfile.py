@@ -177,7 +177,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Line, name in lower case, head (a parameter's name, a message's role) and value of each instruction."""
+    """Yield line, name in lower case, head (a parameter's name, a message's role) and value of each instruction."""
     lines = enumerate(_lines(text), 1)
     for number, (line, end) in lines:
         parts = _INSTRUCTION.fullmatch(line)

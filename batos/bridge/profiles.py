@@ -50,7 +50,7 @@ class BaseModelSource(BaseModel):
     pulled: bool = True
 
     def paths(self) -> dict[str, Path]:
-        """File of the package by its name in the model, without importing the package.
+        """Return the files of the package by their names in the model, without an import of the package.
 
         :raises FileNotFoundError: naming the package that is not installed or the file that it lacks.
         """

@@ -311,7 +311,7 @@ class Provisioner:
                 self._reports.status(want.status)
 
     async def _fell(self, want: WantedModel, why: ModelUnavailable) -> None:
-        """Without an Ollama nothing can be said of a model: it waits, as inferences do. What else is in the way, it has failed for."""
+        """Settle a failure. Without an answer from Ollama the model waits, as inferences do; after any other failure it has failed."""
         cause = why.cause
         if cause == "truncated" and await version_of(self._client) is None:
             cause = "unreachable"

@@ -137,7 +137,7 @@ class Residency:
         return load
 
     async def learn_all(self, models: Iterable[str]) -> None:
-        """Learn those of these models that Ollama has."""
+        """Learn the loads of those models that Ollama has."""
         wanted = {tagged(model) for model in models}
         with self._tolerant("list the models"):
             async with asyncio.timeout(CONNECT_S):
@@ -181,7 +181,7 @@ class Residency:
                 self._measure_later(load)
 
     def preload_with(self, preloader: Preloader) -> None:
-        """From now on load models in pauses. A pause that has begun after an inference counts."""
+        """Preload models in pauses from now on. A pause since the last inference counts."""
         self.preloader = preloader
         if self._used_at and self.gate.idle:
             preloader.rest()
@@ -335,7 +335,7 @@ class Residency:
 
     @contextlib.contextmanager
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
-        """Log a failure, which fails no inference: that one will meet the same Ollama and say what is wrong with it."""
+        """Log a failure without failing the inference, which will reach the same Ollama and report the cause."""
         import httpx
 
         from batos.bridge.client_library import ResponseError
@@ -430,7 +430,7 @@ class Preloader:
             self._task = self._background.start(self._run(), "preload")
 
     async def give_way(self, load: Load) -> None:
-        """Give up what is being preloaded for an inference that comes, unless it needs that very load."""
+        """Cancel the preload for an arriving inference, unless the inference needs that load."""
         if self._loading != load:
             await self.stop()
 

@@ -239,7 +239,7 @@ def best_available(
 
 
 def why_none_available(offered: Sequence[Sequence[Offer]], needs: Needs, room: Space, left_out: Collection[str] = ()) -> str:
-    """Why none of these can be had, in words."""
+    """Return the reason why no model is available, as text."""
     reasons = Counter(
         "was tried, or not wanted" if one.model.name in left_out else _unfit(one.model, needs, room, disk=True) or "fits"
         for some in offered
@@ -255,7 +255,7 @@ def _is_short(one: Candidate) -> bool:
 
 
 def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
-    """Why a model does not do, as the end of a sentence about several; empty if it does."""
+    """Return the reason why a model does not fit, as the end of a sentence about several models; empty if it fits."""
     if not one.can.chats:
         return "do not answer messages"
     if lacks := needs.lacking(one.can):

@@ -197,12 +197,12 @@ class OllamaService:
 
     @property
     def host(self) -> str:
-        """Address of the server; the same after a restart. Empty before `start`."""
+        """Return the address of the server, which stays after a restart. Empty before `start`."""
         return self._host
 
     @property
     def version(self) -> str:
-        """Version of the server, as it said at the start; empty if it did not answer."""
+        """Return the version that the server reported at the start; empty if it did not answer."""
         return self._version
 
     @property
@@ -217,7 +217,7 @@ class OllamaService:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the child, where there is one."""
+        """Return the process id of the child; None without a child."""
         return self._child.pid if self._child is not None else None
 
     async def start(self) -> str:
@@ -349,7 +349,7 @@ class OllamaService:
             self._state = "running"
 
     async def _over(self, child: asyncio.subprocess.Process) -> int | None:
-        """Wait until the child ends, or hangs, and keep its log short meanwhile: it may live for months. Its status; None if it hangs.
+        """Wait until the child ends or hangs, and keep its log short. Return its status; None if it hangs.
 
         One that is busy says its version all the same. Looks are counted, and not seconds: the daemon may have been asleep itself.
         """

@@ -49,7 +49,7 @@ _TOKEN = re.compile(rf"""(?P<class>{_CLASS})|\\(?P<short>[dw])|\\(?P<plain>[.\-+
 
 
 def grammar_schema(schema: Any) -> Any:
-    """Return the schema, or a copy without what no grammar can be made of; None if there is none."""
+    """Return the schema, or a copy without the parts that have no grammar; None for None."""
     return dict(_kept(schema)) if isinstance(schema, dict) else schema if schema is None else {}
 
 
@@ -207,7 +207,7 @@ def _whole(text: str) -> list[Any]:
 
 
 def _first(text: str) -> list[Any]:
-    """Return the first object or array that stands anywhere in a text."""
+    """Return the first object or array in a text."""
     for at, letter in enumerate(text):
         if letter in _CLOSERS:
             try:

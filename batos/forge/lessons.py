@@ -71,7 +71,7 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
 
 
 def take_back(root: Any, mission: UvmObject) -> list[dict[str, Any]]:
-    """Part of the transaction that undoes a mission: take back what it taught; what that was, as `objects` of an undo.
+    """Part of the transaction that undoes a mission: take back its lesson. Return the lesson as the `objects` of an undo.
 
     :raises InvalidInput: for one that FAILED and has nothing here that could be taken back.
     """
@@ -102,7 +102,7 @@ def teach_again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any
 
 
 def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[UvmObject]:
-    """Return the other objects that were taught a message and get its method from the same holder. A method for one of them serves all."""
+    """Return the other objects that were taught this message and get its method from the same holder. One method serves all of them."""
     found = []
     for oid in taught_examples.taught_objects(root, selector) if holder._p_oid else ():
         with contextlib.suppress(POSKeyError, ImageDamaged):  # the object is gone, or its examples cannot be read
@@ -158,7 +158,7 @@ def _check_slots(example: dict[str, Any], number: int) -> None:
 
 
 def _check_together(root: Any, lesson: Lesson) -> None:
-    """Refuse what no method can keep: two examples of the same call with different ends."""
+    """Refuse contradictions: two examples of one call with different results."""
     known: dict[str, list[tuple[Example, str]]] = {}
     told = [(Example.from_json(one), lesson.mission) for one in lesson.examples]
     for one, by in [*taught_examples.examples_with_missions(root, lesson.oid, lesson.selector), *told]:

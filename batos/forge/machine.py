@@ -372,7 +372,7 @@ def _wanted(cycle: UvmObject) -> int:
 
 
 def _settle(cycle: UvmObject) -> None:
-    """Take the first candidate of the largest group that agrees: whose outcomes on the call that asked for the method are equal."""
+    """Take the first candidate of the largest group with equal results on the call that needs the method."""
     session = session_of(cycle)
     counts = Counter(one.did for one in session.candidates)
     agreed = max(counts.values())

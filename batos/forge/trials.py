@@ -62,7 +62,7 @@ def _case(example: Example) -> Case:
 async def run(
     case: Case, obj: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
 ) -> Outcome:
-    """Run a method once, and keep nothing of it.
+    """Run a method once in a transaction that is aborted.
 
     :param writes: slots that it may write, by the audit.
     :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
@@ -95,7 +95,7 @@ async def run(
 async def _apart(
     obj: UvmObject, case: Case, methods: MethodRuntime, drafts: Sequence[Draft]
 ) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
-    """Give the receiver and the arguments as another transaction sees them, which is aborted at the end.
+    """Yield the receiver and the arguments as another transaction sees them, which is aborted at the end.
 
     An object of this very transaction is in no other: a copy of it is tried. Yield None where an argument is such an object: a method
     could change it, so nothing can be tried without a trace.
@@ -140,7 +140,7 @@ def _difference(case: Case, expected: Example, selector: str, value: Any, receiv
 
 
 def speaks_of(reason: str, example: Example, selector: str) -> bool:
-    """Return True if a reason says what was wrong with the answer to an example."""
+    """Return True if a reason names the fault of the answer to an example."""
     call = _call(_case(example), selector)
     if reason.startswith(f"{call} answered "):
         return reason.endswith(f" and not {_shown(example.result)}")
@@ -148,7 +148,7 @@ def speaks_of(reason: str, example: Example, selector: str) -> bool:
 
 
 def call_key(example: Example) -> str:
-    """Return the call of an example, with what slots hold before it, as it was written."""
+    """Return the call of an example, with the slots before it, as the user wrote it."""
     return json.dumps([example.args, *(sorted(pairs, key=lambda pair: pair[0]) for pairs in (example.kwargs, example.slots))])
 
 

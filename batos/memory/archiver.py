@@ -83,7 +83,7 @@ def _held(library: Library, number: int) -> ArchivedSection | None:
 
 
 def archive_sections(root: Any, material: ArchiveContent, data: bytes, made: NewSummary) -> MemoryChange | None:
-    """Archive sections. Return None, with nothing changed, if one of them has changed or is pinned.
+    """Archive sections. Return None and change nothing if one of them has changed or is pinned.
 
     :param data: `pack_archive(material)`.
     """
@@ -117,7 +117,7 @@ def _changed(library: Library, one: ArchivedSection) -> bool:
 
 
 def _leaves(document: UvmObject, gone: Collection[int]) -> None:
-    """Let a document do without these sections. What it does not hold costs nothing: there may be many such documents, for ever."""
+    """Remove sections from a document. The document may stay for ever; absent attributes take no space in it."""
     if tuple(sorted(document.sections)) != document.sections and not document.whole:
         document.whole = document.sections
     if rest := tuple(number for number in document.sections if number not in gone):
@@ -135,7 +135,7 @@ def section_order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ..
 def merge_archives(
     root: Any, numbers: Sequence[int], were: Sequence[bytes], material: ArchiveContent, data: bytes, made: NewSummary
 ) -> MemoryChange | None:
-    """Put archives together, with one summary in the place of theirs. None, and nothing was changed, if one of them is not what it was.
+    """Merge archives under one summary. Return None and change nothing if one of them has changed.
 
     :param were: the ids of their blobs, out of which the material was read.
     """
@@ -165,7 +165,7 @@ def merge_archives(
 
 
 def replace_summary(root: Any, made: NewSummary) -> MemoryChange | None:
-    """Give an archive that lost its summary another one; None if it is gone, or has one."""
+    """Replace the missing summary of an archive. Return None if the archive is gone or has a summary."""
     library = library_of(root)
     node = library.archives.get(made.number)
     if node is None or node.summary is not None or tuple(one.number for one in node.of) != made.documents:
@@ -213,7 +213,7 @@ def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryCh
 
 
 def _close(root: Any, node: UvmObject) -> list[int]:
-    """Do without an archive; the numbers of its summary's chunks."""
+    """Remove an archive. Return the numbers of its summary's chunks."""
     library = library_of(root)
     library.unsummarised.discard(node.number)
     del library.archives[node.number]
@@ -266,7 +266,7 @@ def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject
 
 
 def _with_vectors(library: Library, material: ArchiveContent) -> tuple[tuple[int, ...], Array | None]:
-    """Give the chunks their vectors back, if those are of the embedder that searches use; all others wait for new ones."""
+    """Restore the vectors of chunks if searches use their embedder; other chunks wait for new vectors."""
     if material.embedder != library.embedder or library.embedder not in library.vectors:
         return (), None
     those = [one for one in material.held if one.vectors is not None]

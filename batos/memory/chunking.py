@@ -181,7 +181,7 @@ def _code(text: str) -> Iterator[Span]:
 
 
 def _code_blocks(text: str, start: int, end: int) -> Iterator[Span]:
-    """Code between `start` and `end`: parts between blank lines, and a new one where a line stands further out than the part began."""
+    """Yield the parts of a code block: a part ends at a blank line, and before a line with less indentation than its first line."""
     begun, margin, blank = start, None, False
     for at, to in _lines(text[start:end]):
         line = text[start + at : start + to]
@@ -324,7 +324,7 @@ class Piece(NamedTuple):
 
 
 def pieces(text: str, kind: str, limits: ChunkLimits) -> list[Piece]:
-    """Provisional chunks, by structure and size alone: what can be searched before there are vectors. No vectors in them.
+    """Return provisional chunks, cut by structure and size alone, for searches before there are vectors.
 
     :param kind: "text", "markdown", "code" or "conversation" (a turn a line, never put together); any other is read as "text".
     """
@@ -341,7 +341,7 @@ def pieces(text: str, kind: str, limits: ChunkLimits) -> list[Piece]:
 
 
 def _with_headings(spans: Sequence[Span], priced: Sequence[float]) -> list[tuple[int, int, float]]:
-    """Return the sentences with what it costs to cut before them, a heading in one with what it stands above."""
+    """Return the sentences with the cost of a cut before each; a heading is joined with the sentence after it."""
     found: list[tuple[int, int, float]] = []
     for (start, end), price in zip(spans, priced, strict=True):
         if price == _NEVER_CHUNKING:
@@ -473,7 +473,7 @@ def profiles(vectors: Any) -> Floats:
 
 
 def _costs(sums: Floats, squares: Floats, sizes: Floats, first: int, end: int, smallest: int) -> Floats:
-    """Scatter of every segment that ends before sentence `end` and begins at `first` or later, with what it lacks in size."""
+    """Return the cost of every segment from `first` or later to sentence `end`: its scatter, and a penalty for its size."""
     import numpy as np
 
     gaps = sums[end] - sums[first:end]

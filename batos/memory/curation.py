@@ -240,21 +240,21 @@ def archive_content(root: Any, number: int) -> tuple[archive_format.ArchiveConte
 def put_away(
     root: Any, material: archive_format.ArchiveContent, data: bytes, made: archiver.NewSummary, mission: str
 ) -> archiver.MemoryChange | None:
-    """System transaction: put a cluster away. What a model said of it is in the summary now, and nowhere else."""
+    """System transaction: archive a cluster. The summary holds the model's text now, and the mission no longer does."""
     change = archiver.archive_sections(root, material, data, made)
     _blank(root, mission)
     return change
 
 
 def put_together(root: Any, found: InnerArchives, data: bytes, made: archiver.NewSummary, mission: str) -> archiver.MemoryChange | None:
-    """System transaction: put archives together."""
+    """System transaction: merge archives."""
     change = archiver.merge_archives(root, found.numbers, found.blobs, found.material, data, made)
     _blank(root, mission)
     return change
 
 
 def _blank(root: Any, mission: str) -> None:
-    """Take what a model said out of the mission by which it was asked."""
+    """Remove a model's summary from the result of the mission that asked for it."""
     if mission and (line := ledger.line_of(root, mission)) is not None:
         ledger.ledger_of(root).folded.keep(line._replace(came=""))
     elif mission:
@@ -306,7 +306,7 @@ def pin(root: Any, source: str, stays: bool) -> bool:
 
 
 def note_round(root: Any, now: float, size: int) -> None:
-    """System transaction: there was a round."""
+    """System transaction: record a round."""
     curator = root["lobby"].memory.curator
     curator.at, curator.bytes, curator.rounds = now, size, curator.rounds + 1
 
@@ -321,7 +321,7 @@ def sparse_tree_keys(root: Any, name: str) -> list[Any]:
 
 
 def reinsert_tree_keys(root: Any, name: str, keys: Sequence[Any]) -> None:
-    """System transaction: put them together."""
+    """System transaction: reinsert keys, so that the tree has fewer leaves."""
     records.reinsert(getattr(library_of(root), name), keys)
 
 

@@ -141,7 +141,7 @@ class Curator:
         self._quiet, self._gist = quiet, gist
 
     def trigger(self, why: str) -> None:
-        """Have a round soon, for a reason; for the triggers and proposals of the loop."""
+        """Request a round soon, for a reason; the loop's triggers and proposals use it."""
         self._why = self._why or why
         self._woken.set()
 
@@ -170,18 +170,18 @@ class Curator:
                 log.warning("curator_skipped", error=str(e))
 
     def flush(self) -> None:
-        """Have what was read since the last time written down soon."""
+        """Store the counted reads soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
             self._image.later(eviction.note_reads, counts, self.now(), CuratorLimits.of(self._settings).half_life_days * _DAY_S)
 
     async def stop(self) -> None:
-        """Let the step under way end; what was read is written down."""
+        """Wait for the end of the current step. All counted reads are stored."""
         self.flush()
         await self._background.drain()
 
     def due(self, root: Any) -> str:
-        """Tell why there should be a round now; "" if there should be none."""
+        """Return the reason for a round now; "" if there is none."""
         last, settings = root["lobby"].memory.curator, self._settings
         if settings.memory.curate == "off" or not blobs.kept_by(self._image.db):
             return ""
@@ -198,7 +198,7 @@ class Curator:
     # --- a round
 
     async def round(self, why: str, *, dry: bool = False) -> Reply:
-        """Look for what may leave, and put it away.
+        """Find sections to archive, and archive them.
 
         :param dry: only look.
         :returns: `why`, `found`, `clusters` (those that were put away; dry: all that might be), and of them `chunks`, `bytes` of the
@@ -237,7 +237,7 @@ class Curator:
             await self._image.system(eviction.note_seen, now, some, mission="curator")
 
     async def _tidied(self) -> None:
-        """Give back the room that what left took up."""
+        """Release the space of archived sections."""
         for name in curation.TREES:
             keys = await in_helper(self._image.read, curation.sparse_tree_keys, name)
             for begin in range(0, len(keys), _GATHERED):
@@ -301,7 +301,7 @@ class Curator:
             told["by_model"] += by_model
 
     def _material(self, held: list[archive_format.ArchivedSection], embedder: str) -> archive_format.ArchiveContent | None:
-        """Return what the collection knows of sections, with them; None if it does not know all of them."""
+        """Return the collection's data of sections, with the sections; None if the collection lacks one of them."""
         ids = [number for one in held for number in one.section.numbers]
         segment, vectors, has = self._hearer.collection.excerpt(ids)
         if len(segment) != len(ids) or self._hearer.collection.maker.identity != embedder:
@@ -321,7 +321,7 @@ class Curator:
         return await in_helper(curation.extract, said, found, rows)
 
     async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
-        """Return what a model makes of it; blank without one, and when the round's tokens are spent."""
+        """Return a model's summary; blank without a model, and when the round's tokens are spent."""
         if self._gist is None or spent >= CuratorLimits.of(self._settings).tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
@@ -351,7 +351,7 @@ class Curator:
         return change is not None
 
     async def _summaries_again(self) -> None:
-        """Give archives another summary that lost theirs, because something in them was forgotten."""
+        """Make new summaries for archives whose summary was forgotten with a part of its contents."""
         for number in await in_helper(self._image.read, curation.unsummarised):
             with _passed_over(f"archive {number}"):
                 await self._summary_again(number)
@@ -371,7 +371,7 @@ class Curator:
     # --- requests
 
     async def restore(self, what: str) -> Reply:
-        """Bring back an archive, by its number, or all that is archived of a document, by its source.
+        """Restore an archive, by its number, or all archived parts of a document, by its source.
 
         :returns: `archives` that were brought back, and their `chunks`.
         :raises UnknownSource: if there is none.
@@ -408,7 +408,7 @@ class Curator:
 
 @contextlib.contextmanager
 def _passed_over(what: str) -> Iterator[None]:
-    """Pass over what is damaged: it stays as it is, and holds up no other; the self-audit tells of it."""
+    """Skip unreadable sections: they stay unchanged, and must not block others. The self-audit reports them."""
     try:
         yield
     except (ImageDamaged, POSKeyError) as e:

@@ -84,7 +84,7 @@ class Adoption(Enum):
 
 
 def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -> Adoption:
-    """System transaction: this is the embedder that the settings ask for.
+    """System transaction: adopt the embedder of the settings.
 
     :param place: see `VectorLog`.
     """
@@ -111,7 +111,7 @@ def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -
 
 
 def finish_change(root: Any, identity: str) -> bool:
-    """System transaction: searches use the vectors of the embedder that comes, if none is lacking; whether they do."""
+    """System transaction: switch searches to the new embedder's vectors if none is missing. Return True if they switched."""
     library = library_of(root)
     change = library.change
     if change is not None and change.identity == identity and len(change.waiting) == 1:
@@ -140,7 +140,7 @@ def late_sections(root: Any, most: int) -> DueSections:
 
 
 def give_up(root: Any, work: EmbeddingWork, identity: str) -> None:
-    """System transaction: a section stays without an embedder's vectors, and is found by its words."""
+    """System transaction: leave a section without vectors of an embedder; searches find it by its words."""
     library = library_of(root)
     waiting = library.lacking(identity)
     if waiting is not None and library.sections.get(work.section.number) == tuple(work.section[1:]):
@@ -148,7 +148,7 @@ def give_up(root: Any, work: EmbeddingWork, identity: str) -> None:
 
 
 def pass_over(root: Any, damaged: Iterable[int], identity: str) -> None:
-    """System transaction: sections that cannot be read stay without an embedder's vectors, and hold up no other."""
+    """System transaction: leave unreadable sections without vectors of an embedder, so that they do not block others."""
     waiting = library_of(root).lacking(identity)
     for number in damaged if waiting is not None else []:
         waiting.discard(number)
@@ -226,7 +226,7 @@ def _with_words(view: View, name: KnownName, most: int) -> list[int]:
 
 
 def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection]:
-    """Return the sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
+    """Return the changed sections with all names that are known now. Needs no image."""
     made = []
     for work, astray in found:
         cuts = list(zip(work.texts, work.speakers, strict=True))
@@ -237,7 +237,7 @@ def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection
 
 
 def store_links(root: Any, names: Iterable[KnownName], made: Sequence[RelinkedSection]) -> Segment | None:
-    """System transaction: these chunks name more than before, and the titles are new no more; the chunks' entries, if any changed."""
+    """System transaction: store the new links of chunks, with changed index entries, and remove titles from the list of new ones."""
     library: Library = library_of(root)
     entries = []
     for one in made:
@@ -372,7 +372,7 @@ class EmbeddingWorker:
                 await self._image.system(give_up, work[0], identity, mission="ingest")
 
     async def _linked(self) -> None:
-        """Let texts point at documents that came after them, by their titles."""
+        """Link texts to documents that came later, by their titles."""
         while names := await in_helper(self._image.read, unlinked_titles, self._limits.sections):
             self._shelver.names.add(name for name in names if name.document)
             view = self._hearer.collection.view()
@@ -404,7 +404,7 @@ class EmbeddingWorker:
             log.info("embedder_back", embedder=self._identity)
 
     async def _arrived(self) -> bool:
-        """Let searches use the present embedder's vectors, once all are there; whether they do."""
+        """Switch searches to the new embedder's vectors if all are there. Return True if they switched."""
         if self._hearer.collection.maker.identity != self._identity:
             if not await self._image.system(finish_change, self._identity, mission="ingest"):
                 return False
@@ -414,7 +414,7 @@ class EmbeddingWorker:
         return True
 
     async def _late(self) -> None:
-        """Give what came during a change the vectors that searches use meanwhile, if their embedder can be had."""
+        """Add the old embedder's vectors to sections that came during a change, if that embedder is available."""
         while time.monotonic() >= self._former_until:
             work = await self._readable(late_sections, self._hearer.collection.maker.identity)
             former = await self._former() if work else None
@@ -467,7 +467,7 @@ class EmbeddingWorker:
     # --- tidying up
 
     async def purge(self) -> None:
-        """Take what was dropped out of the index and the vectors for good."""
+        """Remove dropped rows from the index and the vectors for good."""
         for name in await in_helper(self._image.read, _logs):
             drops = await in_helper(self._image.read, _drops, name)
             if len(drops.ids) < 2:  # one entry is the placeholder

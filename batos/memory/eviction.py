@@ -66,7 +66,7 @@ class ReadCounter:
 
 
 def note_reads(root: Any, counts: Mapping[int, int], now: float, half_life_s: float) -> None:
-    """System transaction: these chunks were read so often."""
+    """System transaction: add reads of chunks."""
     library = library_of(root)
     found: Counter[int] = Counter()
     for chunk, count in counts.items():
@@ -97,7 +97,7 @@ def unseen_sections(root: Any, now: float) -> UnseenSections:
 
 
 def note_seen(root: Any, now: float, some: UnseenSections) -> None:
-    """System transaction: notice sections that are new, and forget those that are gone; one that was seen in the future is seen now."""
+    """System transaction: add new sections to the statistics and remove deleted ones. A last read in the future becomes now."""
     library = library_of(root)
     for section in some.new:
         if section in library.sections:

@@ -80,7 +80,7 @@ class Ignored:
         self._places: list[tuple[str, IgnoreRules]] = []
 
     def enter(self, place: str, listed: Iterable[str]) -> None:
-        """Heed what a folder says of itself.
+        """Apply the ignore files of a folder.
 
         :param place: relative to the folder that is read, with `/`; empty for that itself.
         :param listed: the names in it.

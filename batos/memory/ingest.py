@@ -257,12 +257,14 @@ class Ingest:
         return found, refused
 
     def listen(self, listener: Callable[[Facts], object]) -> Callable[[], None]:
-        """Have `listener` hear of every file: `path`, `state`, `chunks`, and `code` and `message` if it was refused. What ends that."""
+        """Call `listener` for every file with `path`, `state`, `chunks`, and `code` and `message` if it was refused. Return a function
+        that ends this.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def forget(self, source: str) -> Facts:
-        """Take a document out of the memory, also out of the index and the vectors.
+        """Remove a document from the memory, from the index and from the vectors.
 
         :raises UnknownSource: if there is none from there.
         """
@@ -392,7 +394,7 @@ class Ingest:
         return _Prepared(file, known, batches, batches.next())
 
     def stop(self) -> None:
-        """Let a helper thread that reads a long file end soon: the process waits for it."""
+        """Stop a helper thread that reads a long file; the end of the process waits for it."""
         self._stopping = True
 
     def _going(self) -> None:
@@ -400,7 +402,7 @@ class Ingest:
             raise IngestStopped
 
     async def _store(self, prepared: _Prepared) -> Facts | None:
-        """Store what was prepared; None if the memory is another by now, so that it is to be prepared anew."""
+        """Store a prepared file. Return None if the memory has changed, so that the file must be prepared again."""
         file, known, batches, batch = prepared
         if batches is None or batch is None:
             change = (_alias, known.elsewhere, file.path, file.stamp) if known.elsewhere else (_done, file.path, file.stamp)
@@ -445,7 +447,7 @@ def next_file(root: Any) -> tuple[str | None, int]:
 
 
 def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
-    """Read what the memory has of a file already.
+    """Read the sections that the memory holds of a file.
 
     :param digest: of the file's content as it is now.
     """
@@ -463,7 +465,7 @@ def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
 
 
 def queue_files(root: Any, paths: list[str], most: int) -> None:
-    """Have files read, also after a `kill -9`.
+    """Queue files, durably.
 
     :raises Busy: if more than `most` would wait.
     """
@@ -536,7 +538,7 @@ def store_batch(
 
 
 def _leave(library: Any, path: str) -> list[int]:
-    """Take a path away from the document it belongs to, and that with it if it has no other."""
+    """Remove a path from its document, and the document if it has no other path."""
     number = library.by_source.get(path)
     library.stamps.pop(path, None)
     if number is None:
@@ -575,8 +577,8 @@ def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: s
 
 
 def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
-    """Return every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused
-    why (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when.
+    """Return the files of a folder: those that were read or refused, with the time and size at that moment; those that wait; and for
+    each refused file the reason (`SHUT`, `PASSING`, or the version of the readers; empty from an early BAT OS) and the time.
     """
     library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)

@@ -108,7 +108,7 @@ def none_vouched() -> LLTreeSet:
 
 
 def vouch(root: Any, mission: str, rating: int) -> None:
-    """System transaction: make a mission's answers evidence if it is rated +1, and no evidence if it is not."""
+    """System transaction: make a mission's answers evidence if the user rates it +1, and revoke that otherwise."""
     number = library_of(root).by_source.get(f"mission:{mission}")
     if number is None:  # the rating is applied again when the mission becomes memory
         return

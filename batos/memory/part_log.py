@@ -127,7 +127,7 @@ class PartLog(Persistent):
         self.clear()
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all entries."""
         self._parts = LOBTree({_FIRST: (0, None)})
         """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time; its last bits count the rewrites."""
         self._gone = LLBTree({_FIRST: _FIRST})
@@ -149,7 +149,7 @@ class PartLog(Persistent):
         self._gone.update(dict.fromkeys(map(int, ids), mark))
 
     def tidy(self) -> bool:
-        """Merge parts of one size if there are too many of them; whether there were (then there may be more to do)."""
+        """Merge parts of one size if there are too many of them. Return True if there were; then more may be due."""
         levels: dict[int, list[int]] = {}
         for key, size, _ in self._entries():
             if size * 2 <= self.MOST:
@@ -161,7 +161,7 @@ class PartLog(Persistent):
         return False
 
     def purge(self) -> int:
-        """Take out what was dropped, so that nothing of it is left once the image is packed; how many rows that were."""
+        """Remove dropped rows for good; the next pack removes their bytes. Return the number of rows."""
         held = self._rows()
         self.purge_some(self.drops(), _FIRST)
         return held - self._rows()
@@ -285,7 +285,9 @@ class PartLog(Persistent):
         return found
 
     def _next_key(self) -> int:
-        """Later than all before, here and in transactions that are not committed yet; no counter that all would write."""
+        """Return a key above all earlier ones, here and in uncommitted transactions, without a shared counter that would cause
+        conflicts.
+        """
         global _last
         with _lock:
             last: int = self._newest() >> _TURNS

@@ -120,18 +120,18 @@ class Weighing:
         self._wide = _for_all(view, question, self._vectors, known, weights) if view.n else _Wide({}, {})
 
     def best(self, count: int = FINALISTS) -> Fused:
-        """Return the rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
+        """Select rows by the cheap signals, score them by all signals, and return the best `count` rows, or fewer."""
         rows = _best(self._rough, max(CANDIDATES, count))
         return self.of(rows[_best(self._rough.take(rows) + self._facets.sums(self.view, rows), count)])
 
     def best_of(self, document: int) -> int | None:
-        """Return the row of a document that is best by what costs little; None if it has none that may be returned."""
+        """Return the row of a document with the best cheap signals; None if the document has no row that may be returned."""
         rows = np.flatnonzero(self.view.documents == document)
         best = int(rows[np.argmax(self._rough[rows])]) if len(rows) else 0
         return best if len(rows) and np.isfinite(self._rough[best]) else None
 
     def of(self, rows: Array) -> Fused:
-        """Return these rows weighed by everything; those that may not be returned are left out."""
+        """Return these rows, scored by all signals, without rows that may not be returned."""
         rows = rows[~self._barred[rows]]
         runs = self.view.runs[rows]
         signals = {name: found.take(rows) for name, found in self._wide.rows.items()}

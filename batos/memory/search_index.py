@@ -268,7 +268,7 @@ class Collection:
 
     @_whole
     def replace(self, segment: Segment) -> None:
-        """Other entries of chunks whose texts are what they were: they keep their vectors."""
+        """Replace the entries of chunks whose texts are unchanged: the chunks keep their vectors."""
         rows = self._alive(segment.ids)
         known = np.flatnonzero(rows >= 0)[self._has[rows[rows >= 0]]]
         kept = self._matrix[rows[known]]
@@ -331,7 +331,7 @@ class Collection:
     # --- growth
 
     def _begin(self, facts: Array) -> Array:
-        """Take these as the first rows, section by section; int32: the row of each."""
+        """Store these as the first rows, section by section. Return the row of each as int32."""
         order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
         self._reserve(len(order))
         self._add(facts[order])

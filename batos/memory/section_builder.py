@@ -114,7 +114,7 @@ class KnownNames:
         self.add(names)
 
     def add(self, names: Iterable[KnownName]) -> None:
-        """Know more names."""
+        """Add names."""
         with self._lock:
             for name in names:
                 if name not in self._names:
@@ -123,7 +123,7 @@ class KnownNames:
                     self._known.append(name)
 
     def of(self, text: str, document: int) -> NamedEntities:
-        """Whom a text of a document names; not the document itself."""
+        """Return the documents and entities that a text of a document names, without the document itself."""
         with self._lock:
             found = [self._known[place] for place in self._gazetteer.find(text)]
         others = [name for name in found if name.document != document and (not name.document or self._there(name.document))]
@@ -280,7 +280,7 @@ def prepare_document(
 
 
 def store_document(root: Any, prepared: PreparedDocument, segment: Segment | None) -> None:
-    """Store what was prepared.
+    """Store a prepared document.
 
     :param segment: of its entries; None if they come with those of another document.
     :raises InvalidInput: for a source that is known.
@@ -390,7 +390,7 @@ def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limit
 
 
 def store_vectors(root: Any, identity: str, made: Sequence[EmbeddedSection]) -> StoredVectors:
-    """System transaction: put sections with vectors in the place of what they were made from, where that is still there.
+    """System transaction: store the vectors of sections, unless a section has changed or is gone.
 
     :param identity: of the embedder; nothing is kept of one that neither serves nor comes any more.
     """

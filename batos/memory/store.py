@@ -78,7 +78,7 @@ def complete_titles(library: Library) -> None:
 
 
 def add_mentions(library: Library, root: Any, chunk: UvmObject) -> None:
-    """Let the entities that a chunk mentions know of it; they are made if there are none."""
+    """Add a chunk to the entities that it mentions. Missing entities are made."""
     for key in chunk.mentioned:
         _entity(library, root, key, chunk.speaker if chunk.speaker.casefold() == key else key).chunks[chunk.number] = None
 
@@ -103,7 +103,7 @@ def remove_mentions(library: Library, number: int, keys: Iterable[str]) -> None:
 
 
 def change_mentions(library: Library, root: Any, shelf: Shelf) -> None:
-    """Let a section's chunks, which stay as they are, mention what these passages do."""
+    """Replace the mentions of a section's chunks by those of these passages; the chunks stay."""
     for number, passage in zip(shelf.section.numbers, shelf.passages, strict=True):
         chunk = library.chunks[number]
         if chunk.mentioned != passage.mentioned:
@@ -113,7 +113,7 @@ def change_mentions(library: Library, root: Any, shelf: Shelf) -> None:
 
 
 def restore_entity(library: Library, key: str, entity: UvmObject) -> None:
-    """Bring back the entity that it was, which others may refer to; one that was made anew meanwhile hands over what names it."""
+    """Restore an entity, to which other objects may refer. It takes over the mentions of an entity that was made in its place."""
     now = library.entities.get(key)
     if now is None:
         library.entities[key] = entity
@@ -144,7 +144,7 @@ def summary_source(number: int) -> str:
 
 
 def epoch_of(root: Any) -> int:
-    """Return the epoch of a new run of the process: what it stores first says so in the image, and with that in the same transaction."""
+    """Return the epoch of a new run of the process. The transaction that stores the first object of the run stores it, too."""
     return int(library_of(root).epoch.value)
 
 
@@ -296,7 +296,7 @@ class Library(Persistent):
         return dropped + self.drop_sections(gone)
 
     def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
-        """Put other chunks in the place of a section's, which is as it was; the numbers of those that are gone.
+        """Replace the chunks of a section, which is otherwise unchanged. Return the numbers of the old chunks.
 
         Their index entries are the caller's business; those of the old ones are dropped.
         """
@@ -307,13 +307,13 @@ class Library(Persistent):
         return dropped + summaries
 
     def rename(self, document: UvmObject, sources: tuple[str, ...]) -> None:
-        """Say where a document is found from now on: one place at least."""
+        """Set the sources of a document: one at least."""
         self._unlist(document)
         document.sources, document.source = sources, sources[0]
         self._list(document)
 
     def forget(self, document: UvmObject) -> list[int]:
-        """Take a document and all that comes from it out of the memory; the numbers of its chunks.
+        """Forget a document and all that comes from it. Return the numbers of its chunks.
 
         Its words and vectors are out of the index and the logs with the next `purge`, its bytes out of the file with the next pack.
 
@@ -349,7 +349,7 @@ class Library(Persistent):
         return _forget_archived(self._p_jar.root(), document) if document.archives else []
 
     def bring_back(self, root: Any, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
-        """Take a document that was forgotten into the memory again, the same objects under the same numbers. Its vectors are made anew.
+        """Restore a forgotten document: the same objects, under the same numbers. Its vectors are made anew.
 
         :param segment: the index entries of its chunks; None if they come with those of another document.
         """
@@ -362,7 +362,7 @@ class Library(Persistent):
             self.text.add(segment)
 
     def enter(self, root: Any, section: Section, chunks: Iterable[UvmObject]) -> None:
-        """Take a section with chunks that there are into the memory. Its index entries and vectors are the caller's business."""
+        """Add a section with existing chunks. The caller adds its index entries and vectors."""
         self._enter(section)
         for chunk in chunks:
             self.counts.add(chunks=chunk.number not in self.chunks)
@@ -379,7 +379,7 @@ class Library(Persistent):
             self.catalogued(document)
 
     def catalogued(self, document: UvmObject) -> None:
-        """Let a document be found by its title and its facts; not one that is archived whole, since no search can find anything of it."""
+        """Index a document by its title and its facts, unless all of it is archived: then no search can find it."""
         if document.archives and not document.sections:
             remove_title(self, title_of(document), document.number, for_good=False)
             self.catalogue.drop(document.number)
@@ -432,7 +432,7 @@ class Library(Persistent):
             self.epoch.value = epoch + 1
 
     def drop_sections(self, sections: Iterable[int]) -> list[int]:
-        """Take sections out of everything; the numbers of their chunks."""
+        """Remove sections. Return the numbers of their chunks."""
         dropped: list[int] = []
         for number in sections:
             dropped += self._clear(self.section(number))
@@ -444,7 +444,7 @@ class Library(Persistent):
         return dropped + self._forget_summaries(dropped)
 
     def _clear(self, section: Section) -> list[int]:
-        """Take a section's chunks away; their numbers."""
+        """Remove a section's chunks. Return their numbers."""
         for number in section.numbers:
             remove_mentions(self, number, mentions_of(self, number))
             del self.chunks[number]
@@ -465,7 +465,7 @@ def library_of(root: Any) -> Library:
 
 
 def fill_archive(node: UvmObject, root: Any, material: ArchiveContent, data: bytes) -> None:
-    """Let an archive hold this material.
+    """Store material in an archive.
 
     :param data: `batos.memory.archive_format.pack_archive` of it.
     """

@@ -185,7 +185,7 @@ class SegmentedText(PartLog):
             self._add(StoredSegment(piece))
 
     def segments(self) -> list[Segment]:
-        """Return all that is held, as plain arrays, oldest first, without what was dropped."""
+        """Return all live entries as plain arrays, oldest first."""
         loaded = [(part.load(), mask) for part, mask in self._each()]
         return [segment if mask is None else merge([segment], [mask]) for segment, mask in loaded]
 
@@ -209,7 +209,7 @@ class SegmentedText(PartLog):
             self.drop([docid])
 
     def apply(self, query: str | list[str]) -> Any:
-        """Id -> score (an LFBTree) of all texts that hold a word of the query; None for a query without any."""
+        """Return id -> score (an LFBTree) of all texts that contain a word of the query; None for a query without words."""
         words = self.lexicon.parseTerms(query)
         if not words:
             return None
@@ -223,7 +223,7 @@ class SegmentedText(PartLog):
         return self._ranked()[1].count
 
     def wordCount(self) -> int:
-        """Different words of the texts that are held."""
+        """Return the number of different words of the indexed texts."""
         return len(set().union(*(segment.terms for segment in self.segments())))
 
     # --- internals
@@ -261,7 +261,7 @@ class OkapiText(OkapiIndex):
         super().__init__(lexicon or _lexicon(), family=family64)
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all texts."""
         super().clear()
         if hasattr(self, "_totaldoclen"):  # the class itself does not reset it
             self._totaldoclen.set(0)
@@ -272,7 +272,7 @@ class OkapiText(OkapiIndex):
             self.index_doc(id, value)
 
     def apply(self, query: str | list[str]) -> Any:
-        """Id -> score of all texts that hold a word of the query; None for a query without any."""
+        """Return id -> score of all texts that contain a word of the query; None for a query without words."""
         return self.search(query)
 
 

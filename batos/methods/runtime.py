@@ -230,8 +230,9 @@ def home_of(obj: UvmObject, selector: str) -> UvmObject:
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return True if a method takes a call, by its parameters and by what the receiver and the holder were taught, or an earlier version
-    took it: a call that only the new version does not take is the fault of the new version."""
+    """Return True if a method takes a call: by its parameters, by what the receiver and the holder were taught, or because an earlier
+    version took it. A call that only the new version rejects is the fault of the new version.
+    """
     taught = [
         one
         for home in {obj, holder}
@@ -257,7 +258,7 @@ class Making:
         self.activity = self.new_activity()
 
     def new_activity(self) -> Activity:
-        """Make what the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
+        """Return the state that the methods of one run share. Clock and seed are those of the mission, so that a replay is exact."""
         return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
 
     async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -298,7 +299,7 @@ class Making:
             done.set_result(None)
 
     def _leads_to(self, key: Hashable, around: tuple[Hashable, ...]) -> bool:
-        """Return True if the writer of `key` waits, directly or by way of others, for what is being written around here."""
+        """Return True if the writer of `key` waits, directly or through others, for a method that is written in this context."""
         found, more = {key}, {key}
         while more:
             more = {wanted for by, wanted in self._waits if not found.isdisjoint(by)} - found

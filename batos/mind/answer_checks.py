@@ -102,7 +102,7 @@ def language_of(text: str) -> str | None:
 
 
 def differs_in_language(answer: str, brief: str) -> str | None:
-    """Why an answer is in the wrong language for its brief; None if it is not, or if that cannot be told."""
+    """Return the reason why an answer has the wrong language for its brief; None if it has the right one, or the language is uncertain."""
     if speaks_of_languages(brief):
         return None
     asked, prose = _asked(brief), "\n".join(_prose(answer))
@@ -118,7 +118,7 @@ def differs_in_language(answer: str, brief: str) -> str | None:
 
 
 def _asked(brief: str) -> str | None:
-    """Return the language of a brief; None if its parts are in several, or one of them cannot be told.
+    """Return the language of a brief; None if its parts differ in language, or the language of one is uncertain.
 
     Who quotes a text may ask about it in another language than the text's.
     """
@@ -187,7 +187,7 @@ def whole(text: str, *, cut: bool) -> str:
 
 
 def _before_loop(text: str) -> str:
-    """Return a text up to where it begins to say, to its end and for the most part, what it has said before."""
+    """Return a text up to the start of a loop: from there to the end, most sentences repeat earlier ones."""
     if "```" in text:
         return text
     ends = [*(found.end() for found in _PART_END.finditer(text)), len(text)]
@@ -206,7 +206,7 @@ def _before_loop(text: str) -> str:
 
 
 def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "", tongue: bool = True) -> str | None:
-    """Why a text is not fit to be the answer to a brief; None if it is.
+    """Return the reason why a text cannot be the answer to a brief; None if it can.
 
     :param brief: what was asked; empty: the checks against it are left out.
     :param prompt: what the model was told beside the brief: an answer does not tell it back.
@@ -289,7 +289,7 @@ _INSULTS = re.compile(
 
 
 def fault_of_method_texts(source: str, own: str = "") -> str | None:
-    """Why a method's texts are not fit; None if they are.
+    """Return the reason why a method's texts are not acceptable; None if they are.
 
     :param source: that the guardian accepted.
     :param own: what the user said himself.
@@ -304,7 +304,7 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
 
 
 def _said(tree: ast.AST) -> Iterator[str]:
-    """Yield the texts that are sentences, and those that are answered or raised as they stand."""
+    """Yield the texts that are sentences, and those that the method returns or raises unchanged."""
     documented = {
         id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
     }

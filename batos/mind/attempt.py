@@ -158,12 +158,12 @@ class Attempt:
 
     @property
     def tally(self) -> AttemptTally:
-        """Return what counts here: the attempt's counters, or those of the trial in which this is asked."""
+        """Return the current counters: those of the attempt, or those of the trial under way."""
         return scope.current().trial or self._tally
 
     @property
     def live_state(self) -> str:
-        """Return the state as it is told while the mission is not final: a cycle that FAILED may be followed by another."""
+        """Return the state as clients see it until the mission is final: another cycle may follow one that FAILED."""
         return self.reached if self.state in ("COMPLETE", "FAILED") else self.state
 
     @property
@@ -192,7 +192,7 @@ class Attempt:
     # --- models with the abilities that the mission needs
 
     async def check_needs(self) -> None:
-        """Check that what thinks meets what the mission needs, as its record says.
+        """Check that the mission's models meet the needs in its record.
 
         :raises NeedModel: where it does not, or what it was provided with is there no more.
         """
@@ -208,7 +208,7 @@ class Attempt:
             await self.require(length, may_do_without=True)
 
     async def require(self, needs: Needs, *, may_do_without: bool = False) -> None:
-        """Check that what thinks meets these needs.
+        """Check that the mission's models meet these needs.
 
         :param may_do_without: whether the mission goes on as it is where nothing may be had that does.
         :raises NeedModel: where it does not: the attempt ends, and the mission goes on when a model is provided that does.
@@ -219,7 +219,7 @@ class Attempt:
             raise NeedModel(needs | self.provision.needs, may_do_without=may_do_without)
 
     async def provide(self, need: NeedModel) -> None:
-        """Have the mission provided with what meets its needs.
+        """Provide the mission with a model that meets its needs.
 
         :raises NeedAnswer, ModelNeeded, InferenceFailed: see `Provider.provide`.
         """
@@ -244,8 +244,9 @@ class Attempt:
 
     @functools.cached_property
     def errand(self) -> Errand | None:
-        """Return what the mission asks to be done outside of the system, or of its clock. None for any other, for one that is of a form,
-        a message or brings images, for the system's own, and for one that has begun otherwise."""
+        """Return the errand that the mission asks for: an action outside of the system, or a question about its clock. None for any
+        other mission: with a schema, a message or images, of the system itself, or one that has started to think.
+        """
         mission = self.mission
         pictured = mission.has_own_pictures
         if mission.message or mission.schema or pictured or mission.origin == "system" or self.has_begun:
@@ -292,7 +293,7 @@ class Attempt:
         return not own or bool(self._lent) or self.provision.needs.vision or sight.known(sight.model_of(persona)) is not False
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-        """Return the result of a mission of the system's own that is told by rule; None where a model is to think it through."""
+        """Return the result of a system mission that a rule decides; None if a model must think it through."""
         return await self.services.ruled(root, mission, persona) if mission.origin == "system" else None
 
     def share_out(self, brief: str) -> Shares:
@@ -346,7 +347,7 @@ class Attempt:
         return tuple((name, self.mission.brief) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
-        """Return how alike a text is to the one of others that is most so, as a cosine; None where that cannot be measured.
+        """Return the cosine of a text to the most similar of others; None if it cannot be measured.
 
         Measured once: an answer that was refused for it is refused again by an attempt that takes the mission up. Under the gate nothing
         waits for a model: there it is what was measured before.
@@ -358,14 +359,15 @@ class Attempt:
         return self.decisions.nearness(mark)
 
     async def read(self, text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
-        """Return the value in an answer of the mission's schema, and what is wrong with it (`answer_schema.read`). Read once: it may take a
-        child process seconds, for which a replay would hold the gate, and where it was too long once it may not be the next time."""
+        """Return the value in an answer of the mission's schema, and its fault (`answer_schema.read`). Each answer is read once: the
+        child process may take seconds, for which a replay would hold the gate, and a timeout need not repeat.
+        """
         if text not in self._read:
             self._read[text] = await answer_schema.read(text, schema)
         return self._read[text]
 
     def narrow(self, found: PromptTooLong) -> None:
-        """Tell less from now on, also in later attempts.
+        """Shorten prompts from now on, also in later attempts.
 
         :raises InferenceFailed: where less would be too little.
         """
@@ -403,7 +405,7 @@ class Attempt:
         return self._voices[name]
 
     def plain_voice_of(self, persona: UvmObject) -> str:
-        """Return the model that speaks where nobody's voice is wanted: what the persona's own is made of."""
+        """Return the model for texts without a persona's voice: the base of the persona's own model."""
         if self._lent and not self.provision.needs.vision:
             return self._lent
         return self.provision.model or self.terms.base_of(str(persona.model))
@@ -420,7 +422,7 @@ class Attempt:
     # --- questions to the user
 
     def ask(self, question: str) -> str:
-        """Return what the user answers to a question. Where the same words are asked several times, each has an answer of its own.
+        """Return the user's answer to a question. A repeated question has an answer of its own each time.
 
         :raises NeedAnswer: where it is not answered: the attempt ends, and the mission waits, also over restarts.
         :raises InvalidInput: for a question that is blank, or longer than `ThinkingLimits.question_chars`.
@@ -541,7 +543,7 @@ class Attempt:
     # --- events
 
     def moved(self, by: By, role: str, **facts: Any) -> None:
-        """Tell the watchers and the log of a cycle's transition."""
+        """Report a cycle's transition to the watchers and to the log."""
         model = self.model_of(role)
         if "." not in by.cycle:
             self._own = {"cycle": by.cycle, "model": model}
@@ -549,7 +551,7 @@ class Attempt:
         self.publish("state", model=model, **by._asdict(), **facts)
 
     def revised(self, by: By, why: str) -> None:
-        """Tell the watchers that an answer that they may have heard is refused, and another comes."""
+        """Report to the watchers that an answer which they may have seen is refused, and that another one follows."""
         self.publish("revised", why=why, model=self._own["model"], **by._asdict())
 
     def publish(self, kind: str, **facts: Any) -> None:
@@ -585,7 +587,7 @@ class Attempt:
 
 
 def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
-    """Return what a persona's slot says, own or inherited; a message that is not understood costs far more."""
+    """Return the text in a persona's slot, own or inherited. Sending a message that the persona does not understand would cost far more."""
     held = find(persona, name)
     return otherwise if held is None else held[1]
 

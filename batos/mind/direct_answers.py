@@ -207,7 +207,7 @@ def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
 
 
 def _wanted(subject: Subject, wants: Sequence[re.Pattern[str]], part: str) -> float:
-    """Return a bonus, a part of a word's value, if the part has what is asked for: a date, a price, or any figure."""
+    """Return a bonus, a part of a word's value, if the part contains the wanted fact: a date, a price, or any number."""
     return 0.5 if (wants and _has(wants, part)) or (subject.figured and _FIGURE.search(part)) else 0.0
 
 
@@ -367,7 +367,7 @@ class _Reading(NamedTuple):
 
 
 def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> AnsweringCall | None:
-    """Return the one call that a mission's brief comes to; None if there is none, or more than one could be meant."""
+    """Return the only call that a mission's brief can mean; None if there is none, or several are possible."""
     mission = attempt.mission
     asked_otherwise = any(getattr(mission, name) not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     asked_otherwise = asked_otherwise or bool(mission.images)  # a method sees no picture
@@ -408,7 +408,7 @@ def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Exa
 
 
 def _readings(brief: str) -> Iterator[_Reading]:
-    """Yield the ways to read a brief: with the values in it; or with all that stands behind a colon as one text."""
+    """Yield the ways to read a brief: with the values in it, or with the text behind a colon as one value."""
     values: list[Any] = []
     gaps, said, end = [], "", 0
     for match in _VALUE.finditer(brief):
@@ -490,7 +490,7 @@ def _term(word: str) -> str | None:
 
 
 def _arguments(method: Method, taught: Sequence[Example], values: tuple[Any, ...], listed: bool) -> tuple[Any, ...] | None:
-    """Return the arguments of a call, where what the brief names is what the method takes, in one way only."""
+    """Return the arguments of a call, if the values of the brief fit the method's parameters in exactly one way."""
     parameters = parameters_of(method.source)
     if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         return None

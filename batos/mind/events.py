@@ -50,7 +50,7 @@ class Events:
         self._listeners.setdefault(kind, []).append(watcher)
 
     def heard(self, mission: str, kind: str) -> bool:
-        """Return whether anybody hears events of this kind of this mission."""
+        """Return True if a client or a part of the daemon receives events of this kind of this mission."""
         return mission in self._watchers or kind in self._listeners or (kind in _TYPED and self._bus.is_heard(_TYPED[kind]))
 
     def publish(self, mission: str, event: Event) -> None:
@@ -74,7 +74,7 @@ class TextBatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, piece: str) -> None:
-        """Take a piece."""
+        """Add a piece."""
         self._pieces.append(piece)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self.flush)
@@ -129,10 +129,10 @@ model thinks the mission through.
 
 
 async def nothing_ruled(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-    """Return None: where nobody knows a rule, a model thinks."""
+    """Return None: without rules, a model thinks each mission through."""
     return None
 
 
 async def nothing_proposed(root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
-    """Return no facts: nobody makes proposals."""
+    """Return no facts: the loop makes no proposals."""
     return {}

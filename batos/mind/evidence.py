@@ -90,7 +90,7 @@ class RecallsMemory(Protocol):
         ...
 
     def stored(self, segment: Segment | None, dropped: list[int]) -> None:
-        """Let searches see what was committed: the index entries of new chunks, and without the numbers of those that are gone."""
+        """Make committed changes visible to searches: add the index entries of new chunks, and remove deleted chunks."""
         ...
 
     async def recall(self, question: str) -> Sequence[int]:
@@ -165,7 +165,7 @@ class Evidence:
             self.memory.stored(segment, dropped)
 
     def load(self) -> None:
-        """Take over what earlier attempts recalled."""
+        """Load the passages that earlier attempts recalled."""
         self._loaded = True
         self._found = self._image.read(recorded, self._id, self._chars)
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
@@ -311,7 +311,7 @@ def cited(text: str, found: Sequence[RecalledPassage], brief: str = "") -> list[
 
 
 def without_claims(text: str, found: Sequence[RecalledPassage], brief: str) -> str:
-    """Return an answer without marks behind what has nothing of the passage that they name."""
+    """Return an answer without citations whose passage shares no content with the sentence."""
     for sentence in _sentences(text) if found else ():
         kept = sentence
         for n in _marks(sentence, found):
@@ -357,7 +357,7 @@ def _marks(sentence: str, found: Sequence[RecalledPassage]) -> list[int]:
 
 
 def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
-    """Return the passage that holds the most of what a sentence says, if that is enough."""
+    """Return the passage with the most content of a sentence, if that is enough."""
     if not said:
         return []
     shares = [len(said & own) / len(said) for own in contents]

@@ -43,7 +43,7 @@ class Exemplars(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return all of them, each once."""
+        """Return all exemplars, without repetitions."""
         return tuple(dict.fromkeys((*self.given, *self.learned.values())))
 
 

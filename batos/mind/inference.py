@@ -165,8 +165,7 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
         self._last[entry.key] = max(entry.occurrence, self._last.get(entry.key, 0))
 
     def occurrence(self, key: bytes, label: str, tally: AttemptTally) -> int:
-        """Return the number of the next inference of one content: the one that the same part of the same cycle had, where it is paid for.
-        Several that ask for the same at once come in another order each time, and what follows depends on which of them said what.
+        """Return the number of the next inference of one content: the number that the same part of the same cycle had, if that is paid for.
 
         :param label: who asks (`By.label`).
         """
@@ -218,7 +217,7 @@ class PartialAnswers:
         return self._texts.get(key, ("", 0))
 
     def listener(self, key: journal.Key, hear: Callable[[str], None] | None) -> Callable[[str], None]:
-        """Return a function that hears the pieces of an answer, notes them, and passes them on to `hear`."""
+        """Return a function that receives the pieces of an answer, stores them, and passes them on to `hear`."""
         kept_at, kept_tokens = self._clock(), self.of(key)[1]
 
         def listen(piece: str) -> None:
@@ -383,7 +382,9 @@ class JournaledInference:
         return found
 
     async def settle(self, need: NeedInference) -> None:
-        """Pay for what a replay under the gate needs. Where that fails, the replay fails in the same place: a cycle may do without it."""
+        """Pay for the inferences that a replay under the gate needs. After a failure the replay fails in the same place: a cycle may go
+        on without them.
+        """
         try:
             await self._pay(need.request, need.place, need.label, None)
         except InferenceFailed as e:
@@ -396,7 +397,7 @@ class JournaledInference:
 
 
 async def with_pictures(request: ChatRequest, image: LivingImage) -> ChatRequest:
-    """Return a request as it is sent: with the bytes of the pictures that it shows, which are read when they are needed and not kept.
+    """Return a request with the bytes of its pictures. They are read on demand and not cached.
 
     :raises ImageDamaged: where they are not what was uploaded.
     """

@@ -214,7 +214,7 @@ def _chunks(document: UvmObject) -> list[str]:
 
 
 def _gathered(texts: list[str]) -> list[str]:
-    """Neighbouring texts in one, as long as that is not too long."""
+    """Join neighbouring texts up to the limit of length."""
     found: list[str] = []
     for text in texts:
         if found and len(found[-1]) + len(text) <= CHARS:

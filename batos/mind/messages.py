@@ -254,8 +254,8 @@ def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kw
 
 
 def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
-    """Return those of some selectors that differ from another one by a slip: a letter more, less, another or at its neighbour's place (two
-    of them in a long name), by case or underscores, or by the order of the words. The nearest first.
+    """Return the selectors that differ from another one by a typing error, the nearest first: a letter more, less, replaced or swapped
+    (two errors in a long name), by case or underscores, or by the order of words.
     """
     plain = _plain(word)
     allowed = 2 if len(plain) >= _LONG else 1

@@ -58,7 +58,7 @@ def missions_of_turns(root: Any, mission: Any, *, missions: int, chars: int) -> 
 
 
 def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any, str]]:
-    """Earlier missions with their answers, the oldest first."""
+    """Return earlier missions with their answers, the oldest first."""
     said: list[tuple[Any, str]] = []
     left = chars
     for earlier in _before(root, mission, missions):

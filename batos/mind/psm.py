@@ -283,7 +283,7 @@ def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.Told, *, whol
 
 
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
-    """Why an answer does not pass the gate; None if it does."""
+    """Return the reason why an answer does not pass the gate; None if it passes."""
     if schema:
         cycle.value, problem = await current().read(text, schema)
         if problem:
@@ -293,7 +293,7 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
 
 
 async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
-    """Why a text that is an answer may not be one to this brief; None if nothing speaks against it."""
+    """Return the reason why an answer may not fit this brief; None without a doubt."""
     attempt = current()
     if (
         (doubt := answer_checks.differs_in_language(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown

@@ -220,14 +220,14 @@ class Likeness:
             return None
 
     async def warm(self, exemplars: Texts) -> None:
-        """Have the exemplars' vectors ready before the first brief comes, whatever time it takes."""
+        """Prepare the exemplars' vectors before the first brief, without a time limit."""
         try:
             await self._ready(exemplars)
         except BatosError as e:
             log.warning("exemplars_not_embedded", embedder=self.model, cause=e.message)
 
     async def stop(self) -> None:
-        """End what goes on in the background."""
+        """Stop the background work."""
         await self._builds.stop()
 
     async def _ready(self, exemplars: Texts) -> _Matrix:
@@ -333,7 +333,7 @@ class Route:
 
     @property
     def speaks(self) -> bool:
-        """Return True if the choice is well founded: explicit, by a trigger word, or by similarity to what the persona is for."""
+        """Return True if the choice is well founded: explicit, by a trigger word, or by similarity to the persona's exemplars."""
         if self.by != LIKENESS:
             return self.by != FALLBACK
         score = self.scores.get(self.persona, {})
@@ -413,7 +413,7 @@ class Router:
         return {name: sum(weight for weight, _ in found) for name, found in self._signs(text).items()}
 
     def guess(self, record: MissionRecord) -> str:
-        """Whom a mission will probably go to, by the rules alone: for those who plan ahead and must not wait."""
+        """Return the probable persona of a mission by the rules alone, for callers that plan ahead and must not wait."""
         routing = self._codex.routing
         if record.persona is not None or (record.origin == "system" and routing.internal):
             return str(record.persona or routing.internal)
@@ -455,7 +455,7 @@ class Router:
         return self._texts[1]
 
     def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, Alike] | None = None) -> Route:
-        """Whom a text is for.
+        """Return the persona for a text.
 
         :param alike: how alike it is to each persona's exemplars; None if that is not known.
         """

@@ -31,7 +31,7 @@ ITEM = "item"
 
 
 def tidied(tree: ast.Module) -> ast.Module:
-    """Simplify a tree in place, and return it. The first of filtered items becomes None where there is none."""
+    """Simplify a tree in place, and return it. The first of filtered items becomes None if no item passes."""
     _Tidy().visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -111,7 +111,7 @@ def _as_they_are(node: ast.ListComp | ast.GeneratorExp) -> ast.expr | None:
 
 
 def _once(elt: ast.expr) -> bool:
-    """Return True if the item stands once in an expression, outside of inner functions."""
+    """Return True if the item occurs once in an expression, outside of inner functions."""
     names = [one for one in ast.walk(elt) if isinstance(one, ast.Name) and one.id == ITEM]
     inner = any(isinstance(one, ast.Lambda | ast.comprehension) for one in ast.walk(elt))
     return len(names) == 1 and not inner

@@ -86,7 +86,7 @@ def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
 
 
 def callables(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[Idiom, ...]:
-    """Return idioms of the tables as they can be evaluated.
+    """Return idioms of the tables as evaluable functions.
 
     :param able: a bound on the values of all of them.
     """

@@ -112,7 +112,7 @@ def _there(parts: Sequence[Computed], expected: Sequence[str]) -> list[Computed]
 
 
 def _ways(text: str, parts: Sequence[Computed], said: frozenset[str], given: str) -> list[_Way]:
-    """Return the cheapest ways to read a text as parts, with at most one fixed text between two of them.
+    """Return the cheapest ways to split a text into parts, with at most one fixed text between two of them.
 
     :param given: see `_fixed`.
     """

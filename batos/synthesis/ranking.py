@@ -112,7 +112,7 @@ async def able(context: SearchContext, passed: Passed, *, about: float = 0.0) ->
 
 
 def elsewhere(spec: Specification) -> list[MethodCall]:
-    """Return the calls on which methods that pass the examples are compared: the known calls, and variations of them."""
+    """Return the calls that compare methods which pass the examples: the known calls, and variations of them."""
     return [*spec.calls, *variations(spec.calls, _VARIATIONS)]
 
 
@@ -246,7 +246,7 @@ def _between(call: MethodCall, one: batch_runner.CallOutcome, two: batch_runner.
 
 
 def _as_tried(own: Group, did: str, what: Specification) -> bool:
-    """Return True if a method did here what it did elsewhere: what the examples say, and what its trial came to."""
+    """Return True if a method has the same results here as elsewhere: those of the examples, and that of its trial."""
     if not all(as_expected(text, example) for text, (_, example) in zip(own.did, what.examples, strict=False)):
         return False
     if len(what.calls) == len(what.examples):  # no example can express that call

@@ -252,7 +252,7 @@ def _with(call: MethodCall, name: str, value: Any) -> MethodCall:
 
 
 def _not_there(held: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each input that stands in another one, with a value that does not."""
+    """Yield each input that occurs in another one, with a value that does not."""
     for name, value in held.items():
         plain = isinstance(value, str | int | float) and not isinstance(value, bool) and not name.startswith("self.")
         if plain and any(_stands_in(value, other) for one, other in held.items() if one != name):

@@ -177,7 +177,7 @@ async def computed(
 async def _with_sent(
     context: SearchContext, parts: Sequence[Computed], over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Computed]:
-    """Return these expressions, and the answers of messages that are sent with the cheapest of them."""
+    """Return these expressions, and the answers of messages with the cheapest expressions as arguments."""
     helpers = context.spec.helpers
     terms = {f"self.{name}({ITEM})" for name in helpers}
     given = [one.part for one in parts if one.part.cost <= _SENT and "self." not in one.part.text and one.part.text not in terms][

@@ -248,7 +248,7 @@ class Frame(NamedTuple):
         return self.template.startswith(("any(", "all(", "not "))
 
     def has(self, name: str) -> bool:
-        """Return True if a name such as `of` stands in the template."""
+        """Return True if a name such as `of` occurs in the template."""
         return f"{{{name}}}" in self.template
 
     def may_give(self, value: Any) -> bool:

@@ -155,7 +155,7 @@ def check(adapter: Adapter, base: AdapterBase) -> None:
 
 
 def matrices(adapter: Adapter, base: AdapterBase) -> Iterator[tuple[int, str, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """Layer, projection, A and B as float32, in the order of rows that GGUF has.
+    """Return layer, projection, and A and B as float32, in GGUF's order of rows.
 
     :raises Unfit: for numbers that are none.
     """

@@ -53,7 +53,7 @@ class Foundation:
 
     @property
     def weights(self) -> Path:
-        """File of the base's weights, on the machine of Ollama."""
+        """Return the file of the base's weights, on the machine of Ollama."""
         return Path(self.shown.from_)
 
     def check(self, staged: Staged) -> None:
@@ -72,7 +72,7 @@ class Foundation:
         adapters.check(staged.adapter, self.base)
 
     def recipe(self, staged: Staged, how: str) -> str:
-        """Digest of all that goes into the model."""
+        """Return the digest of all inputs of the model."""
         shown = self.shown
         parts = [shown.template, shown.system, shown.parameters, shown.messages]
         mixed = ["each pair of matrices by its own rank"] if staged.adapter.mixed else []  # an earlier version used one rank for all pairs
@@ -139,7 +139,7 @@ async def expert_mark_of(client: AsyncClient, model: str) -> ExpertMark:
 
 
 async def model_digests(client: AsyncClient) -> dict[str, str]:
-    """Digest of each model that Ollama has.
+    """Return the digest of each model that Ollama has.
 
     :raises NotNow: if it does not answer.
     """
@@ -194,7 +194,7 @@ class ExpertBuilder:
             file.unlink(missing_ok=True)
 
     async def attempt(self, model: str) -> None:
-        """Let the model say one token. One that cannot is taken away again.
+        """Generate one token with the model. Delete a model that fails.
 
         :raises Unfit: if Ollama cannot run it.
         :raises NotNow: if something was in the way.

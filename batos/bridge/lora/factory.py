@@ -136,7 +136,7 @@ class LoraFactory:
         await self.begin()
 
     async def begin(self) -> None:
-        """Take up what the image knows. Before missions begin: only experts on this profile's bases may speak."""
+        """Load the known experts from the image, before missions start: only experts on this profile's bases may speak."""
         bases = {persona: base for persona, (_, base) in self._personas.items()}
         self._take(await self._image.system(model_registry.begin_experts, bases, mission="lora_factory"))
 
@@ -234,7 +234,7 @@ class LoraFactory:
             raise InferenceFailed(f"the expert {model} cannot speak: {reason}", cause="model_missing", retryable=True, model=model)
 
     async def heal(self, model: str) -> None:
-        """Bring back an expert that was there and is gone, or record that it cannot be had."""
+        """Restore a missing expert, or record that it is not available."""
         log.warning("expert_gone", model=model)
         await self._plain.bring_back(self._personas[self._known[model]["persona"]][0])  # the base may be gone, too
         await self.scan()

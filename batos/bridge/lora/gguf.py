@@ -55,7 +55,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return math.prod(self.dims)
 
 
@@ -101,7 +101,7 @@ def read_header(path: Path) -> Header:
 
 
 def read_keys(beginning: bytes) -> dict[str, Any]:
-    """Return the keys at the beginning of a GGUF file, as far as they are there: what comes after a vocabulary may lie beyond it.
+    """Return the keys at the start of a GGUF file, as far as they are in the data: keys after a vocabulary may lie beyond its end.
 
     :raises Malformed: if it is none.
     """

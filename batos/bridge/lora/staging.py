@@ -263,7 +263,7 @@ def names_a_repository(name: str) -> bool:
 
 
 def content_digest(value: Any) -> str:
-    """SHA-256 of a plain value, in hex."""
+    """Return the SHA-256 of a plain value, in hex."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

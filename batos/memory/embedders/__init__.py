@@ -60,7 +60,7 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of threads and models."""
+        """Release threads and models."""
         ...
 
 

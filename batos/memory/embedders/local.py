@@ -31,7 +31,7 @@ _COUNTS = (".json", ".txt", ".model", ".safetensors", ".bin")
 
 
 def digest_of(folder: Path) -> str:
-    """16 hexadecimal digits over the files that decide what vectors a sentence-transformers model makes."""
+    """Return 16 hexadecimal digits of a hash of the files that determine a sentence-transformers model's vectors."""
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.suffix in _COUNTS and path.is_file()):
         with path.open("rb") as file:
@@ -165,7 +165,7 @@ class LocalEmbedder:
         self._identity = Identity(kind, name, f"{digest}.{NORMALISATION}", dimensions, place)
 
     def _rows(self, texts: list[str]) -> Vectors:
-        """Long texts are taken apart here; each gets the mean of its parts, weighted by their tokens."""
+        """Return one vector for each text. A long text is split; its vector is the mean of its parts, weighted by their tokens."""
         import numpy as np
 
         parts = [self._parts(text) for text in texts]

@@ -138,7 +138,7 @@ class Readers:
             await self._former.popitem()[1].close()
 
     async def close(self) -> None:
-        """Let go of threads and models."""
+        """Release threads and models."""
         await self.let_go()
         await self.present.close()
 

@@ -264,8 +264,8 @@ def _cyrillic(part: bytes) -> str:
 
 
 def _share_of_letters(part: bytes, name: str) -> float:
-    """Return the share of the letters beyond ASCII that are those of one language which is written in an encoding. What stands between two
-    letters is to be one, and no sign touches any, but where signs are written so.
+    """Return the share of the letters beyond ASCII that belong to one language of an encoding. A character between two letters must be a
+    letter, and a sign touches others only where it is usual.
     """
     text = f" {part.decode(name, 'replace')} "
     letters = []

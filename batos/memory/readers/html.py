@@ -145,7 +145,7 @@ def _is_around(node: Any, tag: str) -> bool:
 
 
 def _roots(tree: Any) -> list[Any]:
-    """Return the elements that hold what the page says: each `main` and `article`, where most of it is in them, else its body."""
+    """Return the elements with the page's content: each `main` and `article` if they hold most of the text, else the body."""
     if tree.body is None:
         return []
     found, within, total, inside = [], 0, 0, 0

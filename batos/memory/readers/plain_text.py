@@ -295,7 +295,7 @@ def _outlined(text: str, outline: Outline) -> None:
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    """Level and words of a heading with `#` before it."""
+    """Return level and words of a heading with `#` before it."""
     bare = line.lstrip(" ")
     level = len(bare) - len(bare.lstrip("#"))
     if not 1 <= level <= 6 or len(line) - len(bare) > 3 or bare[level : level + 1] not in (" ", "\t", "\n", ""):
