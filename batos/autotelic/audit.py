@@ -54,13 +54,13 @@ class SelfAuditLimits(Limits):
     """Limits of a self-audit."""
 
     window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
-    """Seconds of telemetry that a self-audit is told about."""
+    """Seconds of telemetry in the brief of a self-audit."""
     keys: int = limit(3, ge=1, le=100)
-    """Rows of each table of telemetry that a self-audit is told, the most frequent."""
+    """Number of rows of each table of telemetry in the brief of a self-audit, the most frequent."""
     missions: int = limit(8, ge=1, le=1_000_000)
-    """Missions of users after which an audit asks a model again what to do about an open finding."""
+    """Number of users' missions after which an audit asks a model about an open finding again."""
     records: int = limit(500, ge=1, le=100_000)
-    """Records of the image that one self-audit checks for damage."""
+    """Number of records of the image that one self-audit checks for damage."""
     bytes: int = limit(8 * MIB, ge=1024, le=1024 * MIB)
     """Bytes of the image's file that one self-audit checks for damage."""
 

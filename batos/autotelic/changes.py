@@ -38,9 +38,9 @@ class ChangeLimits(Limits):
     """Limits of the changes that the system makes to itself."""
 
     kept: int = limit(500, ge=2, le=100_000)
-    """Records of changes that the image keeps, the newest."""
+    """Number of records of changes that the image keeps, the newest."""
     chars: int = limit(4000, ge=100, le=100_000)
-    """Greatest length of a proposed value, in characters."""
+    """Greatest number of characters of a proposed value."""
 
 
 class Proposal(NamedTuple):

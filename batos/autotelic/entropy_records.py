@@ -182,7 +182,7 @@ class WeightBounds(Limits):
     """Bounds of the weights of the entropy metric."""
 
     step: float = limit(0.02, ge=0, le=0.1)
-    """Greatest move of a weight of the entropy metric by one outcome; 0: the weights stay."""
+    """Greatest change of a weight of the entropy metric by one outcome; 0: the weights never change."""
     least: float = limit(0.1, ge=0, le=0.25)
     """Least weight of a part of the entropy metric."""
     most: float = limit(0.5, ge=0.25, le=1)

@@ -43,13 +43,13 @@ class EntropyLimits(Limits):
     """Limits of the entropy metric's measuring."""
 
     window: int = limit(32, ge=2, le=256)
-    """Newest missions against which a mission's entropy is measured."""
+    """Number of the newest missions with which a mission is compared."""
     baseline: int = limit(32, ge=4, le=10_000)
-    """Missions from which the usual entropy is learned."""
+    """Number of missions from which the usual entropy is learned."""
     missions: int = limit(10_000, ge=10, le=10_000_000)
-    """Missions whose entropy the image keeps, the newest."""
+    """Number of missions whose entropy the image keeps, the newest."""
     queue: int = limit(4096, ge=1, le=100_000)
-    """Finished missions that wait to be measured; of more, the oldest are left out."""
+    """Greatest number of finished missions that wait for their measurement; above it the oldest are skipped."""
 
 
 class AssessorLimits(NamedTuple):
@@ -62,7 +62,7 @@ class AssessorLimits(NamedTuple):
     chars: int
     pause_s: float
     bounds: WeightBounds
-    """Of the weights; settings `weights_*`."""
+    """Bounds of the weights."""
 
 
 class Assessor:

@@ -35,9 +35,9 @@ class HeartbeatLimits(Limits):
     """Limits of the heartbeat."""
 
     jitter: float = limit(0.1, ge=0, le=0.5)
-    """Share of the pause between heartbeats by which one may come earlier or later, at random."""
+    """Share of the interval by which a heartbeat may come earlier or later, at random."""
     first_s: float = limit(30.0, ge=0.05, le=7 * 86400)
-    """Seconds from the start to the first self-audit that is due."""
+    """Seconds from the start of the daemon to a self-audit that is due."""
 
 
 class AuditSeen(NamedTuple):

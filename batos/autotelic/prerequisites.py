@@ -57,9 +57,9 @@ class LoopTrainingLimits(Limits):
     """Limits of a training that the system begins by itself."""
 
     threads: int = limit(2, ge=1, le=256)
-    """Threads of a training."""
+    """Number of threads of a training."""
     limit_s: float = limit(21_600.0, gt=0, le=7 * 86400)
-    """Seconds after which a training that the system began is given up."""
+    """Seconds after which a training that the system started is cancelled."""
 
 
 class NotYet(Exception):

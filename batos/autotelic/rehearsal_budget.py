@@ -29,23 +29,23 @@ class RehearsalLimits(Limits):
     """Limits of the rehearsal of a proposed change."""
 
     missions: int = limit(8, ge=1, le=1000)
-    """Recorded missions on which a proposal is rehearsed."""
+    """Greatest number of recorded missions in one rehearsal."""
     least: int = limit(3, ge=1, le=1000)
-    """Least number of rehearsed missions that must be comparable; with fewer the proposal is refused."""
+    """Least number of comparable missions in a rehearsal; with fewer the proposal is refused."""
     inferences: int = limit(48, ge=0, le=100_000)
-    """Inferences that one rehearsal may pay for, where the journal has no answer."""
+    """Greatest number of inferences that one rehearsal may pay for, if the journal has no answer."""
     tokens: int = limit(30_000, ge=0, le=1_000_000_000)
-    """Tokens, read and written, that the inferences of one rehearsal may take."""
+    """Greatest number of tokens, read and written, for the inferences of one rehearsal."""
     limit_s: float = limit(1800.0, gt=0, le=7 * 86400)
-    """Seconds for one rehearsal, and for its waiting for users' missions."""
+    """Seconds for one rehearsal, and again for its waits for users' missions."""
     tries: int = limit(3, ge=1, le=100)
-    """Times that a rehearsal is started, restarts of the daemon counted."""
+    """Greatest number of starts of a rehearsal, including those after restarts of the daemon."""
     costlier: float = limit(0.5, ge=0, le=100)
-    """Share of tokens that a mission may cost more before the change counts as worse."""
+    """Share by which a mission may cost more tokens before the change counts as worse."""
     tasks: int = limit(10, ge=1, le=1000)
-    """Methods of the image, and as many tasks that no expert was trained on, that a new expert for methods has to write."""
+    """Number of the image's methods that a new expert for methods has to write, and of general tasks outside of any training."""
     alike: float = limit(0.5, gt=0, le=1)
-    """Likeness by words, from 0 to 1, at which an answer counts as the one that a user has rated."""
+    """Similarity by words, from 0 to 1, from which an answer counts as the one that a user has rated."""
     slower: float = limit(2.0, ge=1, le=1000)
     """Factor by which a mission may take longer with another model before the change counts as worse."""
     better: float = limit(0.01, ge=0, le=1)

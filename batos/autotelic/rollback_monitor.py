@@ -46,18 +46,19 @@ class EffectLimits(Limits):
     """Limits from which a change counts as harmful, and of its being watched."""
 
     missions: int = limit(12, ge=4, le=1000)
-    """Missions after a change that suffice to say whether it does harm."""
+    """Number of missions after a change that suffices for a verdict."""
     failures: float = limit(0.15, gt=0, le=1)
-    """Rise of the share of FAILED missions from which a change is undone."""
+    """Increase of the share of FAILED missions from which a change is rolled back."""
     slower: float = limit(1.5, ge=1.05, le=1000)
-    """Factor by which missions get slower from which a change is undone."""
+    """Factor by which missions get slower from which a change is rolled back."""
     fall: float = limit(0.08, gt=0, le=1)
-    """Fall of the entropy metric from which a change is undone."""
+    """Decrease of the entropy metric from which a change is rolled back."""
     period_s: float = limit(21_600.0, ge=0.05, le=366 * 86400)
-    """Seconds for which a change is watched; no other is made meanwhile."""
+    """Seconds for which a change is watched. The loop makes no other change in this time."""
     deaths: int = limit(2, ge=1, le=1000)
-    """Deaths of the daemon while a change is watched after which it is disabled; with fewer than missions.attempts, a mission that died
-    with it has an attempt left."""
+    """Number of deaths of the daemon while a change is watched that disable the change. A number below missions.attempts leaves an
+    attempt to a mission that died with the daemon.
+    """
 
 
 class Sample(NamedTuple):

@@ -41,9 +41,9 @@ class SensesLimits(Limits):
     every_s: float = limit(600.0, ge=0.05, le=86_400)
     """Seconds between two records of telemetry."""
     intervals: int = limit(1008, ge=2, le=100_000)
-    """Records of telemetry that the image keeps, those of quiet times not counted."""
+    """Number of records of telemetry that the image keeps, without those of quiet times, which are not stored."""
     keys: int = limit(64, ge=4, le=1000)
-    """Rows of one table in a record of telemetry; more are summed up as `other`."""
+    """Greatest number of rows of a table in a record of telemetry; the sum of the others is `other`."""
 
 
 class KeyTally(NamedTuple):

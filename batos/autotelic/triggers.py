@@ -27,25 +27,25 @@ class TriggerLimits(Limits):
     """Limits from which the system looks into what happened."""
 
     failures: int = limit(3, ge=2, le=10_000)
-    """Missions that FAILED in the same way from which the system looks into it."""
+    """Number of missions that FAILED in the same way from which the trigger fires."""
     slower: float = limit(2.0, ge=1.05, le=1000)
-    """Factor by which a state gets slower, or a mission costlier, from which the system looks into it."""
+    """Factor by which a state gets slower, or missions cost more, from which the trigger fires."""
     growth: float = limit(1.5, ge=1.01, le=1000)
-    """Factor by which the image grows from which the system looks into it."""
+    """Factor by which the image grows from which the trigger fires."""
     refusals: float = limit(0.5, gt=0, le=1)
-    """Share of methods' sources refused by the guardian from which the system looks into it."""
+    """Share of methods' sources that the guardian refuses from which the trigger fires."""
     unused_days: float = limit(14.0, gt=0, le=3650)
-    """Days without a run of a generated method from which the system looks into it."""
+    """Days without a run of a generated method after which the trigger fires."""
     personas: int = limit(100, ge=2, le=1_000_000)
-    """Missions without the choice of a persona from which the system looks into it."""
+    """Number of missions without the choice of a persona from which the trigger fires."""
     still: float = limit(0.01, ge=0, le=1)
-    """Greatest difference of the entropy of the newest missions at which it counts as stagnant."""
+    """Greatest difference of entropy among the newest missions at which it counts as stagnant."""
     syntheses: int = limit(24, ge=1, le=1_000_000)
-    """Methods written since their expert was made from which the system trains a new one; 0: it may train none."""
+    """Number of methods written since their expert was made from which the system trains a new expert; 0: it never trains one."""
     window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
-    """Seconds over which triggers are measured."""
+    """Seconds of telemetry on which triggers are measured."""
     recent_s: float = limit(3600.0, ge=0.05, le=365 * 86400)
-    """Newest seconds of the window, which are compared with the rest."""
+    """Length in seconds of the newest part of the window, which is compared with the rest."""
 
 
 class Entropy(NamedTuple):

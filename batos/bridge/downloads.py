@@ -32,13 +32,13 @@ class ProvisionLimits(Limits):
     """Limits of the provisioning of models."""
 
     concurrency: int = limit(2, ge=1, le=16)
-    """Models pulled, and models created, at the same time."""
+    """Greatest number of models that are pulled at the same time, and likewise of models that are created."""
     retry_s: float = limit(60.0, ge=1, le=86_400)
-    """Pause before a model that could not be had is tried again."""
+    """Seconds before a failed model is retried."""
     reserve_bytes: int = limit(512 * MIB, ge=0, le=2**50)
-    """Free disk that a pull or a create must leave."""
+    """Bytes of free disk space that a pull or a build must leave."""
     note_s: float = limit(60.0, ge=0.1, le=86_400)
-    """Seconds between two notes of Ollama how far a pull is: what a kill may cost."""
+    """Seconds between two notes in which Ollama records the progress of a pull: a kill may lose this much progress."""
 
 
 class DiskSpace:

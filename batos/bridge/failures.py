@@ -117,17 +117,17 @@ class RetryPolicy(Limits):
     """Rules for requests that fail: repetition, the breaker of a host, and how long inferences wait for one."""
 
     inference_retries: int = limit(2, ge=0, le=20)
-    """Times that a request is repeated at once, if no token has come."""
+    """Greatest number of immediate retries of a request, if no token has come."""
     inference_backoff_s: float = limit(0.2, ge=0, le=60)
-    """Seconds before the first repetition of a request; doubled for each further one."""
+    """Seconds before the first retry of a request; doubled for each further one."""
     breaker_failures: int = limit(3, ge=1, le=1000)
-    """Failures in a row after which an Ollama is left alone until it answers."""
+    """Number of failures in a row that open the breaker of an Ollama."""
     breaker_probe_s: float = limit(1.0, ge=0.01, le=600)
-    """Seconds between two questions whether an Ollama that was left alone answers again."""
+    """Seconds between two probes of an Ollama whose breaker is open."""
     outage_wait_s: float = limit(600.0, ge=0, le=7 * 86400)
     """Seconds that an inference waits while no Ollama answers."""
     switch_wait_s: float = limit(30.0, ge=0, le=7 * 86400)
-    """Seconds that an inference waits while one answers whose model of that name has other weights."""
+    """Seconds that an inference waits while the only Ollama that answers has other weights under the model's name."""
 
 
 class Breaker:

@@ -45,11 +45,11 @@ class ResidencyLimits(Limits):
     """Limits of the choice which models are loaded, and for whom."""
 
     group_missions: int = limit(64, ge=1, le=4096)
-    """Waiting missions of which those on a loaded model may go first: 2, 4, 8 ...; 1: in the order in which they came."""
+    """Number of waiting missions in a block (2, 4, 8 ...), within which missions on a loaded model go first; 1: strict order of arrival."""
     group_wait_s: float = limit(120.0, ge=0, le=86_400)
-    """Greatest number of seconds for which missions on a loaded model go first; 0: none."""
+    """Greatest number of seconds for which missions on a loaded model go first; 0: never."""
     preload_idle_s: float = limit(1.0, ge=0, le=86_400)
-    """Pause of inferences after which the likely next model is loaded; 0: never."""
+    """Seconds without an inference after which the likely next model is loaded; 0: never."""
 
 
 class Residency:

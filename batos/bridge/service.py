@@ -41,9 +41,9 @@ class ServiceLimits(Limits):
     """Limits of an Ollama that the daemon starts."""
 
     start_s: float = limit(60.0, gt=0, le=600)
-    """Time for a started Ollama to answer."""
+    """Seconds for a started Ollama to answer."""
     broken_pull_days: float = limit(7.0, ge=0, le=3650)
-    """Days for which the parts of a pull that broke off are kept."""
+    """Days for which the parts of an interrupted pull are kept."""
 
 
 @dataclass(frozen=True, slots=True)

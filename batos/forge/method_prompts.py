@@ -48,27 +48,27 @@ class SynthesisLimits(Limits):
     """Limits of the writing of methods."""
 
     tries: int = limit(4, ge=1, le=32)
-    """Times that a model may write one method, repairs included."""
+    """Greatest number of drafts that a model may write for one method, repairs included."""
     expert_tries: int = limit(8, ge=1, le=64)
-    """Different methods that an expert may write for one message; each takes about a second."""
+    """Greatest number of different drafts of an expert for one message; each takes about a second."""
     candidates: int = limit(3, ge=1, le=16)
-    """Methods that an expert writes where no example was taught; how many agree is told."""
+    """Number of drafts of an expert for a method without examples; the result states how many agree."""
     edits: int = limit(600, ge=0, le=10_000)
-    """Edits of a method that are tried on its examples, about a second's worth; 0: none."""
+    """Greatest number of edits of a method that are tried on its examples, for about a second; 0: none."""
     reuse: int = limit(1500, ge=0, le=100_000)
-    """Calls of known methods that are tried on the examples of a new one, about a second's worth; 0: none."""
+    """Greatest number of calls of known methods that are tried on the examples of a new method, for about a second; 0: none."""
     parts: int = limit(300_000, ge=0, le=10_000_000)
-    """Values computed from what is given, of which a method may be composed, about three seconds' worth; 0: none."""
+    """Greatest number of values computed from the inputs to compose a method, for about three seconds; 0: no method is composed."""
     ahead_s: float = limit(10.0, ge=0, le=86_400)
-    """Seconds from the start after which what an expert's lessons need is read in a pause; 0: at the first lesson."""
+    """Seconds after the start from which the tables for an expert's lessons are loaded in a pause; 0: at the first lesson."""
     chars: int = limit(4000, ge=500, le=100_000)
-    """Longest request for a method, in characters."""
+    """Greatest number of characters of a request for a method."""
     reasons: int = limit(4, ge=1, le=32)
-    """Reasons of a refusal that go back to the model."""
+    """Greatest number of reasons of a refusal in the next prompt."""
     lessons: int = limit(20, ge=0, le=1000)
-    """Earlier failures of a selector that are looked at for lessons."""
+    """Greatest number of earlier failures of a selector that are searched for lessons; 0: none."""
     examples: int = limit(16, ge=1, le=1000)
-    """Examples kept for one message of one object, the newest."""
+    """Number of examples kept for one message of one object, the newest."""
 
 
 def purpose(selector: str, intent: str) -> str:

@@ -308,11 +308,11 @@ class ChunkLimits(Limits):
     """Sizes of chunks and sections; the sizes of chunks give way where a text cannot be cut so."""
 
     smallest: int = limit(160, ge=20, le=100_000)
-    """Characters of a chunk, where the text lets it."""
+    """Least number of characters of a chunk, if the text permits it."""
     largest: int = limit(1200, ge=100, le=100_000)
-    """Characters of a chunk past which it is cut."""
+    """Greatest number of characters of a chunk; a longer one is cut."""
     section_chars: int = limit(8000, ge=500, le=1_000_000)
-    """Longest section: neighbours are of one section, and an unchanged one keeps its chunks."""
+    """Greatest number of characters of a section. Neighbours are chunks of one section, and an unchanged section keeps its chunks."""
 
 
 class Piece(NamedTuple):

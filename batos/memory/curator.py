@@ -52,33 +52,33 @@ class CuratorLimits(Limits):
     every_s: float = limit(21_600.0, ge=0.05, le=365 * 86400)
     """Seconds between two rounds."""
     check_s: float = limit(60.0, ge=0.05, le=86_400)
-    """Seconds between two looks at whether a round is due."""
+    """Seconds between two checks whether a round is due."""
     flush_s: float = limit(300.0, ge=0.05, le=86_400)
     """Seconds between two commits of counts of reads."""
     growth: float = limit(2.0, gt=1, le=1000)
-    """Factor of growth of the image since the last round that starts another."""
+    """Factor by which the image must grow after a round to start the next one."""
     fresh_days: float = limit(1.0, ge=0, le=36_500)
-    """Days after its arrival, or a read, in which a section is left alone."""
+    """Days after a section's arrival or last read in which the curator ignores the section."""
     reads: float = limit(0.5, ge=0, le=1_000_000)
-    """Decayed reads up to which a section counts as rarely read."""
+    """Decayed number of reads up to which a section counts as rarely read."""
     half_life_days: float = limit(14.0, gt=0, le=36_500)
     """Days in which the weight of a read halves."""
     alike: float = limit(0.95, ge=0, le=1)
-    """Cosine from which two sections say the same."""
+    """Cosine from which two sections count as redundant."""
     cluster: int = limit(64, ge=2, le=10_000)
-    """Chunks that one archive holds, about."""
+    """Number of chunks that one archive holds, about."""
     archive: int = limit(512, ge=2, le=100_000)
     """Greatest number of chunks of archives that are merged later."""
     least: int = limit(8, ge=2, le=10_000)
-    """Old chunks of one theme below which they stay as they are."""
+    """Least number of old chunks of one theme that are archived together."""
     sections: int = limit(4096, ge=2, le=1_000_000)
-    """Sections that one round looks at."""
+    """Greatest number of sections that one round looks at."""
     clusters: int = limit(32, ge=1, le=100_000)
-    """Archives that one round makes."""
+    """Greatest number of archives that one round makes."""
     sentences: int = limit(12, ge=1, le=50)
     """Greatest number of sentences of a summary."""
     tokens: int = limit(20_000, ge=0, le=100_000_000)
-    """Tokens that a round spends on a model; 0: no model is asked."""
+    """Greatest number of tokens of a model that one round spends; 0: rounds never ask a model."""
 
 
 class Gist(NamedTuple):

@@ -57,17 +57,17 @@ class EmbeddingLimits(Limits):
     """Limits of the work that gives sections their vectors."""
 
     sections: int = limit(8, ge=1, le=1024)
-    """Sections that get their vectors in one transaction."""
+    """Greatest number of sections that get their vectors in one transaction."""
     purge_rows: int = limit(4096, ge=1, le=1_000_000)
-    """Rows of the index that one transaction of a purge writes anew, about."""
+    """Number of rows of the index that one transaction of a purge rewrites, about."""
     link_chunks: int = limit(1000, ge=0, le=1_000_000)
-    """Chunks that are looked at for a new title which they may name."""
+    """Greatest number of chunks that are searched for a new title."""
     retry_s: float = limit(5.0, ge=0.05, le=86_400)
-    """Pause after which an embedder that was away is asked again."""
+    """Seconds before an unreachable embedder is asked again."""
     check_s: float = limit(60.0, ge=0.05, le=86_400)
-    """Seconds after which an idle embedder is asked which model it has."""
+    """Seconds after which an idle embedder is asked for its model."""
     dropped_rows: int = limit(4096, ge=0, le=10_000_000)
-    """Dropped chunks past which the index is rid of them when there is nothing else to do."""
+    """Number of dropped chunks from which the worker purges the index when it is idle."""
 
 
 class Adoption(Enum):

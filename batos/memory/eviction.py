@@ -181,7 +181,7 @@ class EvictionLimits(NamedTuple):
     chunks: int
     """Greatest number of chunks in the memory."""
     alike: float
-    """Cosine from which two sections say the same."""
+    """Cosine from which two sections count as redundant."""
     cluster: int
     """Greatest number of chunks of a cluster; a larger section makes a cluster of its own."""
     archive: int

@@ -49,23 +49,23 @@ class IngestLimits(Limits):
     """Limits of the reading of files into the memory."""
 
     read_s: float = limit(120.0, ge=1, le=86_400)
-    """Processor time for the child process that reads a file; past it, the file is refused."""
+    """Seconds of processor time for the child process that reads a file. A file that takes longer is refused."""
     read_bytes: int = limit(2048 * MIB, ge=256 * MIB, le=2**40)
-    """Address space of the child process that reads files; past it, one is refused."""
+    """Bytes of address space for the child process that reads files. A file that needs more is refused."""
     batch_bytes: int = limit(262_144, ge=1024, le=256 * MIB)
-    """Text that one transaction of an ingest stores."""
+    """Bytes of text that one transaction of an ingest stores."""
     queue: int = limit(1_000_000, ge=1, le=100_000_000)
-    """Files that wait to be read; one more is answered busy."""
+    """Greatest number of files that wait to be read. A request for more is answered `busy`."""
     folder_files: int = limit(100_000, ge=1, le=100_000_000)
-    """Files that are looked at in one folder and those in it."""
+    """Greatest number of files that are looked at in one folder with its subfolders."""
     attempts: int = limit(3, ge=1, le=100)
-    """Attempts at a file during which the daemon may die; then it is refused."""
+    """Greatest number of attempts at a file during which the daemon dies; then the file is refused."""
     retry_s: float = limit(10.0, ge=0.05, le=86_400)
-    """Pause after which an ingest that the disk was too full for goes on."""
+    """Seconds before an ingest continues after a full disk."""
     refused: int = limit(1000, ge=1, le=1_000_000)
-    """Files that could not be read whose reason is kept, the newest."""
+    """Number of refused files whose reason is kept, the newest."""
     watch_s: float = limit(2.0, ge=0.05, le=86_400)
-    """Pause between two looks into the watched folders."""
+    """Seconds between two looks into the watched folders."""
 
 
 class Reading:

@@ -90,10 +90,10 @@ class PassageQuery(NamedTuple):
     source: str | None = None
     """A source, such as a file, or a folder of sources."""
     speaker: str | None = None
-    """Their name, or what it begins with: "Caroline" is Caroline Smith, too."""
+    """Name of the speaker, or its beginning: "Caroline" finds Caroline Smith, too."""
     since: date | None = None
     until: date | None = None
-    """Days that passages are from, both included."""
+    """First and last day of passages, both included; None: no limit."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class RetrievalTerms:
     """Limits of a search."""
 
     limit_s: float
-    """Seconds for the embedder to read a question; past it, words decide."""
+    """Seconds for the embedder to embed a question; after a timeout the search uses words alone."""
     pause_s: float
-    """Seconds for which an embedder that did not answer is left alone."""
+    """Seconds for which an embedder that did not answer is not asked again."""
     alike: float = 0.3
-    """The cosine with a question from which a passage fits it."""
+    """Cosine with a question from which a passage fits it."""
 
 
 class Retrieval:
@@ -145,7 +145,7 @@ class Retrieval:
         if not any(char.isalnum() for char in wanted.question):
             raise InvalidInput("the question has no words: say what you look for")
         begun = self._now()
-        await answering(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
+        await answering(importlib.import_module, "batos.memory.search")  # loads numpy: in a helper thread, not on the loop
         view, today = self.view(), self._today()
         filters, question = await answering(self._understand, view, wanted, today)
         vectors, why = await self.vectors(view, question)
@@ -185,10 +185,10 @@ class Retrieval:
         rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
         fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, self._alike).tolist()
         passages = self._image.read(_passages, found.hits)
-        there = [  # one may have been forgotten meanwhile
+        there = [  # a mission may have forgotten one meanwhile
             (hit, {**passage, "fits": one}) for hit, passage, one in zip(found.hits, passages, fits, strict=True) if passage is not None
         ]
-        if not asks_what_was_answered(question.text):  # what it said itself comes behind what others say
+        if not asks_what_was_answered(question.text):  # answers of the system come after other sources
             trusted = self._image.read(vouched)
             there.sort(key=lambda one: one[1]["origin"] == SELF and one[1]["document"] not in trusted)
         for _, passage in there:
@@ -210,7 +210,8 @@ class Retrieval:
                 identity = await embedder.identity()
                 if str(identity) != maker.identity or identity.dimensions != view.matrix.shape[1]:
                     return None, f"the vectors are from {maker.identity}, which is not to be had any more; they are made anew by {identity}"
-                rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))  # of few words they are the same
+                # for a question of few words the two texts are equal
+                rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))
         except (TimeoutError, BatosError) as e:
             cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
             self._away, self._away_until, self._why = maker.identity, self._now() + self._pause_s, f"the embedder is away: {cause}"
@@ -264,7 +265,7 @@ def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
 def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
     try:
         return _passage(root, library, hit)
-    except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too; the others are found
+    except (ImageDamaged, POSKeyError) as e:  # the self-audit reports the damage as well; the search returns the other passages
         log.error("passage_damaged", error=str(e))
         return None
 

@@ -100,7 +100,7 @@ class Fused(NamedTuple):
     rows: Array
     scores: Array
     signals: dict[str, Array]
-    """What each signal adds to each row's score."""
+    """Name of a signal -> its addend to the score of each row."""
 
 
 class Weighing:

@@ -54,9 +54,9 @@ class EvidenceLimits(Limits):
     alike: float = limit(0.3, ge=-1, le=1)
     """Cosine with a brief from which a passage counts as relevant."""
     context_missions: int = limit(6, ge=0, le=100)
-    """Earlier missions of a conversation that a follow-up sees."""
+    """Greatest number of earlier missions of a conversation in a follow-up's prompt; 0: none."""
     context_chars: int = limit(4000, ge=0, le=1_000_000)
-    """Greatest number of characters of earlier missions in a prompt, newest first."""
+    """Greatest number of characters of earlier missions in a prompt, newest first; 0: none."""
 
 
 class RecalledPassage(NamedTuple):

@@ -90,13 +90,13 @@ class RoutingLimits(Limits):
     """Limits of the choice of a persona."""
 
     look_s: float = limit(2.0, gt=0, le=600)
-    """Seconds for the embedder to look at a brief; after them the triggers decide."""
+    """Seconds for the embedder to look at a brief; after a timeout the triggers decide."""
     pause_s: float = limit(30.0, ge=0, le=86_400)
     """Seconds for which an embedder that did not answer is not asked again."""
     chars: int = limit(2000, ge=100, le=64_000)
-    """Characters of a brief that the router looks at, from both its ends."""
+    """Number of characters of a brief that the router looks at, half of them from each end."""
     learned: int = limit(64, ge=0, le=1000)
-    """Briefs that a persona learns from users who chose it; 0: none."""
+    """Greatest number of briefs that a persona learns from users who chose it; 0: none."""
 
 
 class Foresight:

@@ -53,15 +53,15 @@ class FactoryLimits(Limits):
     scan_s: float = limit(10.0, ge=0.05, le=86_400)
     """Seconds between two looks into the folder of LoRA experts."""
     settle_s: float = limit(2.0, ge=0, le=600)
-    """Seconds for which an expert's folder must not have changed before it is built."""
+    """Seconds for which an expert's folder must not change before its build."""
     folders: int = limit(256, ge=1, le=10_000)
-    """Expert folders that are looked at."""
+    """Greatest number of expert folders that are looked at."""
     file_bytes: int = limit(2048 * MIB, ge=1024, le=2**50)
     """Greatest size of a file of an adapter, in bytes."""
     concurrency: int = limit(2, ge=1, le=16)
-    """Experts built at the same time."""
+    """Greatest number of experts that are built at the same time."""
     quantize: Literal["q8_0", "q4_K_M", "q4_K_S", "f16"] = "q8_0"
-    """How the weights of a fused expert (`fuse = true`) are kept."""
+    """Quantisation of the weights of a fused expert (`fuse = true`)."""
 
 
 @dataclass(frozen=True)

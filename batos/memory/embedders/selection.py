@@ -27,11 +27,11 @@ class EmbedderLimits(Limits):
     """Limits of requests to an embedder."""
 
     texts: int = limit(16, ge=1, le=32)
-    """Texts embedded in one batch; a question waits for one batch at most."""
+    """Greatest number of texts in one batch; a question waits for one batch at most."""
     deadline_s: float = limit(60.0, gt=0, le=3600)
-    """Time for Ollama to embed one batch."""
+    """Seconds for Ollama to embed one batch."""
     search_s: float = limit(5.0, gt=0, le=600)
-    """Seconds for the embedder to embed a question; after them the words alone decide."""
+    """Seconds for the embedder to embed a question; after a timeout the search uses words alone."""
 
 
 class OllamaEmbedder:
