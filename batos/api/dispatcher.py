@@ -2,8 +2,8 @@
 
 wire.Listener ─ Dispatcher.handle ─ the service's method that is marked `@handles(ShowRequest)` ─ reply ─ barrier ─ client
 
-A service is an object with such methods; it stands beside what it serves: `batos.api.missions`, `messages`, `queries`, `memory`, `uploads`,
-`administration`. What serves a new operation is one more marked method.
+A service is an object with such methods; it stands beside what it serves: `batos.api.missions`, `queries`, `memory`, `uploads`,
+`administration`. A new operation is one more marked method; a new service is also named in `batos.app.stages.open_transport`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Dispatcher:
         try:
             reply = await self._handlers[type(request)](request, client)
             if reply is not None:
-                await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
+                await self._image.barrier()  # the reply may show commits that are not durable yet
                 client.send(reply)
         except OSError as e:
             raise storage.disk_full_error(e) or e from None

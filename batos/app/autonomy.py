@@ -17,15 +17,15 @@ from typing import Any
 import structlog
 
 from batos.app.inference import Substrate
-from batos.autotelic import entropy_records, prerequisites, telemetry, triggers, writer_evaluation
+from batos.autotelic import change_preparation, entropy_records, telemetry, triggers, writer_evaluation
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
+from batos.autotelic.change_preparation import ModelPreparation, Preparation
 from batos.autotelic.change_types import Ground
 from batos.autotelic.entropy_records import WeightBounds
 from batos.autotelic.entropy_worker import Assessor, AssessorLimits, EntropyLimits
 from batos.autotelic.heartbeat import Heartbeat, HeartbeatLimits, Rhythm
 from batos.autotelic.improver import Improver, ImproverParts
-from batos.autotelic.prerequisites import ModelPreparation, Preparation
 from batos.autotelic.rehearsal import Rehearsals, Stage
 from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
 from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
@@ -271,7 +271,7 @@ def _limits(settings: Settings) -> AssessorLimits:
 
 def _trigger_limits(settings: Settings) -> triggers.TriggerLimits:
     limits = TriggerLimits.of(settings)
-    return dataclasses.replace(limits, syntheses=0) if prerequisites.why_no_training(settings) else limits
+    return dataclasses.replace(limits, syntheses=0) if change_preparation.why_no_training(settings) else limits
 
 
 def _standing(assessor: Assessor) -> triggers.Entropy:
@@ -328,7 +328,7 @@ class Improving:
             audit,
             lambda: substrate.models.there(),
             curates=curate is not None,
-            trains=lambda: prerequisites.why_no_training(settings, substrate.profile),
+            trains=lambda: change_preparation.why_no_training(settings, substrate.profile),
         )
         self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autonomy.mode == "off"
         self.propose: Propose = nothing_proposed if off else self._audits.propose
@@ -348,7 +348,9 @@ class Improving:
         staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
-            writer_evaluation.KIND: prerequisites.TrainingPreparation(image, settings, leash, lambda: self._substrate.factory, staging),
+            writer_evaluation.KIND: change_preparation.TrainingPreparation(
+                image, settings, leash, lambda: self._substrate.factory, staging
+            ),
         }
         parts = ImproverParts(self._ground, self._audits, rehearsals, preparations, self._curate)
         improver = self.improver = Improver(image, self._inference, leash, parts, quiet=scheduler.quiet)

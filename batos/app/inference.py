@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from batos.bridge.installed_models import Candidate
     from batos.bridge.lora.factory import LoraFactory
     from batos.bridge.modelfile import Modelfile
-    from batos.bridge.service import OllamaService
+    from batos.bridge.ollama_server import OllamaService
 
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
@@ -100,7 +100,7 @@ class Substrate:
         """
         from batos.bridge.client import connect  # late: the client's imports cost more than all the rest
         from batos.bridge.hosts import Hosts, ManagedHosts
-        from batos.bridge.service import OllamaService
+        from batos.bridge.ollama_server import OllamaService
 
         settings = self._settings
         service = OllamaService(settings)

@@ -36,7 +36,7 @@ class Kernel:
     def __init__(
         self,
         life: contextlib.AsyncExitStack,
-        facts: stages.DaemonFacts,
+        facts: stages.StartedStages,
         transport: stages.TransportStage,
         stop: stages.StopRequest,
     ) -> None:
@@ -81,11 +81,11 @@ class Kernel:
             models = await enter(stages.connect_models(live, storage, inference))
             upkeep = await enter(stages.keep_image(settings, storage))
             memory = await enter(stages.open_memory(settings, storage, models))
-            missions = await enter(stages.recover_missions(live, storage, models, memory, stop))
+            missions = await enter(stages.build_missions(live, storage, models, memory, stop))
             on_recovered()
-            facts = stages.DaemonFacts(live, console, storage, models, upkeep, memory, missions, begun)
+            facts = stages.StartedStages(live, console, storage, models, upkeep, memory, missions, begun)
             transport = await enter(stages.open_transport(facts, listen=listen))
-            await enter(stages.begin_autonomy(facts))
+            await enter(stages.start_work(facts))
             return cls(life.pop_all(), facts, transport, stop)
 
     # --- while it runs

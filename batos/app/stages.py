@@ -1,6 +1,6 @@
 """Stages of the daemon's start: async context managers that yield a frozen dataclass of the parts they made, and end these when left.
 
-take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ recover_missions ─ open_transport ─ begin_autonomy
+take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ build_missions ─ open_transport ─ start_work
 
 Stages are left in reverse order: the system's own work ends first, then missions, so that their last results still leave through the
 transport, and the image is closed when nothing uses it any more. A stage takes what it needs from earlier stages, never from later ones.
@@ -29,7 +29,7 @@ from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, Improving, measured
 from batos.app.inference import Substrate
 from batos.app.memory import Recollection
-from batos.app.model_choice import Providing
+from batos.app.model_provision import Providing
 from batos.app.undo import Undoing
 from batos.autotelic import change_types, entropy_records, schema
 from batos.bridge.downloads import ProvisionLimits
@@ -323,10 +323,10 @@ class MissionStage:
 
 
 @contextlib.asynccontextmanager
-async def recover_missions(
+async def build_missions(
     settings: DaemonSettings, storage: StorageStage, models: InferenceStage, mind: MemoryStage, stop: StopRequest
 ) -> AsyncIterator[MissionStage]:
-    """Recover the missions that an earlier daemon left. None is thought about before `begin_autonomy`."""
+    """Recover the missions that an earlier daemon left. None is thought about before `start_work`."""
     image, substrate, fixed = storage.image, models.substrate, settings.now
     async with Lifetime() as life:
         providing = Providing(fixed, image, substrate, models.loop.budget) if substrate.places else None
@@ -384,7 +384,7 @@ async def recover_missions(
 
 
 @dataclass
-class DaemonFacts:
+class StartedStages:
     """The reply to `info`, put together from the stages."""
 
     settings: DaemonSettings
@@ -443,7 +443,7 @@ class TransportStage:
 
 
 @contextlib.asynccontextmanager
-async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[TransportStage]:
+async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator[TransportStage]:
     """Answer requests: over the endpoints, in the console, and where the setting names one, at the address of the metrics."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -489,7 +489,7 @@ async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[T
 
 
 @contextlib.asynccontextmanager
-async def begin_autonomy(facts: DaemonFacts) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages) -> AsyncIterator[None]:
     """Let missions be thought about, and begin what the system does of its own accord."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate

@@ -98,7 +98,7 @@ LESSONS = (REFUSED, UNDONE, DISABLED)
 MODEL, MEASUREMENT, MISSION = "model", "measurement", "mission"
 """Sources of a proposal: a model, a measurement, or a mission that needs it (`batos.autotelic.provided_models`)."""
 PREPARED = "prepared"
-"""Key in a comparison: the preparations that allow a trial of the change (`batos.autotelic.prerequisites`)."""
+"""Key in a comparison: the preparations that allow a trial of the change (`batos.autotelic.change_preparation`)."""
 ITSELF = "itself"
 """Name of the system where it permitted the pull of a model itself, without a question to a user."""
 NOTE = "PROMOTED"

@@ -21,9 +21,9 @@ from transaction.interfaces import TransientError
 
 from batos.autotelic import change_types, changes, rehearsal_budget
 from batos.autotelic.audit import Audits, proposal_of, unrecorded
+from batos.autotelic.change_preparation import NotYet, Preparation
 from batos.autotelic.change_types import STANDING, Ground
 from batos.autotelic.changes import PREPARED, ChangeLimits, Proposal
-from batos.autotelic.prerequisites import NotYet, Preparation
 from batos.autotelic.rehearsal import Rehearsals
 from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, RehearsalLimits, WorkTime
 from batos.autotelic.telemetry import SensesLimits

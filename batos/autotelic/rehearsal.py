@@ -39,7 +39,7 @@ from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED, AttemptPolicy, AttemptServices
 from batos.mind.events import TextBatch
-from batos.mind.inference import JournalPlace, NeedAnswer, Paid, with_pictures
+from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer, with_pictures
 from batos.missions.execution import Attempts
 from batos.missions.replay import JournalOnlySource
 from batos.objects import Method, UvmObject
@@ -60,7 +60,7 @@ class BudgetedSource:
         self._journal = JournalOnlySource(mission, image)
 
     @property
-    def recorded(self) -> Paid:
+    def recorded(self) -> JournaledAnswers:
         """See `InferenceSource`."""
         return self._journal.recorded
 

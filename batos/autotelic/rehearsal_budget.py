@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, schema
-from batos.autotelic.prerequisites import NotYet
+from batos.autotelic.change_preparation import NotYet
 from batos.bridge.admission import Ticket, session
 from batos.bridge.inference import ChatRequest, Inference
 from batos.config.limits import Limits, limit

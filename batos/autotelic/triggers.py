@@ -1,4 +1,6 @@
-"""Triggers: measurements that call for an audit, each with a value above which it fires and a lower one at which it has recovered.
+"""Triggers: measurements that call for a mission of self-improvement.
+
+Each has a value above which it fires, and a lower one at which it has recovered.
 
 Pure functions of the telemetry. Each measurement comes with the words that name it to the mission it may become.
 """

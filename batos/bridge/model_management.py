@@ -17,8 +17,8 @@ from batos.bridge.installed_models import show_model
 from batos.bridge.lora.expert_model import delete_model, failing, model_digests
 from batos.bridge.model_builder import BuiltModels, built_models_file
 from batos.bridge.modelfile import tagged
+from batos.bridge.ollama_server import DEFAULT_HOST, version_at
 from batos.bridge.profiles import EXPERT_MARK, PERSONA_PREFIX
-from batos.bridge.service import DEFAULT_HOST, version_at
 from batos.config import Settings
 from batos.errors import InferenceFailed, InvalidInput, OllamaUnavailable
 

@@ -341,7 +341,7 @@ def train(  # noqa: PLR0913  each is an option of the command line
         raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
     if fresh and resume:
         raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
-    from batos.autotelic.prerequisites import LoopTrainingLimits
+    from batos.autotelic.change_preparation import LoopTrainingLimits
     from batos.bridge.lora.staging import staging_folder
     from batos.training.lora import TrainingPlan
     from batos.training.methods import train_methods

@@ -102,7 +102,7 @@ _MOVED: Mapping[str, str] = {
     "batos.autotelic.entropy_records:WeightBounds": "weights_step=step weights_least=least weights_most=most",
     "batos.autotelic.entropy_worker:EntropyLimits": "cem_window=window cem_baseline=baseline cem_missions=missions cem_queue=queue",
     "batos.autotelic.heartbeat:HeartbeatLimits": "heartbeat_jitter=jitter heartbeat_first_s=first_s",
-    "batos.autotelic.prerequisites:LoopTrainingLimits": "training_threads=threads training_limit_s=limit_s",
+    "batos.autotelic.change_preparation:LoopTrainingLimits": "training_threads=threads training_limit_s=limit_s",
     "batos.autotelic.rehearsal_budget:RehearsalLimits": (
         "rehearsal_missions=missions rehearsal_least=least rehearsal_inferences=inferences rehearsal_tokens=tokens rehearsal_s=limit_s "
         "rehearsal_tries=tries rehearsal_costlier=costlier rehearsal_tasks=tasks rehearsal_alike=alike rehearsal_slower=slower "
@@ -129,7 +129,7 @@ _MOVED: Mapping[str, str] = {
         "lora_quantize=quantize"
     ),
     "batos.bridge.residency:ResidencyLimits": "group_missions=group_missions group_wait_s=group_wait_s preload_idle_s=preload_idle_s",
-    "batos.bridge.service:ServiceLimits": "ollama_start_s=start_s broken_pull_days=broken_pull_days",
+    "batos.bridge.ollama_server:ServiceLimits": "ollama_start_s=start_s broken_pull_days=broken_pull_days",
     "batos.cli.dashboard:DashboardLimits": "dashboard_s=every_s",
     "batos.console.access:ConsoleLimits": (
         "console_session_s=session_s console_sessions=sessions console_request_s=request_s console_form_bytes=form_bytes "

@@ -25,7 +25,7 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
     :param info: answer of a running daemon to `info`; with it the daemon's Ollama is asked, without it one is looked for.
     """
     from batos.bridge.installed_models import models_in_folder
-    from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
+    from batos.bridge.ollama_server import DEFAULT_HOST, OllamaService, find_binary
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
     host = address or settings.inference.host or DEFAULT_HOST
@@ -96,7 +96,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
     """Return the version of the Ollama at `host` and the names of its models; None as the version if none answers."""
     from batos.bridge.client import connect
     from batos.bridge.failures import retry_on_race
-    from batos.bridge.service import version_at
+    from batos.bridge.ollama_server import version_at
 
     version = await version_at(host)
     if version is None:
@@ -107,7 +107,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
 
 
 def _server(settings: Settings, address: str, version: str | None) -> Check:
-    from batos.bridge.service import DEFAULT_HOST, find_binary
+    from batos.bridge.ollama_server import DEFAULT_HOST, find_binary
 
     host = address or settings.inference.host or DEFAULT_HOST
     if version is not None:

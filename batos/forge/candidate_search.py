@@ -22,7 +22,7 @@ from batos.mind.attempt import current
 from batos.mind.psm import lobby_of
 from batos.objects import Example, Method, SlotDict, SlotList, UvmObject, find, lookup_order
 from batos.sandbox import unsupported
-from batos.synthesis import adaptation, batch_runner, composer, mutations, ranking, translation_model
+from batos.synthesis import adaptation, batch_runner, composer, mutations, ranking, word_costs
 from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
 from batos.synthesis.repair import answers_edge_case, implied, lacks_edge_case, with_edge_case
@@ -295,9 +295,9 @@ class CandidateSearch:
         return any(one != "think_" and one not in but for one in named)
 
     async def _priced(self, passed: ranking.Passed) -> ranking.Passed:
-        """Return sources with their costs given the words of the request (`batos.synthesis.translation_model`)."""
+        """Return sources with their costs given the words of the request (`batos.synthesis.word_costs`)."""
         known = self.spec.known
-        return await in_helper(lambda: translation_model.priced(passed, known.told, without=known.slots))
+        return await in_helper(lambda: word_costs.priced(passed, known.told, without=known.slots))
 
     async def _likely(self, passed: ranking.Passed, sure: float) -> Sequence[str]:
         """Return the sources that are most likely right, the cheapest first; none below a chance of `sure`."""
@@ -312,7 +312,7 @@ def chance(share: float, cost: float, spec: Specification) -> float:
     """Return the chance that an adapted or composed method is right, from 0 to 1.
 
     :param share: its share of the weight of the cheapest method of each group (`ranking.by_best`).
-    :param cost: of the cheapest method of its group (`translation_model.priced`).
+    :param cost: of the cheapest method of its group (`word_costs.priced`).
     """
     words = words_in(spec.known.told) - words_in(" ".join(spec.known.slots).replace("_", " "))
     told = 1.0, share, cost, min(len(words), _WORDS), spec.tells

@@ -51,7 +51,7 @@ def _handbook() -> None:
 
 
 def _channel() -> None:
-    from batos.synthesis.translation_model import channel
+    from batos.synthesis.word_costs import channel
 
     channel()
 
@@ -117,7 +117,7 @@ HANDBOOK, PARTS = "handbook", "parts"
 """Writers of methods without a model: `handbook` for an adapted known method, `parts` for a composed one."""
 _WITHOUT_MODEL = (HANDBOOK, PARTS)
 _DRAWS = 2  # draws for each allowed try: a repeated draft does not count as a try, and the expert may know no other
-_SECOND_LOOK = (
+_SEARCH_MODULE = (
     "batos.forge.candidate_search"  # a module that loads numpy and dictionaries: late, in a helper thread, and only if a lesson needs it
 )
 
@@ -186,7 +186,7 @@ def _writer(lobby: UvmObject) -> UvmObject:
 @Primitive.register("forge.reify")
 async def reify(cycle: UvmObject) -> str:
     """IDLE: turn the message into a cycle, and find its purpose and its examples."""
-    await in_helper(importlib.import_module, _SECOND_LOOK)
+    await in_helper(importlib.import_module, _SEARCH_MODULE)
     found = find(cycle.target, cycle.selector)
     held = found[1] if found is not None else None
     taught, intent = taught_examples.examples_of(_root(cycle), cycle.target, cycle.selector)
@@ -230,7 +230,7 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
-        avoid = _lessons(cycle, attempt)
+        avoid = _earlier_refusals(cycle, attempt)
         session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
@@ -448,7 +448,7 @@ def _model(cycle: UvmObject, attempt: Attempt) -> str:
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
 
 
-def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
+def _earlier_refusals(cycle: UvmObject, attempt: Attempt) -> list[str]:
     """Return the reasons of earlier refusals for this selector, the newest first. Only those before the mission was accepted count, so
     that a replay asks the same.
     """

@@ -11,7 +11,6 @@ no evidence of a fact: it is recalled only if the user rated it +1, or asks for 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import math
 import sys
 import time
@@ -31,17 +30,18 @@ from batos.image.living_image import LivingImage
 from batos.memory import search
 from batos.memory.objects import SELF, origin_of, vouched
 from batos.memory.question import Question
-from batos.memory.search import QuestionVectors
+from batos.memory.records import KINDS
+from batos.memory.search import Filters, Hit, QuestionVectors, SearchResult
 from batos.memory.search_index import View
-from batos.memory.segments import LIVED, Array
+from batos.memory.segments import LIVED, NUMBER, WHEN, Array, speaker_key
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
 from batos.memory.store import library_of
 from batos.memory.tokenizer import asks_what_was_answered, subject_of
+from batos.objects.json_form import oid_of
 
 if TYPE_CHECKING:
     from batos.memory.embedders import Embedder, Maker
-    from batos.memory.search import Filters, Hit, QuestionVectors, SearchResult
-    from batos.memory.search_index import Collection, View
+    from batos.memory.search_index import Collection
 
 COVERED = 0.6
 """Least share of the subject's words that a chunk and its neighbours must hold, if the text does not ask and the vector does not decide."""
@@ -78,7 +78,7 @@ log = structlog.get_logger("batos.memory")
 
 
 _SOURCES = 20  # greatest number of sources that a summary's passage names
-_BEHIND = 2  # factor: candidates for each passage, if some of them move to the end
+_OVERFETCH = 2  # factor: candidates for each passage, if some of them move to the end
 
 
 class PassageQuery(NamedTuple):
@@ -145,7 +145,6 @@ class Retrieval:
         if not any(char.isalnum() for char in wanted.question):
             raise InvalidInput("the question has no words: say what you look for")
         begun = self._now()
-        await answering(importlib.import_module, "batos.memory.search")  # loads numpy: in a helper thread, not on the loop
         view, today = self.view(), self._today()
         filters, question = await answering(self._understand, view, wanted, today)
         vectors, why = await self.vectors(view, question)
@@ -163,25 +162,20 @@ class Retrieval:
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
     def _understand(self, view: View, wanted: PassageQuery, today: date) -> tuple[Filters | None, Any]:
-        from batos.memory.search import prepare_question
-        from batos.memory.store import library_of
 
         def understand(root: Any) -> tuple[Filters | None, Any]:
             called = library_of(root).catalogue.called
-            return _filters(wanted, _documents(root, wanted), called), prepare_question(view, wanted.question, today=today, called=called)
+            return _filters(wanted, _documents(root, wanted), called), search.prepare_question(
+                view, wanted.question, today=today, called=called
+            )
 
         return self._image.read(understand)
 
     def _find(
         self, view: View, question: Any, vectors: QuestionVectors | None, k: int, filters: Filters | None
     ) -> tuple[SearchResult, list[dict[str, Any]]]:
-        import numpy as np
 
-        from batos.memory.objects import SELF, vouched
-        from batos.memory.search import search
-        from batos.memory.tokenizer import asks_what_was_answered
-
-        found = search(view, question, vectors, k if view.read >= view.n else k * _BEHIND, filters=filters)
+        found = search.search(view, question, vectors, k if view.read >= view.n else k * _OVERFETCH, filters=filters)
         rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
         fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, self._alike).tolist()
         passages = self._image.read(_passages, found.hits)
@@ -197,7 +191,6 @@ class Retrieval:
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
         """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
-        from batos.memory.search import QuestionVectors
 
         if not view.has.any():
             return None, "no passage has its vector yet"
@@ -221,8 +214,6 @@ class Retrieval:
 
 
 def _filters(wanted: PassageQuery, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
-    from batos.memory.search import Filters
-    from batos.memory.segments import speaker_key
 
     since = wanted.since.toordinal() if wanted.since is not None else 0
     until = wanted.until.toordinal() if wanted.until is not None else 0
@@ -236,8 +227,6 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
 
     :raises InvalidInput: for a kind that no document can have.
     """
-    from batos.memory.records import KINDS
-    from batos.memory.store import library_of
 
     library = library_of(root)
     found = library.catalogue.find(kind=wanted.kind) if wanted.kind is not None else None
@@ -256,7 +245,6 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
     """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
-    from batos.memory.store import library_of
 
     library = library_of(root)
     return [_readable(root, library, hit) if hit.id in library.chunks else None for hit in hits]
@@ -271,8 +259,6 @@ def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
 
 
 def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
-    from batos.memory.objects import origin_of
-    from batos.objects.json_form import oid_of
 
     chunk = library.chunks[hit.id]
     document = chunk.document
@@ -305,7 +291,6 @@ def _stands_for(document: Any) -> dict[str, Any]:
 
 def _told(found: SearchResult) -> dict[str, Any]:
     """Return the reading of a question, in plain values."""
-    from batos.memory.segments import NUMBER, WHEN
 
     question = found.question
     wants = [name for name, flag in (("when", WHEN), ("number", NUMBER)) if question.wants & flag]
@@ -323,7 +308,7 @@ _MORE = 2
 """Factor: candidates for each passage, since a model's summary is left out beside its sources."""
 
 
-class _Evidence(search.Filters):
+class _TrustedFilter(search.Filters):
     """Documents that were read or said to it; of missions those that were vouched for, which are `documents`."""
 
     def mask(self, view: View) -> Array:
@@ -341,7 +326,7 @@ async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *
     if not most or not view.n or not any(char.isalnum() for char in text):
         return []
     own = asks_what_was_answered(text)
-    filters = None if own else _Evidence(image.read(vouched))
+    filters = None if own else _TrustedFilter(image.read(vouched))
     if not (own or view.read or (filters is not None and filters.documents)):
         return []  # no search can give evidence: the memory holds only missions, and the brief does not ask about them
     question = await in_helper(image.read, _understood, view, text)

@@ -35,7 +35,7 @@ from batos.mind.events import TextBatch
 from batos.mind.evidence import Evidence, EvidenceLimits
 from batos.mind.inference import (
     AttemptTally,
-    By,
+    InferenceAsker,
     InferenceSource,
     JournaledInference,
     LiveSource,
@@ -44,7 +44,7 @@ from batos.mind.inference import (
     PromptTooLong,
     ThinkingLimits,
     is_full,
-    spent,
+    why_no_answer,
 )
 from batos.mind.model_needs import (
     PROVISIONING,
@@ -464,7 +464,7 @@ class Attempt:
         schema: dict[str, Any] | None = None,
         part: str | None = None,
         silent: bool = False,
-        by: By | None = None,
+        by: InferenceAsker | None = None,
         context: PromptContext = _ALONE,
         **options: Any,
     ) -> ChatReply:
@@ -484,7 +484,7 @@ class Attempt:
             raise BudgetSpent(
                 f"mission {self.id!r} asked for more than {self.settings.missions.inferences} inferences (setting missions.inferences)"
             )
-        by = by or By(state=self.state, persona=self.persona)
+        by = by or InferenceAsker(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         model, turns = self.model_of(role), context.turns
         digest = await self.services.inference.digest(model)
@@ -501,7 +501,7 @@ class Attempt:
         if context.narrows and is_full(found, chosen) and prompts.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {found.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
-        if schema is None and (why := spent(found)):
+        if schema is None and (why := why_no_answer(found)):
             raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(found))
 
@@ -528,7 +528,7 @@ class Attempt:
         own = self.shown[-1]  # all pictures together were too long: those of earlier turns take the most tokens
         return (((),) * len(turns) + (own,)) if own else ()
 
-    def _batch(self, part: str | None, by: By, model: str) -> TextBatch:
+    def _batch(self, part: str | None, by: InferenceAsker, model: str) -> TextBatch:
         """Return what publishes the text of an inference as it comes, to all who listen by then: a page may be opened meanwhile."""
 
         def tell(text: str, pieces: int) -> None:
@@ -542,7 +542,7 @@ class Attempt:
 
     # --- events
 
-    def moved(self, by: By, role: str, **facts: Any) -> None:
+    def moved(self, by: InferenceAsker, role: str, **facts: Any) -> None:
         """Report a cycle's transition to the watchers and to the log."""
         model = self.model_of(role)
         if "." not in by.cycle:
@@ -550,7 +550,7 @@ class Attempt:
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)
 
-    def revised(self, by: By, why: str) -> None:
+    def revised(self, by: InferenceAsker, why: str) -> None:
         """Report to the watchers that an answer which they may have seen is refused, and that another one follows."""
         self.publish("revised", why=why, model=self._own["model"], **by._asdict())
 

@@ -72,8 +72,8 @@ class JournalPlace(NamedTuple):
     parts: bytes
 
 
-class By(NamedTuple):
-    """Asker of an inference: the number of its cycle (`1`, `1.2` for the second one inside it), its state and persona."""
+class InferenceAsker(NamedTuple):
+    """InferenceAsker of an inference: the number of its cycle (`1`, `1.2` for the second one inside it), its state and persona."""
 
     cycle: str = ""
     state: str = ""
@@ -150,7 +150,7 @@ class AttemptTally:
         return new
 
 
-class Paid(dict[tuple[bytes, int], InferenceRecord]):
+class JournaledAnswers(dict[tuple[bytes, int], InferenceRecord]):
     """Inferences in a mission's journal, by content and occurrence."""
 
     def __init__(self, entries: Iterable[InferenceRecord] = ()) -> None:
@@ -181,7 +181,7 @@ def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
     return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
-def spent(paid: InferenceRecord) -> str:
+def why_no_answer(paid: InferenceRecord) -> str:
     """Return why there is no answer, if a model spent all its tokens on its thought, else "": neither another persona nor a retry helps."""
     if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
         return ""
@@ -243,7 +243,7 @@ class InferenceSource(Protocol):
     """Source of the inferences of one attempt that are not known, and of what follows where its user has not answered."""
 
     @property
-    def recorded(self) -> Paid:
+    def recorded(self) -> JournaledAnswers:
         """Return the inferences in the mission's journal, as far as they were loaded or have been added since."""
         ...
 
@@ -285,12 +285,12 @@ class LiveSource:
         self._partial = PartialAnswers(
             mission, image, every_s=ThinkingLimits.of(settings).partial_s, every_tokens=ThinkingLimits.of(settings).partial_tokens
         )
-        self.recorded = Paid()
+        self.recorded = JournaledAnswers()
 
     def recall(self) -> None:
         """See `InferenceSource`."""
         self._partial.recall()
-        self.recorded = Paid(self._image.read(journal.load, self._mission))
+        self.recorded = JournaledAnswers(self._image.read(journal.load, self._mission))
 
     def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
         """See `InferenceSource`."""
@@ -344,7 +344,7 @@ class JournaledInference:
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
 
     @property
-    def recorded(self) -> Paid:
+    def recorded(self) -> JournaledAnswers:
         """Return the inferences in the mission's journal."""
         return self.source.recorded
 

@@ -1,8 +1,8 @@
 """Needs of a mission: which model can meet them, the provision that a mission got, and sight for its pictures.
 
 A mission names its needs (`needs`), its brief may be longer than a model's context, and its plan may name some. Another layer
-(`batos.app.model_choice`) finds, requests and installs a model that meets them; this module holds the result that a mission uses, and its
-record.
+(`batos.app.model_provision`) finds, requests and installs a model that meets them; this module holds the result that a mission uses,
+and its record.
 
 Ollama does not report a missing need for pictures itself: a model that does not see gets `[img-0]` for a picture, and answers all the
 same. So sight is checked before any thought.

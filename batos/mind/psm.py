@@ -18,11 +18,11 @@ from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
 from batos.image.living_image import add_missing
-from batos.mind import answer_checks, direct_answers, evidence, plans, prompts
+from batos.mind import answer_checks, evidence, plans, prompts, rule_answers
 from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour
 from batos.mind.incarnation import facets, system_message
-from batos.mind.inference import By, ThinkingLimits, as_error
+from batos.mind.inference import InferenceAsker, ThinkingLimits, as_error
 from batos.mind.messages import send
 from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
@@ -38,7 +38,7 @@ async def idle(cycle: UvmObject) -> str:
     """IDLE: a brief has come; find how it is to be thought about: at once, by the persona's facets, or by other personas, each about its
     part."""
     attempt, inner = current(), depth_of(cycle) > 1
-    if not inner and (call := direct_answers.method_call_for(lobby_of(cycle.persona), attempt, str(cycle.brief))) is not None:
+    if not inner and (call := rule_answers.method_call_for(lobby_of(cycle.persona), attempt, str(cycle.brief))) is not None:
         cycle.depth, cycle.depth_why, cycle.flavour, cycle.parts, cycle.facets = "direct", "a method answers it", "off", (), ()
         cycle.call = tuple(call)
         return "DECOMPOSING"
@@ -117,8 +117,8 @@ async def delegate(cycle: UvmObject) -> str:
     """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say. Where a method
     answers the brief, it is called in their place; one that fails leaves it to the model."""
     if "call" in cycle._slots:
-        call = direct_answers.AnsweringCall(*cycle._slots.pop("call"))
-        if (said := await direct_answers.answer_by_method(call)) is not None:
+        call = rule_answers.AnsweringCall(*cycle._slots.pop("call"))
+        if (said := await rule_answers.answer_by_method(call)) is not None:
             cycle.said, cycle.value = said
             cycle.called = json.dumps(call.told(), ensure_ascii=False)
     if not cycle.plan:
@@ -237,24 +237,24 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Ca
     """
     if not found:
         return None
-    from batos.mind import direct_answers  # late import: it loads the index, which only missions with passages need
+    from batos.mind import rule_answers  # late import: it loads the index, which only missions with passages need
 
     brief = str(cycle.brief)
-    if cycle.persona.grounded and direct_answers.can_quote(brief, found):
+    if cycle.persona.grounded and rule_answers.can_quote(brief, found):
         return lambda text: evidence.keeps_to(text, found, brief)
-    if not current().earlier and direct_answers.asks_for_fact(brief, found):
-        return lambda text: not direct_answers.leaves(text, brief, found)
+    if not current().earlier and rule_answers.asks_for_fact(brief, found):
+        return lambda text: not rule_answers.leaves(text, brief, found)
     return None
 
 
 def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
     """Answer with the words of the memory. Return the next state."""
-    from batos.mind import direct_answers  # late import, as above
+    from batos.mind import rule_answers  # late import, as above
 
-    quotes = direct_answers.quotes(str(cycle.brief), told.passages)
+    quotes = rule_answers.quotes(str(cycle.brief), told.passages)
     if told.left_out:
         cycle.left_out = told.left_out
-    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, direct_answers.quotes_text(quotes)
+    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, rule_answers.quotes_text(quotes)
     cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
     cycle.woven = ()
     return "COMPLETE"
@@ -344,9 +344,9 @@ def depth_of(cycle: UvmObject) -> int:
     return str(cycle.number).count(".") + 1
 
 
-def by(cycle: UvmObject) -> By:
+def by(cycle: UvmObject) -> InferenceAsker:
     """Return the cycle as the events and the journal name it."""
-    return By(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
+    return InferenceAsker(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
 
 
 def lobby_of(obj: UvmObject) -> UvmObject:

@@ -20,7 +20,7 @@ from batos.image.mission_record import MissionRecord
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED, AttemptServices
 from batos.mind.events import Events, TextBatch, nothing_proposed
-from batos.mind.inference import JournalPlace, NeedAnswer, Paid
+from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer
 from batos.missions.execution import Attempts
 from batos.objects import UvmObject
 
@@ -40,7 +40,7 @@ class JournalOnlySource:
         :param transcribes: whether to keep `prompts`.
         """
         self._mission, self._image, self._offline = mission, image, offline
-        self.recorded = Paid()
+        self.recorded = JournaledAnswers()
         self.unused: dict[journal.Key, journal.InferenceRecord] = {}
         """Inferences of the journal that nothing has asked for."""
         self.missed: dict[str, Any] | None = None
@@ -50,7 +50,7 @@ class JournalOnlySource:
 
     def recall(self) -> None:
         """See `InferenceSource`."""
-        self.recorded = Paid(self._image.read(journal.load, self._mission))
+        self.recorded = JournaledAnswers(self._image.read(journal.load, self._mission))
         self.unused = dict(self.recorded)
 
     def known(self, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord | None:

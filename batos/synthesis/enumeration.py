@@ -1,6 +1,6 @@
 """Bottom-up enumeration of expressions, the cheapest first, by their values.
 
-An expression grows by the idioms of `batos.synthesis.translation_model`. They are evaluated in this process
+An expression grows by the idioms of `batos.synthesis.word_costs`. They are evaluated in this process
 (`batos.synthesis.idiom_costs`), since they are constants and their inputs are plain values of bounded size. So hundreds of thousands are
 tried in the time in which the sandbox runs a thousand. Of expressions that are equal on all examples the cheapest grows further
 (observational equivalence: Udupa et al. 2013, doi:10.1145/2462156.2462174; in the order of their costs: Barke, Peleg and Polikarpova 2020,
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from batos.synthesis import specification
 from batos.synthesis.idiom_costs import CHARS, FAILS, MODULES, Idiom, Priced, callables, priced
-from batos.synthesis.translation_model import KINDS, Spoken
+from batos.synthesis.word_costs import KINDS, Spoken
 
 ITEM = "item"
 """Name of one item of a list."""

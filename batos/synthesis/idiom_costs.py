@@ -1,6 +1,6 @@
 """Idioms as functions, and the cost of each given the words of a request.
 
-The idioms are those of `batos.synthesis.translation_model`. The cost of one is its improbability among the idioms of its kind, by the
+The idioms are those of `batos.synthesis.word_costs`. The cost of one is its improbability among the idioms of its kind, by the
 words that stand beside it and by the words that the handbook's methods of such pieces are asked for with.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from batos.concurrency import once
 from batos.synthesis.transformations import compiled
-from batos.synthesis.translation_model import HOLES, KINDS, Spoken, channel, holes, pieces_of_idiom, tables
+from batos.synthesis.word_costs import HOLES, KINDS, Spoken, channel, holes, pieces_of_idiom, tables
 
 _TELLS, _SELDOM = 0.4, 0.5  # weights of how well the handbook explains an idiom, and of how seldom methods use it
 _PLAIN, _DEMANDING = (-3.3, -1.8, -0.9, 0.0), (-2.4, -2.4, -2.4, -2.0, -0.9)

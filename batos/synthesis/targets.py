@@ -18,7 +18,7 @@ from batos.synthesis.adaptation import MethodRequest
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import words_in
 from batos.synthesis.specification import MethodCall, Specification
-from batos.synthesis.translation_model import Spoken, pairs
+from batos.synthesis.word_costs import Spoken, pairs
 
 _Fails = Callable[[Any, Any], bool]
 _IN: tuple[tuple[str, _Fails], ...] = (

@@ -23,7 +23,7 @@ from batos.image import journal, ledger
 from batos.mind import answer_checks, evidence, plans, prompts
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.incarnation import facets, system_message
-from batos.mind.inference import By
+from batos.mind.inference import InferenceAsker
 from batos.objects import UvmObject
 from batos.training.dataset import answered, as_read, digest_of
 from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
@@ -182,7 +182,7 @@ def _answer(
 
     Where the gate refused an answer, it is the one that passed.
     """
-    label = By(str(cycle.number), state, str(cycle.persona.name)).label(part)
+    label = InferenceAsker(str(cycle.number), state, str(cycle.persona.name)).label(part)
     asked = [entry for entry in entries if entry.label == label]
     user = journal.content_of("", "", prompt, None, {}, turns)[_USER]
     mark = zlib.crc32(user).to_bytes(4, "big")

@@ -22,9 +22,9 @@ from batos import private_files
 from batos.bridge.lora import adapters
 from batos.bridge.lora.adapters import Unfit
 from batos.bridge.lora.staging import ABOUT, read_about
+from batos.bridge.ollama_server import exclusive_lock
 from batos.bridge.profiles import BaseModelSource
 from batos.bridge.selection import configured_profile
-from batos.bridge.service import exclusive_lock
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import ConfigError, ImageError, InvalidInput

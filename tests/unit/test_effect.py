@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -94,7 +95,7 @@ def undone(chance: random.Random, *, failing: float = 0.05, slower: float = 1.0,
         ]
 
     before, after = side(48, 0.05, 1.0, 0.5), side(96, failing, slower, cem)
-    harmful = [bool(effect_between(before, after[:seen], LIMITS._replace(missions=12)).worse) for seen in range(4, 97, 4)]
+    harmful = [bool(effect_between(before, after[:seen], dataclasses.replace(LIMITS, missions=12)).worse) for seen in range(4, 97, 4)]
     return any(one and other for one, other in itertools.pairwise(harmful))
 
 

@@ -35,9 +35,9 @@ from batos.bridge.downloads import TOO_LARGE
 from batos.bridge.lora.adapters import Unfit
 from batos.bridge.lora.staging import ABOUT, ExpertManifest, read_about
 from batos.bridge.model_status import ModelStatus
+from batos.bridge.ollama_server import ProcessNote
 from batos.bridge.profiles import Profile
 from batos.bridge.selection import configured_profile
-from batos.bridge.service import ProcessNote
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.config.limits import Limits, limit
