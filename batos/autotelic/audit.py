@@ -152,7 +152,7 @@ class Audits:
                     yield cause, source
 
     def _sources(self, root: Any, cause: Cause) -> tuple[str, ...]:
-        """Return the sources to ask, in order: not the model first if its last proposal for the same cause came to nothing."""
+        """Return the sources of proposals in order. The model is not the first one if its last proposal for the same cause failed."""
         last = next((one for one in changes.listed(root) if _is_of(one, cause)), None)
         failed = last is not None and last["source"] == changes.MODEL and last["state"] in changes.LESSONS
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)

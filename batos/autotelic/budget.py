@@ -153,7 +153,7 @@ class Budget:
         return {"spent": {name: {"spent": spent, "limit": limit} for name, spent, limit in pairs}, "deferred": self.deferred or None}
 
     def _wait(self) -> float:
-        """Return the seconds until the oldest of what was counted is a day old."""
+        """Return the seconds until the oldest counted costs are a day old."""
         begun = [one.accepted for one in self._missions.values()]
         begun += [(row.hour + 1) * HOUR_S for row in self._image.read(_rows, self._now() - DAY_S, self._now() + HOUR_S)]
         return max(LEAST_WAIT_S, min(begun) + DAY_S - self._now()) if begun else HOUR_S
@@ -180,7 +180,7 @@ def _told(spent: DaySpending, limits: DaySpending, names: Sequence[str]) -> str:
 
 
 def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: int) -> tuple[dict[str, _Mission], int]:
-    """Return the system's missions accepted since a time with what they cost; and the number of the last mission that was looked at."""
+    """Return the system missions accepted since a time, with their costs, and the number of the last mission that was looked at."""
     found = {id: one for id, one in known.items() if one.accepted > since}
     open_ones = [id for id, one in found.items() if not one.final]
     newest = looked_at

@@ -100,7 +100,7 @@ class Pulls(Protocol):
         """Return the bytes that may be pulled now."""
 
     async def pulled(self, size: int) -> None:
-        """Count what was pulled."""
+        """Count the pulled bytes."""
 
     def came(self, size: int) -> None:
         """Count bytes in the middle of a pull, without waiting until that is durable."""
@@ -348,7 +348,7 @@ class TrainingPreparation:
     # --- result of the training
 
     def _stage(self, folder: Path) -> None:
-        """Put what was trained where the factory looks, whole, as an expert that writes only once it is chosen.
+        """Move the trained expert as a whole into the factory's folder. It writes methods only once it is chosen.
 
         :raises ExpertRefused: if the training left none.
         """

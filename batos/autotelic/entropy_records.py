@@ -109,7 +109,7 @@ def _described(cycle: UvmObject) -> Iterator[str]:
 
 
 class Assessment(NamedTuple):
-    """Of one mission. Stored as a plain tuple."""
+    """Assessment of one mission. Stored as a plain tuple."""
 
     number: int
     cem: float

@@ -221,7 +221,7 @@ def _recent(root: Any, count: int) -> list[MissionMaterial]:
 
 
 def _material(root: Any, id: str) -> MissionMaterial | None:
-    """Return what there is to measure of a mission; None where it cannot be read."""
+    """Return the data of a mission for its measurement; None if the mission cannot be read."""
     try:
         return entropy_records.material_of(root, ledger.mission_of(root, id))
     except BatosError as e:
@@ -250,5 +250,5 @@ def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: A
 
 
 def _is_redone(root: Any, number: int) -> bool:
-    """Return whether a mission that was undone is not undone any more."""
+    """Return True if an undone mission was done again."""
     return not any(mission.undone for mission in ledger.numbered(root, number - 1, 1))

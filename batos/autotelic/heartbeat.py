@@ -171,7 +171,7 @@ class Heartbeat:
         return now
 
     def _pause(self, quiet: int) -> float:
-        """Return the seconds between beats, after so many in a row that brought nothing new."""
+        """Return the seconds between beats, after a number of beats without news."""
         doubled: float = self._interval * 2 ** min(quiet, 32)
         return max(self._interval, min(doubled, LONGEST_S))
 

@@ -186,7 +186,7 @@ class Improver:
         return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
     async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
-        """Prepare what the change needs before it can be tried; return that for its record."""
+        """Prepare what a trial of the change needs. Return the preparations for the record."""
         if (preparation := self.preparations.get(proposal.kind)) is None:
             return {}
 
@@ -309,7 +309,7 @@ def _made(root: Any) -> str:
 
 
 def _held(root: Any, number: int) -> dict[str, Any]:
-    """Return what was prepared for a change."""
+    """Return the preparations of a change."""
     return dict(changes.of(root, number)["comparison"].get(PREPARED, {}))
 
 

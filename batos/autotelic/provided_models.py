@@ -120,7 +120,7 @@ def in_use(root: Any, model: str, besides: int) -> bool:
 
 
 def under_way(root: Any) -> set[str]:
-    """Return the missions for which something is brought about."""
+    """Return the missions for which a model is being provided."""
     return {str(one.mission) for one in _all(root) if one.state == changes.PROPOSED}
 
 

@@ -50,7 +50,7 @@ log = structlog.get_logger("batos.autotelic")
 
 
 class BudgetedSource:
-    """Source that has the journal, then what the rehearsal has paid for, then a model, as far as the purse allows."""
+    """Source of inferences: the journal, then inferences that the rehearsal has paid for, then a model, within the budget."""
 
     def __init__(self, mission: str, image: LivingImage, purse: Purse) -> None:
         """
@@ -115,7 +115,7 @@ class Stage(NamedTuple):
     services: AttemptServices
 
     def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED) -> Attempt:
-        """Make an attempt at a mission in this mirror, which has recalled what the mission's own attempts decided and paid for."""
+        """Make an attempt at a mission in this mirror. It loads the decisions and the paid inferences of the mission's own attempts."""
         record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
         attempt = Attempt(record, self.services, BudgetedSource(mission, self.image, purse), policy)
         attempt.recall()
@@ -214,7 +214,7 @@ class Rehearsals:
         return seen[0]
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
-        """Return what one side is like besides its missions, and how many trials were made."""
+        """Return the figures of one side besides its missions, and the number of trials."""
         found = stage.image.read(entropy_records.persona_kinds)
         if proposal.kind not in ("method", "retire"):
             return Side(found), 0
@@ -298,7 +298,7 @@ def _source_of(root: Any, target: str) -> str:
 
 
 def _seen(result: dict[str, Any], cycle: UvmObject | None, attempt: Attempt) -> Run:
-    """Return what there is to compare of a mission that ended COMPLETE."""
+    """Return the comparable data of a mission that ended COMPLETE."""
     record, usage = attempt.mission, attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
     seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000

@@ -112,7 +112,7 @@ AFTER_USERS = (True, 0)
 
 
 class Unknown(BatosSignal):
-    """Signal: a rehearsed mission needs an inference that cannot be had, so that its outcome is unknown."""
+    """Signal that a rehearsed mission needs an inference that is not available, so that its outcome is unknown."""
 
 
 class RehearsalAllowance(NamedTuple):
@@ -157,7 +157,7 @@ class Purse:
         return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
 
     async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
-        """Return an answer that the mission's journal does not have; what was paid for once is not paid for again.
+        """Return an answer that the mission's journal lacks. An inference that was paid for once is not paid for again.
 
         :raises Unknown: if the allowance is spent, or the service fails in a way that may pass.
         :raises InferenceFailed: as the model failed.

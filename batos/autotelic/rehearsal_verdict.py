@@ -94,7 +94,7 @@ class ComparisonLimits(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Of one side. Costs and entropy are means over the missions that came to a good end on both, and tell something."""
+    """Figures of one side. Costs and entropy are means over the informative missions that ended well on both sides."""
 
     failures: int
     gate: int
@@ -148,7 +148,7 @@ class Comparison(NamedTuple):
 def compared(
     pairs: Sequence[RunPair], without: Side, changed: Side, *, trials: int, weights: Parts, limits: ComparisonLimits
 ) -> Comparison:
-    """Compare both sides of a rehearsal. Return what is better and worse.
+    """Compare both sides of a rehearsal. Return the better and the worse figures.
 
     :param weights: weights of the entropy metric.
     """

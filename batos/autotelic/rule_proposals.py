@@ -65,7 +65,7 @@ def refusal_intents(root: Any) -> Iterator[Proposal]:
 
 
 def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
-    """Return the rules by which the message of a mission that failed was refused, each once, with what the guardian said."""
+    """Return the rules that refused the message of a failed mission, without repetitions, with the guardian's words."""
     context = row["context"]
     method = context.get("method")
     if not method or not row["final"] or row["error"]["code"] not in (MethodRefused.code, CovenantViolationError.code):
@@ -140,7 +140,7 @@ def _failing(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
-    """Return True if the failing method accepts any of the messages that last failed so, or if none is known any more."""
+    """Return True if the failing method accepts one of the messages that last failed this way, or if no such message is known now."""
     sent = []
     for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
         message = ledger.message_of(root, row["mission"]) if row["final"] else ""
@@ -337,7 +337,7 @@ def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _missions(root: Any) -> Iterator[UvmObject]:
-    """Yield the last missions of users that were asked in words and came to a good end, the newest first."""
+    """Yield the last briefs of users that ended well, the newest first."""
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
             yield mission

@@ -47,7 +47,7 @@ class SensesLimits(Limits):
 
 
 class KeyTally(NamedTuple):
-    """Of one key: how often something was noted, the sum of its amounts, the greatest of them."""
+    """Tally of one key: the number of entries, the sum of their amounts, and the greatest amount."""
 
     times: int
     total: float
@@ -63,7 +63,7 @@ NO_TALLY = KeyTally(0, 0.0, 0.0)
 
 
 class Tallies:
-    """Tables of tallies. A table holds at most `keys` keys; what comes after them is added to the key `other`."""
+    """Tables of tallies. A table holds at most `keys` keys; the key `other` sums up all later ones."""
 
     def __init__(self, keys: int) -> None:
         self._keys = keys
@@ -156,7 +156,7 @@ METHODS_KEPT = 1024  # greatest number of methods; the method with the oldest us
 
 
 class MethodUse(NamedTuple):
-    """Of one method, by the oid of its holder and its selector. Stored as a plain tuple."""
+    """Use of one method, identified by the oid of its holder and its selector. Stored as a plain tuple."""
 
     method: str
     written: float

@@ -83,7 +83,7 @@ class Seen(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Of one trigger, and of what it was measured on (`key`; empty if there is only one)."""
+    """Measurement of one trigger and one `key` (empty if the trigger has only one measurement)."""
 
     trigger: str
     key: str

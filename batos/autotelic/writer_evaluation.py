@@ -28,7 +28,7 @@ LOOKED_AT = 256  # greatest number of missions that are looked at, the newest fi
 
 
 class Synthesis(NamedTuple):
-    """A method that the image has accepted, and what it has to answer."""
+    """A method that the image has accepted, and its known answers."""
 
     target: str
     selector: str
@@ -153,7 +153,7 @@ async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> s
 
 
 async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
-    """Return True if a source does what the accepted method does, as far as is known."""
+    """Return True if a source gives all known answers of the accepted method."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:
         return False

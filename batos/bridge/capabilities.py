@@ -180,7 +180,7 @@ class KnownCapabilities:
         return mark in self._templates.get(digest, mark)
 
     def found(self, digest: str, more: Capabilities) -> None:
-        """Keep what was found out of the model of a digest, for all of its making."""
+        """Store the probed capabilities of the model of a digest, for all models of the same build."""
         making = self._making.get(digest, digest)
         self._records[making] = record = more.to_record()
         self.keep(making, record)
@@ -275,7 +275,7 @@ class Needs:
 
     @property
     def probes(self) -> set[str]:
-        """Return the probes that find out whether a model meets them; its context is found out by loading it."""
+        """Return the probes that check whether a model meets the needs. Loading the model checks its context."""
         return {PROBES[name] for name in self.abilities}
 
 

@@ -58,7 +58,7 @@ class _File(BaseModel):
 
 
 class Offer(NamedTuple):
-    """A model that can be had.
+    """A model that a user can install.
 
     :ivar source: where from, in words.
     """

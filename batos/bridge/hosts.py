@@ -345,7 +345,7 @@ class ManagedHost(ResidentInference):
         return replace(found, context=given if given < asked else found.context, probed=found.probed | {"context"})
 
     async def _look_closer(self, request: ChatRequest, digest: str, deadline_s: float) -> None:
-        """Find out what the request needs of a model that may think before it answers: only there claims are not to be relied on."""
+        """Probe the capabilities that the request needs, if the model may think before it answers: only then claims are unreliable."""
         can = self.known.of(digest)
         if can is None or not can.thinks:
             return

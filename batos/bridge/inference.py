@@ -52,8 +52,8 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answer with what it cost; `text` is the whole of it, what was begun before included. `digest` is that of the model
-    that answered. `thinking` is what the model thought before, never part of `text`; its tokens count among the answer's.
+    """An answer with its cost. `text` is the whole answer, including its earlier partial text. `digest` is that of the model that answered.
+    `thinking` is the model's thought and never part of `text`; its tokens count as tokens of the answer.
 
     Times in milliseconds, as Ollama gives them: loading the model, reading the prompt, writing; `total_ms` is what the caller waited.
 

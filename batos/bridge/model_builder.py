@@ -307,7 +307,7 @@ class ModelBuilder:
         return found
 
     async def is_built(self, model: str, recipe: Recipe, digests: dict[Path, str], base_digest: str, digest: str) -> bool:
-        """Return True if the model, listed under `digest`, is what the recipe makes on the base with that digest.
+        """Return True if the model with this digest is the recipe's result on the base with that digest.
 
         A model that was built here is known by its fingerprint. Any other, such as one of an earlier version, is compared with the
         output of `show`, if that tells everything.
@@ -328,7 +328,7 @@ class ModelBuilder:
         return True
 
     async def build(self, model: str, recipe: Recipe, digests: dict[Path, str], base_digest: str) -> None:
-        """Upload what Ollama lacks, create the model, and note what it was built from.
+        """Upload what Ollama lacks, create the model, and record its sources.
 
         :raises Cannot: when it does not come about.
         """
@@ -444,7 +444,7 @@ def _same_from(weights: str, shown: Modelfile, recipe: Recipe) -> bool:
 
 
 def _same_on(base: Modelfile, shown: Modelfile, recipe: Recipe) -> bool:
-    """Return True if a model is what the recipe makes on the current base. `show` names the weights by the digest of their blob."""
+    """Return True if a model is the recipe's result on the current base. `show` names the weights by the digest of their blob."""
     said = recipe.said
     inherited = _rest_of(base)
     return (

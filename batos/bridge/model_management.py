@@ -181,6 +181,6 @@ async def _made_here(client: AsyncClient, name: str, digest: str, notes: list[Bu
 
 
 def _notes(settings: Settings, host: str) -> list[Path]:
-    """Return the notes of what was built in an Ollama: it may have been the first one of a daemon, or a further one."""
+    """Return the notes about models built in an Ollama, whether it was the first one of a daemon or a further one."""
     folder = settings.data / "ollama"
     return [folder / "built.json", built_models_file(folder, host)]

@@ -166,7 +166,7 @@ class ThoughtSplitter:
                 return self._answer(), ""
 
     def _decide(self) -> None:
-        """Find out what comes: a thought, or the answer."""
+        """Decide whether a thought or the answer comes."""
         solid = self._held.lstrip()
         small = solid.translate(_FOLDED)
         for mark in _ENVELOPES:

@@ -67,7 +67,7 @@ class ModelStatus:
 
 
 class ModelUnavailable(Exception):
-    """A model cannot be had: why, what to do, and the cause in one word (see `errors.ProvisioningFailed`)."""
+    """A model is not available: the reason, the remedy, and the cause in one word (see `errors.ProvisioningFailed`)."""
 
     def __init__(self, detail: str, remedy: str, cause: str = "recipe") -> None:
         super().__init__(detail)

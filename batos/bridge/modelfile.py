@@ -28,7 +28,7 @@ _REGISTRY, _LIBRARY, _TAG = "registry.ollama.ai/", "library/", "latest"
 
 
 def tagged(name: str) -> str:
-    """Return the one spelling by which a model's name is compared: `Robin` is `robin:latest`. A pull goes by the name as it was given."""
+    """Return a model's name in the form in which names are compared: `Robin` becomes `robin:latest`. A pull uses the original name."""
     bare = name.strip().translate(_SMALL)
     for scheme in _SCHEMES:
         bare = bare.removeprefix(scheme)

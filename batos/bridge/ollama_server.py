@@ -369,7 +369,7 @@ class OllamaService:
             ending.cancel()
 
     async def _clear_group(self) -> None:
-        """End what the child left in its group: runners outlive a server that was killed."""
+        """End the processes that the child left in its group: runners outlive a killed server."""
         note, self._note = self._note, None
         if note is not None:
             await asyncio.to_thread(note.end)

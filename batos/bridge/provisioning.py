@@ -211,7 +211,7 @@ class Provisioner:
         return self._room.left()
 
     async def discard(self, model: str) -> None:
-        """Delete a model that nothing needs any more, if it is there.
+        """Delete an unused model, if it exists.
 
         :raises InferenceFailed: if Ollama does not do it now.
         """

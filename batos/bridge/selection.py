@@ -213,7 +213,7 @@ def best_available(
     first: Collection[str] = (),
     left_out: Collection[str] = (),
 ) -> ModelChoice | None:
-    """Return the model to be had of several lists, of which an earlier one goes first; None if none can or fits.
+    """Return the best available model of several lists; an earlier list has priority. None if no model is available or fits.
 
     :param least: parameters of what thinks now.
     :param first: models that go before all others: those that may be pulled without asking.

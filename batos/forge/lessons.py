@@ -90,7 +90,7 @@ def take_back(root: Any, mission: UvmObject) -> list[dict[str, Any]]:
 
 
 def teach_again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any]]:
-    """Part of the transaction that does a mission again: teach what it taught.
+    """Part of the transaction that does a mission again: store its lesson again.
 
     :raises InvalidInput: if an example contradicts another one by now.
     """

@@ -30,7 +30,7 @@ class MethodCandidate(NamedTuple):
 
 @dataclass
 class SynthesisSession:
-    """The inputs of a cycle, and what it found so far.
+    """The inputs of a cycle, and its results so far.
 
     :ivar args: positional arguments of the call that asked for the method.
     :ivar kwargs: its keyword arguments, as pairs.

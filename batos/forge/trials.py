@@ -35,7 +35,9 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Outcome of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
+    """Outcome of a trial: the reason against the method, or "" if there is none; and the effects of the method, for comparison with
+    those of another.
+    """
 
     case: Case
     reason: str

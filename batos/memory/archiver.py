@@ -34,7 +34,7 @@ OWN = frozenset(("parent*", "number", "document", "text", "speaker", "mentioned"
 
 
 class NewSummary(NamedTuple):
-    """A summary that is ready to take a place, and what it is of."""
+    """A summary that is ready to be stored, with the documents and sections that it covers."""
 
     number: int
     """Number of the archive."""

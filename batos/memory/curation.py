@@ -168,7 +168,7 @@ def read_sections(root: Any, sections: Iterable[int]) -> tuple[list[archive_form
 
 
 class InnerArchives(NamedTuple):
-    """Archives that are to be put together, as they are."""
+    """Archives that are about to be merged, with their contents."""
 
     numbers: tuple[int, ...]
     blobs: tuple[bytes, ...]

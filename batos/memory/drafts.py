@@ -38,8 +38,9 @@ class DraftPart(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A document to be. `kind` is text, markdown, html, pdf, code, conversation, or what a mission calls it. `told` is what its reader
-    could not be sure of, or did not read, in words for who asked."""
+    """A document before it is stored. `kind` is text, markdown, html, pdf, code, conversation, or a kind that a mission names. `told`
+    lists what the reader was unsure of or left out, for the user who asked.
+    """
 
     kind: str
     title: str

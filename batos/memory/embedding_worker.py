@@ -426,7 +426,7 @@ class EmbeddingWorker:
                 self._former_away(e)
 
     async def _former(self) -> Embedder | None:
-        """Return the embedder that searches' vectors are from, where it is not the present one and can be had."""
+        """Return the embedder of the vectors that searches use, if it differs from the present one and is available."""
         maker = self._hearer.collection.maker
         former = self._readers.former(maker)
         if former is None:

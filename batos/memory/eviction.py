@@ -34,7 +34,7 @@ _AHEAD_S = 3600.0  # seconds that a time may lie in the future
 
 
 class AccessScore(NamedTuple):
-    """Of a section. Stored as a plain tuple."""
+    """Access statistics of a section. Stored as a plain tuple."""
 
     score: float
     """Decayed number of reads at the time `at`."""
@@ -159,7 +159,7 @@ def documents_below(library: Library, source: str) -> set[int]:
 OLD, REDUNDANT, FOLDED, PRESSURE = "old", "redundant", "folded", "pressure"
 _OF_ANY_THEME = (FOLDED, PRESSURE)
 _NEAR = 0.3
-"""Cosine from which two sections have one theme. Fewer sections than `least` make no summary together."""
+"""Cosine from which two sections have one theme."""
 _KIN = 0.25
 """Added similarity of two sections of one document."""
 _ROOM = 0.9

@@ -53,7 +53,7 @@ class FolderWatcher:
         self._wake.set()
 
     async def remove(self, folder: str) -> None:
-        """Watch a folder no more; what was read from it stays.
+        """Stop watching a folder; its documents stay.
 
         :raises Unreadable: if it is not watched.
         """

@@ -244,7 +244,7 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
+    """Return the facts about each chunk; None for a chunk that is gone or damaged."""
 
     library = library_of(root)
     return [_readable(root, library, hit) if hit.id in library.chunks else None for hit in hits]

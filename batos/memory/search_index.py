@@ -430,7 +430,7 @@ class Collection:
 
 
 class _Rows:
-    """Id -> row: of what was loaded by a sorted array, of what came later by a dict."""
+    """Map of ids to rows: a sorted array for the loaded rows, a dict for later ones."""
 
     def __init__(self, ids: Array) -> None:
         self._order = np.argsort(ids, kind="stable")

@@ -56,7 +56,7 @@ class KnownName(NamedTuple):
 
 
 class Gazetteer:
-    """Names that are looked for in texts, each with what it stands for. Built once, asked by any thread; names can be added.
+    """Names to be found in texts, with the numbers that they stand for. It is built once, any thread may use it, and names can be added.
 
     A name is found as whole words, whatever its case, the longest first; one of a single word only where it is written with a
     capital, so that a note called "ideas" is not pointed at by every text that has one.
@@ -197,7 +197,7 @@ class Shelver:
         return Shelved(Shelf(section, tuple(passages)), entries)
 
     def _pieces(self, text: str, kind: str) -> Iterator[tuple[str, str]]:
-        """Yield the texts of its pieces, with the gaps after them: put together they are the whole text."""
+        """Yield the texts of the draft's pieces with the gaps after them: joined, they are the whole text."""
         yield from ((piece, "") for piece in parted(text, [(p.start, p.end) for p in pieces(text, kind, self._limits)]))
 
     def _turns(self, part: DraftPart) -> Iterator[tuple[str, str]]:

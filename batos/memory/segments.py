@@ -363,7 +363,7 @@ _FIRST_PERSON = re.compile(r"\b(?:i|my|mine|me|we|our|us)\b")
 
 
 class Traits(NamedTuple):
-    """Of a text: flags for `Facts.flags`, and how many characters tell something, for `Facts.length`."""
+    """Traits of a text: flags for `Facts.flags`, and the number of characters with information, for `Facts.length`."""
 
     flags: int
     told: int

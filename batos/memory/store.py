@@ -504,7 +504,7 @@ def _forget_archived(root: Any, document: UvmObject) -> list[int]:
 
 
 def _refuse_summary(document: UvmObject) -> None:
-    """Refuse to forget the summary of archived content: nothing would lead to that content any more.
+    """Refuse to forget the summary of archived content: without it no search could find that content.
 
     :raises InvalidInput: if the document is such a summary.
     """

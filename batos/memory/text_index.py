@@ -58,7 +58,7 @@ class RankedSegment(NamedTuple):
 
 
 class Ranking:
-    """The scores of all rows for a question. Immutable but for what it remembers; any thread may ask it."""
+    """Scores of all rows for a question. Immutable except for its cache; any thread may use it."""
 
     def __init__(
         self, parts: Sequence[RankedSegment], lengths: Array, *, gone: Array | None = None, runs: Array | None = None, room: int = ROOM

@@ -61,7 +61,7 @@ class Claims:
             raise BeingWritten(other)
 
     async def ended(self, other: str, owner: str) -> None:
-        """Wait, for the mission `owner`, until the mission `other` has let go."""
+        """Wait, for the mission `owner`, until the mission `other` has released its claim."""
         event = self._ended.get(other)
         if event is None or self._leads_to(other, owner):
             return

@@ -84,7 +84,7 @@ def speaks_of_languages(text: str) -> bool:
 
 
 def language_of(text: str) -> str | None:
-    """Return the language of a text by its English name, or the script of one that is not Latin; None if it cannot be told."""
+    """Return the English name of a text's language, or the script of a text that is not in Latin letters; None if it is uncertain."""
     words = _WORD.findall(text.lower())
     if sum(map(len, words)) < LEAST_LETTERS:
         return None

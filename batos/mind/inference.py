@@ -93,7 +93,7 @@ class NeedInference(BatosSignal):
 
 
 class PromptTooLong(BatosSignal):
-    """Signal that a prompt, or it and its answer, does not fit the model's context: less is to be told."""
+    """Signal that a prompt, alone or with its answer, exceeds the model's context: the next prompt must be shorter."""
 
     def __init__(self, told: int, cause: InferenceFailed) -> None:
         """

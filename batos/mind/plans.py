@@ -33,8 +33,8 @@ def fill(meta_prompt: str, **values: str) -> str:
 
 
 def plan_form(facets: Sequence[str], *, may_ask: bool = False, needs: bool = False) -> type[BaseModel]:
-    """Return the form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them,
-    or ""; with `needs`, what the model must be able to do, or nothing.
+    """Return the form of a plan: one sub-query for every facet, by the facet's name. With `may_ask`, a question to the user comes first, or
+    ""; with `needs`, the abilities that a model must have, if any.
 
     A text that is too long is cut, not refused.
     """

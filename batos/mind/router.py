@@ -195,7 +195,7 @@ class Likeness:
         return await self._in_time(compared())
 
     async def nearest(self, text: str, others: Sequence[str]) -> float | None:
-        """Return the cosine of a text to the one of others that is most alike; None if that cannot be told now."""
+        """Return the cosine of a text to the most similar of others; None if it is not available now."""
 
         async def compared() -> float:
             import numpy as np

@@ -37,7 +37,7 @@ NO_MEMORY = "requires more system memory"
 
 
 class NotNow(Exception):
-    """It may go well another time; the message says what was in the way."""
+    """A temporary failure; the message names the obstacle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ async def delete_model(client: AsyncClient, model: str) -> None:
 
 
 class ExpertMark(NamedTuple):
-    """Mark in a model that says what it was made of; empty if the model has none."""
+    """Mark in a model that names its expert and its content; empty if the model has none."""
 
     content: str = ""
     recipe: str = ""

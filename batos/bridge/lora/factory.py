@@ -329,7 +329,7 @@ class LoraFactory:
         return kept[1]
 
     async def _missing(self, staged: set[str], named: set[str], have: Mapping[str, str]) -> None:
-        """Look at the experts that have no folder (any more), or one that is refused."""
+        """Look at the experts whose folder is gone or refused."""
         for model, facts in list(self._known.items()):
             if model in staged:
                 continue

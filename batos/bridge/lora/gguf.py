@@ -281,7 +281,7 @@ class UnreadableWeights(ValueError):
 
 
 class WritingStopped(Exception):
-    """The daemon stops; what was written is of no use."""
+    """Signal that the daemon stops; the partly written file is useless."""
 
 
 def requantize(source: Path, kind: str, out: Path, stop: Event) -> None:

@@ -157,7 +157,7 @@ def _pieces(draft: Draft) -> Iterator[Any]:
 
 
 def drafted(lists: list[Any]) -> Draft:
-    """Return the draft that `serve` told of."""
+    """Return the draft that `serve` yielded in pieces."""
     pieces = itertools.chain.from_iterable(lists)
     _, kind, title, day, tags, told = next(pieces)
     parts: list[DraftPart] = []
