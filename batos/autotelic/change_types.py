@@ -63,7 +63,7 @@ def standing_voice(root: Any, proposal: Proposal) -> Any:
 async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any]:
     """Have a voice rehearsed on recorded missions; it speaks if nothing gets worse and something better. A message to `autotelic.changes`.
 
-    :param model: of an expert that is built.
+    :param model: model of an expert that is built.
     :raises InvalidInput: if the loop is off, or the voice speaks already.
     :raises ExpertRefused: for an expert that cannot speak for this persona.
     """
@@ -142,7 +142,7 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
 def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     """Apply a proposal as part of a transaction.
 
-    :param name: of the change, for provenance.
+    :param name: name of the change, for provenance.
     :raises BatosError: if it makes no sense any more; the transaction is to be aborted then.
     """
     check(root, proposal, ground)

@@ -108,7 +108,7 @@ def relevance(thought: Thought, source: str) -> float:
 def diversity(window: Sequence[Thought], similarities: Sequence[Sequence[float]], kinds: Kinds) -> float:
     """Return Hcog: how evenly personas and facets take part in a window of thoughts, and how different the answers are; the mean of three.
 
-    :param similarities: of each thought's answer with those before it in the window.
+    :param similarities: similarities of each thought's answer to the earlier ones in the window.
     """
     personas = Counter(name for thought in window for name in thought.personas)
     facets = Counter(name for thought in window for name in thought.facets)
@@ -147,7 +147,7 @@ def spread(similarities: Sequence[Sequence[float]]) -> float:
     """Return the entropy of order 2 of a set by its similarity matrix (the logarithm of its Vendi score), as a share of the greatest
     possible value.
 
-    :param similarities: of each member with those before it: a triangle.
+    :param similarities: similarities of each member to the earlier ones: a triangle.
     """
     size = len(similarities)
     if size < 2:

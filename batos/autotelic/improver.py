@@ -1,4 +1,4 @@
-"""Improver: each proposal is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
+"""Improver: each proposal is rehearsed once, then made or refused, one at a time, while users do not need the system.
 
 mission COMPLETE with a proposal ─ recorded ─ prepared ─ rehearsed ─ promoted, in one annotated transaction
                                                                   └ refused, with the reason and the figures
@@ -291,7 +291,7 @@ def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) ->
 def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
     """Return the oldest proposal that can be taken on.
 
-    :param observe: what its rehearsal found good stays proposed.
+    :param observe: True: a change that passed its rehearsal stays proposed.
     :param left: kinds that stay proposed as they are.
     """
     open_ones = [

@@ -75,7 +75,7 @@ class BudgetedSource:
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
         """Pay from the budget for an inference that the journal lacks.
 
-        :raises Unknown: if it cannot be had.
+        :raises Unknown: if the inference is not available.
         """
         return await self._purse.pay(self._mission, await with_pictures(request, self._image), place, label)
 

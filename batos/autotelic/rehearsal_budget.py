@@ -57,8 +57,8 @@ class WorkTime:
 
     def __init__(self, limit_s: float, waiting_s: float | None = None) -> None:
         """
-        :param limit_s: for its own time.
-        :param waiting_s: for all its waiting; None: as long.
+        :param limit_s: seconds for the work itself.
+        :param waiting_s: seconds for all its waits; None: as many as `limit_s`.
         """
         # seconds left: while a rehearsal waits (True), and while it runs (False)
         self._left = {True: limit_s if waiting_s is None else waiting_s, False: limit_s}
@@ -138,7 +138,7 @@ class Purse:
     ) -> None:
         """
         :param image: the living one, not a mirror: what was paid for is kept there.
-        :param number: of the change.
+        :param number: number of the change.
         :param quiet: returns when no user's mission is under way or waits.
         :param on_paid: hears of each inference that a model was asked for.
         """

@@ -227,8 +227,8 @@ class Leash:
         now: Callable[[], float] = time.time,
     ) -> None:
         """
-        :param period_s: how long a change is watched.
-        :param deaths: of the daemon, while a change is watched, that disable it.
+        :param period_s: seconds for which a change is watched.
+        :param deaths: number of deaths of the daemon that disable a watched change.
         """
         self._image, self._limits, self._period, self._deaths, self._undo, self._now = image, limits, period_s, deaths, undo, now
         self._suspect: tuple[int, int] | None = None  # change that looked worse at the last look, and its number of missions

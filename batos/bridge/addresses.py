@@ -93,7 +93,7 @@ def _parse(bare: str) -> Address:
 def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> httpx.AsyncHTTPTransport:
     """Make what carries requests to an address: directly, or through the proxy that the environment names for it.
 
-    :param socket_options: of each connection.
+    :param socket_options: socket options of each connection.
     :raises ConfigError: if the environment names a proxy or certificates for it that cannot be used, with the variable and the remedy.
     """
     import httpx

@@ -40,7 +40,7 @@ class Load:
         """Return the load of a model.
 
         :param shown: the Modelfile that Ollama shows of it, which names blobs.
-        :param options: those of the request; they go before the model's own.
+        :param options: options of the request; they have priority over the model's own.
         """
         own = {name: value for name, value in {**shown.parameters, **options}.items() if name in RUNNER_OPTIONS}
         return cls(_blob(shown.from_), tuple(_blob(a) for a in shown.adapters), tuple(sorted(own.items())))
@@ -167,7 +167,7 @@ class AdmissionGate:
 
     def __init__(self, fairness: Fairness, fits: Callable[[Set[Load]], bool], on_idle: Callable[[], None] = lambda: None) -> None:
         """
-        :param fits: whether these loads can be in memory together.
+        :param fits: returns True if these loads fit in memory together.
         :param on_idle: called when an inference or a mission has ended and nothing is under way or waits.
         """
         self._fairness, self._fits, self._on_idle = fairness, fits, on_idle

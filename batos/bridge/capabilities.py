@@ -132,7 +132,7 @@ def shown_modelfile(shown: Mapping[str, Any]) -> modelfile.Modelfile | None:
 def making_of(made: modelfile.Modelfile) -> str:
     """Return the name of what decides what a model can do.
 
-    :param made: as `/api/show` tells it, with the paths of blobs.
+    :param made: the Modelfile in `/api/show`, with the paths of blobs.
     """
     blobs = [path.replace("\\", "/").rpartition("/")[2] for path in (made.from_, *made.also_from, *made.adapters)]
     return hashlib.sha256(json.dumps([blobs, made.template, made.renderer, made.parser]).encode()).hexdigest()
@@ -287,7 +287,7 @@ AS_WORDS = "Answer with nothing but one JSON object of this JSON schema:"
 def fitted_request(request: ChatRequest, can: Capabilities | None, marks: Sequence[str], writes: Callable[[str], bool]) -> ChatRequest:
     """Return the request as it is sent.
 
-    `think` goes only to a model that can think; it is told not to, unless someone asked for it. A model that cannot be silenced is left
+    `think` goes only to a model that can think. It is False unless the request asks for thought. A model that cannot be silenced is left
     to think, and gets extra tokens for that. Stop marks of the profile's template go only to models whose template has them. A schema
     that a model does not keep to is put in words.
 

@@ -60,7 +60,7 @@ class _File(BaseModel):
 class Offer(NamedTuple):
     """A model that a user can install.
 
-    :ivar source: where from, in words.
+    :ivar source: origin of the model, in words.
     """
 
     model: Candidate

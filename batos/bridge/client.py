@@ -6,7 +6,7 @@ with its cause. Cancelling the caller closes the stream, and Ollama stops genera
 A text longer than the embedder's context is embedded in parts, and gets the mean of their vectors.
 
 Role marks of chat templates are defused in texts from elsewhere (notes, briefs, web pages, earlier answers). Ollama makes a control token
-of each mark that it finds in a message, whoever wrote it: a note could end the user's turn and speak as the system. A blank inside the
+of each mark in a message of any author: a note could end the user's turn and speak as the system. A blank inside the
 mark leaves its letters readable, and makes it plain text.
 """
 
@@ -141,7 +141,7 @@ def connect(host: str) -> AsyncClient:
 def _whole_chats() -> type[AsyncClient]:
     """Return a client whose chats are complete or refused.
 
-    Ollama silently cuts the front of a prompt that exceeds the context, also while it answers, unless it is told not to. The client's
+    Ollama silently cuts the front of a prompt that exceeds the context, also during the answer, unless a request forbids it. The client's
     `chat` has no arguments for that.
     """
     from batos.bridge.client_library import AsyncClient
@@ -178,7 +178,7 @@ class OllamaInference:
     :param concurrency: chats under way at the same time; the others wait their turn, and the deadline of each counts from
         its turn. Embeddings have a turn of their own, one at a time: they take milliseconds, and do not wait for chats.
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
-    :param digest_ttl_s: for how long a digest is believed.
+    :param digest_ttl_s: seconds for which a cached digest is valid.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ NO_SUCH = "pull model manifest: file does not exist"  # Ollama's text for a name
 def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Turn what a request raises into `InferenceFailed`.
 
-    :param begun: whether a part of the answer has come: then a broken connection has cut it.
+    :param begun: True if a part of the answer has come: then a broken connection has cut it.
     """
     import httpx
 

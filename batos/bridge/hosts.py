@@ -383,7 +383,7 @@ class ManagedHost(ResidentInference):
 
         :param again_s: pause before that, unless the Ollama did not answer: then it is when it does.
         :param speaking: the models whose loads the grouping wants to know.
-        :param once: set when each model is there or was found not to be had.
+        :param once: set when each model is there or has failed.
         """
         while True:
             if not all(status.ready for status in self.provisioner.status()):
@@ -408,7 +408,7 @@ class ManagedHost(ResidentInference):
 class ManagedHosts:
     """Which of several places has a model that is to be used, or will have it.
 
-    :param wait_s: how long a model is waited for where none of those that could have it answers.
+    :param wait_s: seconds to wait for a model while no host that could have it answers.
     """
 
     def __init__(self, places: Sequence[ManagedHost], wait_s: float) -> None:
@@ -417,7 +417,7 @@ class ManagedHosts:
     async def ready(self, model: str) -> None:
         """Return when a model is there, at one place at least.
 
-        :raises ProvisioningFailed: when it can be had nowhere; the first place says why.
+        :raises ProvisioningFailed: if no host can have the model; the reason is that of the first host.
         :raises InferenceFailed: with cause `breaker` when the wait was too long.
         """
         if any(place.provisioner.is_ready(model) for place in self._places):

@@ -113,7 +113,7 @@ class ReadyInference:
 
     def __init__(self, inference: Inference, *, ready: Ensure, heal: Ensure) -> None:
         """
-        :param ready: returns when a model is there; raises ProvisioningFailed when it cannot be had.
+        :param ready: returns when a model is there; raises ProvisioningFailed if the model is not available.
         :param heal: brings back a model that was there and is gone.
         """
         self._inference, self._ready, self._heal = inference, ready, heal

@@ -44,7 +44,7 @@ LACKING = 0.8
 class Candidate:
     """A model of an Ollama.
 
-    :ivar bytes: of its files. `cache`: bytes that each token of its context takes. `ours`: whether BAT OS made it, on another one.
+    :ivar bytes: bytes of its files. `cache`: bytes for each token of its context. `ours`: True if BAT OS made it, on another model.
     """
 
     name: str

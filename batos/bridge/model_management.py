@@ -2,7 +2,7 @@
 
 Removal deletes only models that BAT OS made in the user's Ollama. It recognises them by three signs: the prefix of personas' models, the
 mark in an expert's licence, and the records of builds for a profile (`ollama/built*.json` in the data folder) with their digests. A model
-that was changed since belongs to whoever changed it and stays.
+that a user has changed since belongs to the user and stays.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ModelManager:
     async def use(self, name: str) -> Reply:
         """Select a model, also after a restart.
 
-        :param name: of a model, of a profile, or `robin=NAME` for one persona.
+        :param name: name of a model or a profile, or `robin=NAME` for one persona.
         :raises InvalidInput: if it cannot.
         """
         if self._use is None:

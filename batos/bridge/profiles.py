@@ -2,7 +2,7 @@
 
 Shipped profiles are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
 
-For a persona on a model that someone else made, a Modelfile is made from the codex. It gives only the system message and the temperature:
+For a persona on a model of another author, BAT OS makes a Modelfile from the codex. It gives only the system message and the temperature:
 template, stop marks, renderer and parser are those of the base model. All names begin with `PERSONA_PREFIX`, so that models made by BAT OS
 in a user's Ollama are recognised, and can be removed.
 """
@@ -185,7 +185,7 @@ def shipped_names() -> frozenset[str]:
 def on_model(
     name: str, model: str, *, context: int, answer: int, pulled: bool = True, thinks: bool = False, description: str = ""
 ) -> Profile:
-    """Return a profile that thinks with a model that someone else made, and embeds as the shipped ones do.
+    """Return a profile that thinks with a model of another author, and embeds as the shipped profiles do.
 
     :param context: tokens of an inference; `answer`: maximum tokens of its answer.
     :param pulled: True if the model may be pulled when it is missing.

@@ -111,7 +111,7 @@ class Provisioner:
 
         While its Ollama does not answer, this goes on waiting.
 
-        :raises ProvisioningFailed: when it cannot be had, with the cause, and the remedy in the message.
+        :raises ProvisioningFailed: if the model is not available, with the cause, and the remedy in the message.
         """
         want = self._wants.get(tagged(model))
         if want is None:
@@ -197,7 +197,7 @@ class Provisioner:
         """Delete what a pull that was given up left, where the folder of the models is known. An Ollama that is not the daemon's own does
         so when it starts.
 
-        :param layers: that it had begun, and `since` when; seconds since the epoch.
+        :param layers: layers that the pull had begun; `since` is its start in seconds since the epoch.
         """
         folder = self._room.folder
         if folder is not None:

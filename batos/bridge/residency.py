@@ -57,7 +57,7 @@ class Residency:
 
     :param client: a client of that Ollama (`bridge.client.connect`).
     :param budget: bytes that models may take.
-    :param options: those that inferences are sent with where they name no others.
+    :param options: default options of inferences.
     """
 
     def __init__(self, client: AsyncClient, budget: int, options: Mapping[str, Any], fairness: Fairness) -> None:

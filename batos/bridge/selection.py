@@ -170,7 +170,7 @@ class ModelChoice(NamedTuple):
     """A model that meets the needs.
 
     :ivar model: empty: the one that thinks anyway, with another context.
-    :ivar source: where it is to be had, in words; empty: it is here.
+    :ivar source: where the model comes from, in words; empty: it is here.
     :ivar context: tokens that it is loaded with, `answer` those of its answer at most, `memory` the bytes that it takes then.
     """
 

@@ -275,7 +275,7 @@ async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, r
     without a schema and with its words instead, since constrained output may loop or never end (ollama#15502, ollama#18567).
     A schema that Ollama refuses is left out at once.
 
-    :param repairs: how often it is asked again at most.
+    :param repairs: greatest number of further requests.
     :param raw_chars: characters of each refused answer that the failure keeps.
     :raises InferenceFailed: with cause `malformed` and all answers as `raw` in its context; or as `ask` raises it.
     """

@@ -312,7 +312,7 @@ def chance(share: float, cost: float, spec: Specification) -> float:
     """Return the chance that an adapted or composed method is right, from 0 to 1.
 
     :param share: its share of the weight of the cheapest method of each group (`ranking.by_best`).
-    :param cost: of the cheapest method of its group (`word_costs.priced`).
+    :param cost: cost of the cheapest method of its group (`word_costs.priced`).
     """
     words = words_in(spec.known.told) - words_in(" ".join(spec.known.slots).replace("_", " "))
     told = 1.0, share, cost, min(len(words), _WORDS), spec.tells

@@ -3,7 +3,7 @@
 The examples are kept with the acceptance, and stay where the lesson fails: the next one goes on from them. An undo of the lesson takes
 them back, also where it FAILED.
 
-Methods of an image that somebody vouches for, with the calls that asked for them: what may be learned from.
+Methods of an image that a user has confirmed, with the calls that needed them: training may use them.
 
 A model wrote them, they are in place, and there is an example that they answer, or a rating of +1 and none of -1.
 """
@@ -116,7 +116,7 @@ def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[U
 def whose(root: Any, pupils: Iterable[UvmObject], selector: str, reason: str, mission: str) -> str:
     """Return a hint that names the lesson by which a method was refused, and how to take it back; "" where no lesson is the cause.
 
-    :param pupils: who may have been taught it.
+    :param pupils: objects that may have been taught the message.
     :param mission: in which it was refused.
     """
     for pupil in pupils:

@@ -67,7 +67,7 @@ async def run(
     """Run a method once in a transaction that is aborted.
 
     :param writes: slots that it may write, by the audit.
-    :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
+    :raises BatosError: for a failure outside of the method: a failed inference, or no available worker.
     """
     drafts: tuple[Draft, ...] = scope.current().drafts
     async with _apart(obj, case, methods, (*_forged(attempt), *drafts)) as apart:

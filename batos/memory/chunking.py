@@ -366,7 +366,7 @@ def _goes_on(last: Piece, end: int, price: float, limits: ChunkLimits) -> bool:
 def by_meaning(text: str, kind: str, spans: Sequence[Span], vectors: Any, limits: ChunkLimits) -> list[Piece]:
     """Return chunks, cut where the meaning of neighbouring sentences changes.
 
-    :param spans: what `sentences.sentences(text, kind, limits.largest)` found.
+    :param spans: the result of `sentences(text, kind, limits.largest)`.
     :param vectors: float32 (len(spans), dimensions), rows of length 1.
     """
     if not spans:
@@ -425,7 +425,7 @@ def boundaries(
     their mean, and a cut costs `beta` times the mean scatter of a sentence.
 
     :param vectors: rows of length 1.
-    :param lengths: of the sentences; `smallest` and `largest` bound their sum in a segment, unless it cannot be met.
+    :param lengths: lengths of the sentences; `smallest` and `largest` bound their sum in a segment, unless it cannot be met.
     :param prices: factors for the cut before each sentence.
     """
     import numpy as np

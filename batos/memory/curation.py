@@ -69,7 +69,7 @@ def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, mo
 def extract(sources: Sequence[ExtractSource], found: ChosenSentence, vectors: Array | None) -> str:
     """Return one sentence of each of these texts, each on a line, with who says it.
 
-    :param vectors: of all sentences, in their order; None: by their words.
+    :param vectors: vectors of all sentences, in their order; None: the sentences are compared by their words.
     """
     lines: dict[str, None] = {}
     begin = 0
@@ -264,7 +264,7 @@ def _blank(root: Any, mission: str) -> None:
 
 
 def bring_back(root: Any, number: int, only: int | None, now: float, score: float) -> archiver.MemoryChange | None:
-    """System transaction: restore an archive's content, if it still exists, and count it as read, because someone asked for it."""
+    """System transaction: restore an archive's content, if it still exists, and count it as read, because a request named it."""
     library = library_of(root)
     if number not in library.archives:
         return None

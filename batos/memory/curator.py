@@ -136,7 +136,7 @@ class Curator:
 
         :param quiet: returns when no mission is under way or waits.
         :param gist: asks a model what sections say, given an id for the asking, their numbers and how many sentences; it answers a
-            blank one if that cannot be had.
+            blank one if no model answers.
         """
         self._quiet, self._gist = quiet, gist
 

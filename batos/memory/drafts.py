@@ -133,7 +133,7 @@ _LAST_CENTURY = 70  # the first two-digit year that belongs to the last century
 def day_in(text: str, order: str = DAY_FIRST) -> int:
     """Return the first day that a short text names, as `datetime.date.toordinal`; 0 if it names none.
 
-    :param order: of two numbers before a year, unless only one of them can be the month.
+    :param order: order of two numbers before a year, unless only one of them can be the month.
     """
     for form in _FORMS:
         for match in form.finditer(text):

@@ -136,7 +136,7 @@ class Batches:
         self, draft: Draft, known: KnownSections, number: int, shelver: Shelver, settings: Settings, going: Callable[[], object]
     ) -> None:
         """
-        :param number: of the document.
+        :param number: number of the document.
         :param going: called before each section; what it raises ends it.
         """
         self._going = going
@@ -449,7 +449,7 @@ def next_file(root: Any) -> tuple[str | None, int]:
 def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
     """Read the sections that the memory holds of a file.
 
-    :param digest: of the file's content as it is now.
+    :param digest: digest of the file's present content.
     """
     library = library_of(root)
     elsewhere = library.by_content.get(digest, 0)
@@ -520,8 +520,8 @@ def store_batch(
     """Store some sections of a file; the file is done with the last of them.
 
     :param file: its path, and its time and size.
-    :param number: of its document.
-    :param facts: of its document.
+    :param number: number of the file's document.
+    :param facts: facts of the file's document.
     :param sections: all that the document has with these.
     :returns: the chunks that the memory let go of; None if some of `sections` are gone meanwhile, and nothing was stored.
     """

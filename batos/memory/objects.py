@@ -175,7 +175,7 @@ def install(lobby: UvmObject) -> None:
 def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
     """Return the chunks before and after this one in its section, in their order.
 
-    :param each_side: how many of them on each side.
+    :param each_side: number of chunks on each side.
     :raises InvalidInput: for a number below 1 or above 1,000.
     """
     if not (isinstance(each_side, int) and 1 <= each_side <= 1000):

@@ -351,9 +351,9 @@ class Block(Persistent):
 class VectorLog(PartLog):
     """The vectors that one embedder made of chunks.
 
-    :param identity: of the embedder: kind, model and digest. Vectors of another are not to be compared with these.
+    :param identity: identity of the embedder: kind, model and digest. Vectors of another embedder are not comparable with these.
     :param dimensions: numbers of a vector.
-    :param place: where the embedder's weights are, if the identity does not tell (`batos.memory.embedders.Identity`).
+    :param place: place of the embedder's weights, if the identity does not give it (`batos.memory.embedders.Identity`).
     """
 
     __module__ = "batos.memory"

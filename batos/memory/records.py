@@ -136,7 +136,7 @@ class Numbers:
 
     def __init__(self, epoch: int) -> None:
         """
-        :param epoch: of this run of the process (`epoch_of`).
+        :param epoch: epoch of this run of the process (`epoch_of`).
         """
         self._next, self._end = max(1, epoch * EPOCH), (epoch + 1) * EPOCH
         self._lock = threading.Lock()

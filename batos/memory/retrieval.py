@@ -54,7 +54,7 @@ _FEWEST_WORDS = 2
 def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Array, alike: float) -> Array:
     """Return bool: True for each row that is relevant to a question.
 
-    :param vectors: of the question; None: words alone decide.
+    :param vectors: vectors of the question; None: words alone decide.
     :param alike: cosine from which a chunk speaks to it.
     """
     found = _covered(view, question, rows)
@@ -319,7 +319,7 @@ class _TrustedFilter(search.Filters):
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
     """Return the ids of the chunks that speak to a brief, the best first; none where nothing does.
 
-    :param most: how many at most.
+    :param most: greatest number of chunks.
     :param alike: cosine with the brief from which a chunk speaks to it.
     """
     view = retrieval.view()

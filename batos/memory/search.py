@@ -109,7 +109,7 @@ class Weighing:
     def __init__(
         self, view: View, question: Question, vectors: QuestionVectors | None, *, allowed: Array | None = None, weights: Weights = WEIGHTS
     ) -> None:
-        """:param vectors: of the question; None if there is no embedder: words and facets decide then.
+        """:param vectors: vectors of the question; None if there is no embedder: words and facets decide then.
         :param allowed: bool[n]: rows that may be returned; all if left out.
         """
         self.view, self._question, self._weights = view, question, weights
@@ -293,7 +293,7 @@ def likeness(rows: Array, vector: Array) -> Array:
 def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> Array:
     """Return the scores less their mean, in standard deviations, times a weight; zeros if all are alike.
 
-    :param times: how often each counts; once if left out.
+    :param times: weight of each score; 1 if omitted.
     """
     size = len(scores) if times is None else int(np.add.reduce(times))
     mean = np.add.reduce(scores if times is None else scores * times) / size
@@ -440,7 +440,7 @@ def search(view: View, question: Question, vectors: QuestionVectors | None, k: i
     """Return the `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
 
     :param question: what `read` made of it, for this view or an older one.
-    :param vectors: of its cleaned text and of its text; None if they cannot be had: words, names and days decide then.
+    :param vectors: vectors of the question's cleaned and original text; None if there is no embedder: then words, names and days decide.
     """
     weighing = Weighing(view, question, vectors, allowed=filters.mask(view) if filters is not None else None)
     fused = weighing.best(max(FINALISTS, k * _MORE))

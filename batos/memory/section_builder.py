@@ -165,7 +165,7 @@ class Shelver:
         """Return a new section of provisional chunks.
 
         :param document: the number of the document that it is of.
-        :param day: of the document, where the part has none.
+        :param day: day of the document, for a part without a day.
         :param about: numbers of the documents that all its chunks point at.
         """
         cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
@@ -264,10 +264,10 @@ def prepare_document(
 ) -> PreparedDocument:
     """Cut a draft into sections and chunks. Needs no image; any thread.
 
-    :param source: where it is from, such as `mission:ID`.
+    :param source: source of the document, such as `mission:ID`.
     :param mission: the id of the mission that remembers it.
     :param section_chars: its longest section.
-    :param of: what it is a summary of: documents and chunks.
+    :param of: documents and chunks that the document summarises.
     :param about: numbers of the documents that it is of, where the objects are not at hand.
     :raises InvalidInput: for a draft without a word in it.
     """
@@ -282,7 +282,7 @@ def prepare_document(
 def store_document(root: Any, prepared: PreparedDocument, segment: Segment | None) -> None:
     """Store a prepared document.
 
-    :param segment: of its entries; None if they come with those of another document.
+    :param segment: segment of its index entries; None if they come with those of another document.
     :raises InvalidInput: for a source that is known.
     """
     library, (draft, source, mission, number, shelved, of) = library_of(root), prepared
@@ -392,7 +392,7 @@ def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limit
 def store_vectors(root: Any, identity: str, made: Sequence[EmbeddedSection]) -> StoredVectors:
     """System transaction: store the vectors of sections, unless a section has changed or is gone.
 
-    :param identity: of the embedder; nothing is kept of one that neither serves nor comes any more.
+    :param identity: identity of the embedder; vectors of an embedder that is out of use are discarded.
     """
     library = library_of(root)
     waiting = library.lacking(identity)

@@ -259,7 +259,7 @@ def _alone(entry: Entry) -> Segment:
 def merge(segments: Sequence[Segment], gone: Sequence[Array | None] | None = None) -> Segment:
     """Return one segment of all rows of these, in their order.
 
-    :param gone: for each segment a mask of the rows to leave out, or None for none. Nothing of them remains.
+    :param gone: for each segment a mask of the rows to leave out, or None for none. The new segment contains nothing of these rows.
     """
     gone = gone or [None] * len(segments)
     if len(segments) == 1 and gone[0] is None:

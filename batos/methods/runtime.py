@@ -172,7 +172,7 @@ class MethodRuntime:
         """
         :param forge: writes a missing method.
         :param deliver: sends a method's messages to their receivers.
-        :param bus: hears of `SourceAudited` and `MethodRan`; None: nobody does, as in a rehearsal.
+        :param bus: receives `SourceAudited` and `MethodRan`; None: no events are sent, as in a rehearsal.
         :param writers_known: returns when it is known which experts are there, after a start.
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver

@@ -208,11 +208,11 @@ def _before_loop(text: str) -> str:
 def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "", tongue: bool = True) -> str | None:
     """Return the reason why a text cannot be the answer to a brief; None if it can.
 
-    :param brief: what was asked; empty: the checks against it are left out.
-    :param prompt: what the model was told beside the brief: an answer does not tell it back.
+    :param brief: text of the brief; empty: skip the checks against it.
+    :param prompt: the prompt besides the brief: an answer must not repeat it.
     :param shortest: characters that it must have.
     :param longest: characters that it may have.
-    :param tongue: whether it has to be in the brief's language.
+    :param tongue: True if the text must be in the brief's language.
     """
     words = text.lower().split()
     if not _WORD_GATE.search(text):
@@ -291,8 +291,8 @@ _INSULTS = re.compile(
 def fault_of_method_texts(source: str, own: str = "") -> str | None:
     """Return the reason why a method's texts are not acceptable; None if they are.
 
-    :param source: that the guardian accepted.
-    :param own: what the user said himself.
+    :param source: a source that the guardian accepted.
+    :param own: words of the user.
     """
     for text in _said(ast.parse(source)):
         insult = next((found[0] for found in _INSULTS.finditer(text) if found[0].lower() not in own.lower()), None)

@@ -210,7 +210,7 @@ class Attempt:
     async def require(self, needs: Needs, *, may_do_without: bool = False) -> None:
         """Check that the mission's models meet these needs.
 
-        :param may_do_without: whether the mission goes on as it is where nothing may be had that does.
+        :param may_do_without: True if the mission goes on without such a model when none is available.
         :raises NeedModel: where it does not: the attempt ends, and the mission goes on when a model is provided that does.
         """
         if self.services.provider is None or not needs or self.provision.needs.covers(needs):
@@ -272,7 +272,7 @@ class Attempt:
 
         :raises ModelBlind: where it does not, with what follows.
         :raises NeedAnswer: where the mission may ask which model shall.
-        :raises NeedModel: where no model here sees, and another one may be had.
+        :raises NeedModel: if no model here sees, and another one is available.
         """
         if self.routed is None or not self.mission.has_own_pictures or self.provision.needs.vision:
             return
@@ -308,7 +308,7 @@ class Attempt:
     def approach(self, persona: UvmObject, brief: str, *, inner: bool) -> Approach:
         """Return how a persona is to think about a brief. Decided once.
 
-        :param inner: whether it is a part of another cycle's brief.
+        :param inner: True if the brief is a part of another cycle's brief.
         """
         if self.earlier:
             return Approach("facets", "it began so", "full")
@@ -471,10 +471,10 @@ class Attempt:
         """Return an inference of this mission.
 
         :param role: the persona's role, or a model's name.
-        :param part: what of the cycle speaks: a facet, `plan`, `critic`; None for the mission's own voice.
-        :param silent: whether its text is no event.
+        :param part: the speaking part of the cycle: a facet, `plan`, `critic`; None for the mission's own voice.
+        :param silent: True if its text makes no events.
         :param by: the cycle that asks, for the events and the journal.
-        :param context: what of the mission goes with the prompt.
+        :param context: parts of the mission that belong to the prompt.
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises QualityRefused: where all of it is thought, and none of it answer.

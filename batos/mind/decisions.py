@@ -79,7 +79,7 @@ class Decisions:
     def has_nearness(self, mark: bytes) -> bool:
         """Return True if it was measured how near two texts are to each other, or in vain.
 
-        :param mark: of the texts (`journal.mark_of`).
+        :param mark: mark of the texts (`journal.mark_of`).
         """
         return mark in self._nearness
 

@@ -26,7 +26,7 @@ class Events:
 
     def __init__(self, bus: EventBus | None = None) -> None:
         """
-        :param bus: hears of `StateEntered` and `MissionEnded`; None: nobody does, as in a rehearsal.
+        :param bus: receives `StateEntered` and `MissionEnded`; None: no events are sent, as in a rehearsal.
         """
         self._bus = bus or EventBus()
         self._watchers: dict[str, list[Watcher]] = {}

@@ -115,7 +115,7 @@ class Evidence:
     def __init__(self, id: str, image: LivingImage, memory: RecallsMemory | None, *, chars: int, ask: bool = True) -> None:
         """
         :param memory: None: nothing is ever recalled.
-        :param chars: how much of the passages one question gets, in characters.
+        :param chars: greatest number of characters of passages for one question.
         :param ask: False: only what was recalled before is; a replay leaves no trace.
         """
         self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask

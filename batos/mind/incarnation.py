@@ -274,7 +274,7 @@ def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[
     ones.
 
     :param slot: None: all that `kept` names for the persona; a deleted persona comes back.
-    :return: by slot, the reason why it differed; the slot "" is the whole persona.
+    :return: slot -> reason why it differed; the slot "" is the whole persona.
     :raises UnknownPersona: if the persona is not in the codex.
     :raises InvalidInput: if the image follows the codex already, or there is no such slot.
     """
@@ -356,7 +356,7 @@ _KINDS: dict[type, str] = {Intent: "intent", Method: "method", Primitive: "primi
 def describe_personas(root: Any, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
     """Return the personas as plain values: those of the codex in its order, then those that are in the image only.
 
-    :param model_of: from a persona's role to the name of a model.
+    :param model_of: returns the name of the model for a persona's role.
     """
     lobby = root["lobby"]
     left_alone = kept(lobby, codex)

@@ -108,7 +108,7 @@ class NeedAnswer(BatosSignal):
 
     def __init__(self, question: str, occurrence: int, grant: bool = False) -> None:
         """
-        :param grant: whether a yes lets a method do what changes more than its receiver: only an operator may say it.
+        :param grant: True if a yes permits a method to change more than its receiver: only an operator may answer so.
         """
         super().__init__(question)
         self.question, self.occurrence, self.grant = question, occurrence, grant
@@ -167,7 +167,7 @@ class JournaledAnswers(dict[tuple[bytes, int], InferenceRecord]):
     def occurrence(self, key: bytes, label: str, tally: AttemptTally) -> int:
         """Return the number of the next inference of one content: the number that the same part of the same cycle had, if that is paid for.
 
-        :param label: who asks (`By.label`).
+        :param label: label of the asking part (`By.label`).
         """
         free = [n for n in range(max(self._last.get(key, -1), tally.asked[key]) + 1) if (key, n) not in tally.taken]
         own = (n for n in free if (held := self.get((key, n))) is not None and held.label == label)
@@ -254,7 +254,7 @@ class InferenceSource(Protocol):
     def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
         """Return the inference if it was paid for already, else None.
 
-        :param label: who asks (`By.label`).
+        :param label: label of the asking part (`By.label`).
         """
         ...
 
@@ -358,7 +358,7 @@ class JournaledInference:
         """Return the inference that a request asks for.
 
         :param request: names the model by its digest, too: the inference is keyed by that.
-        :param label: who asks (`By.label`).
+        :param label: label of the asking part (`By.label`).
         :param tally: numbers it, and counts it.
         :param heard: gets its text as it comes, unless it is in the journal.
         :raises NeedInference: under the gate, where it is not in the journal.

@@ -258,7 +258,7 @@ async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) 
 def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[int], int], Awaitable[Gist]]:
     """Return the function with which the curator requests gists.
 
-    :returns: takes an id, numbers of sections, and a number of sentences; returns a Gist, a blank one if none can be had.
+    :returns: takes an id, numbers of sections, and a number of sentences; returns a Gist, a blank one if no model answers.
     """
 
     from batos.memory.curator import Gist  # late import: it loads numpy

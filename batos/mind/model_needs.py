@@ -38,7 +38,7 @@ class NeedModel(BatosSignal):
     """A mission needs a model that can do more, and goes on when it is provided."""
 
     def __init__(self, needs: Needs, *, may_do_without: bool = False) -> None:
-        """:param may_do_without: True if the mission goes on without such a model when none may be had."""
+        """:param may_do_without: True if the mission goes on without such a model when none is available."""
         super().__init__(needs.told())
         self.needs, self.may_do_without = needs, may_do_without
 
@@ -51,10 +51,10 @@ class Provision:
     """Substitute for the model or options that a mission would otherwise use; falsy if there is none.
 
     :ivar model: empty: the usual models, with other options.
-    :ivar voices: for each persona's role, its own model on `model`.
+    :ivar voices: role of a persona -> its own model on `model`.
     :ivar options: options of every inference; `direct` those of one that is the whole thought.
     :ivar change: number of the change that installed it.
-    :ivar declined: needs that the mission goes without, since no model may be had; `why_not` is the reason for the last of them.
+    :ivar declined: needs that the mission goes without, since no model is available; `why_not` is the reason for the last of them.
     """
 
     needs: Needs = _NONE
@@ -101,11 +101,11 @@ class Provider(Protocol):
         It may be repeated after a kill at any point, and pays for nothing twice.
 
         :param attempt: the mission's `batos.mind.attempt.Attempt`, of which nothing is known here.
-        :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
+        :param may_do_without: True if the mission goes on without a model when none is available; the journal records that.
 
         :raises NeedAnswer: where its user is asked first.
-        :raises ModelNeeded: where there is none, or it may not be had; the message says which, of what size, and the command that gets it.
-        :raises InferenceFailed: where it cannot be had now.
+        :raises ModelNeeded: if no model is available or permitted; the message names a model, its size, and the command that installs it.
+        :raises InferenceFailed: if the model is not available now.
         """
 
 

@@ -170,7 +170,7 @@ class Likeness:
         """
         :param model: the embedder.
         :param limit_s: time for one brief; past it, it is routed without.
-        :param pause_s: how long an embedder that failed is left alone.
+        :param pause_s: seconds for which a failed embedder is not asked again.
         :param deadline_s: time for a batch of exemplars, which are embedded in the background.
         """
         self._image, self._inference, self.model = image, inference, model
@@ -375,7 +375,7 @@ class Router:
     ) -> None:
         """
         :param examples: the personas that may be chosen, with their exemplars as of now; left out, the codex's own.
-        :param chars: how much of a brief is looked at: half of it from its beginning, half from its end.
+        :param chars: number of characters of a brief that the router looks at, half of them from each end.
         """
         self._codex, self._likeness, self._chars = codex, likeness, chars
         given = {name: Exemplars(persona.exemplars) for name, persona in codex.personas.items()}
@@ -457,7 +457,7 @@ class Router:
     def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, Alike] | None = None) -> Route:
         """Return the persona for a text.
 
-        :param alike: how alike it is to each persona's exemplars; None if that is not known.
+        :param alike: similarity of the text to each persona's exemplars; None if it is not known.
         """
         if not examples:
             raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting missions.codex)")

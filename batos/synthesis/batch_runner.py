@@ -218,7 +218,7 @@ def variations(calls: Sequence[MethodCall], count: int) -> list[MethodCall]:
 
     A searched value sometimes becomes a part of another one, so that the search succeeds. The ways to change a value take turns.
 
-    :param count: how many to return. The same calls give the same variations in each process.
+    :param count: number of variations. The same calls give the same variations in each process.
     """
     rng = random.Random(_SEED)
     found = []

@@ -76,8 +76,8 @@ HOLE = re.compile(r"SLOT|OTHER|TFIELD|FIELD|HELPER|INTENT|\b[KL]\b|(?<=_)[KL]\b|
 class Family:
     """One purpose and its method.
 
-    :ivar holes: of each hole its kind.
-    :ivar kinds: of the arguments.
+    :ivar holes: hole -> its kind.
+    :ivar kinds: kinds of the arguments.
     :ivar group: the file it stands in.
     """
 

@@ -158,7 +158,7 @@ class Handbook:
         :param without: names whose words tell nothing: those of slots.
         :param but: shapes that are left out.
         :param more: further methods, for this call.
-        :param count: how many at most.
+        :param count: greatest number of methods.
         """
         left = dict.fromkeys(_asked(text, without), 1.0)
         able = {-1 - n: (entry, self._length(entry)) for n, entry in enumerate(more)}

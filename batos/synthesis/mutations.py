@@ -50,7 +50,7 @@ def edits(source: str, known: RequestFacts, drafts: Sequence[str] = (), *, most:
     Return none where the draft is too long, or has too many parts.
 
     :param drafts: other drafts of the method, which lend their expressions.
-    :param most: how many mutants, if they are of usual length.
+    :param most: greatest number of mutants of usual length.
     :param within: the highest cost of an edit, apart from length.
     """
     tree = parsed(source)

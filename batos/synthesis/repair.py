@@ -31,7 +31,7 @@ def other_answers(source: str, did: Sequence[str], what: Specification, names: S
     """Yield methods that pass the examples once their answers are others, with the cost of that.
 
     :param did: outcomes of the method, one of each example.
-    :param names: of its arguments.
+    :param names: names of its arguments.
     """
     came = [batch_runner.outcome_values(text) for text in did]
     if any(one is None for one in came):
@@ -55,7 +55,7 @@ def answers_from_slot(slot: str, left: Sequence[Any], wanted: Sequence[Example],
     """Yield the answers of a method that changes a slot: expressions of the slot as it is left, and of an argument.
 
     :param left: the slot after each example.
-    :param names: of the method's arguments.
+    :param names: names of the method's arguments.
     """
     calls = [specification.arguments(one.args, dict(one.kwargs)) for one in wanted]
     for given in names or ("",):

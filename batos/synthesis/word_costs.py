@@ -144,7 +144,7 @@ class Channel:
 
     def __init__(self, held: Iterable[Told], also: Iterable[Told] = ()) -> None:
         """
-        :param held: of each method its pieces, and the words of what it is for.
+        :param held: for each method its pieces, and the words of its purpose.
         :param also: the same of what is no method: it does not say how often methods have a piece.
         """
         pairs = [(sorted(pieces), sorted(words)) for pieces, words in held]

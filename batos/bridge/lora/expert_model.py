@@ -1,7 +1,7 @@
 """Expert models on Ollama: their foundation, their build, and the mark by which they are recognised.
 
 An expert's model says in a licence text what it was made of. So a build that was interrupted after its last step is recognised as done, and
-a model that someone else put under the name is not overwritten.
+a model of another author under that name is not overwritten.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def foundation(client: AsyncClient, persona: str, model: str, base_name: s
 def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> dict[str, tuple[str, str]]:
     """Return for each persona its plain model and the base that its Modelfile names; a model without a Modelfile is its own base.
 
-    :param roles: for each persona its role in the profile.
+    :param roles: name of a persona -> its role in the profile.
     """
     found = {}
     for persona, role in roles.items():
@@ -151,8 +151,8 @@ class ExpertBuilder:
     """Builds expert models.
 
     :param scratch: folder for files on their way; emptied here.
-    :param quantize: how fused weights are kept.
-    :param options: of the trial, as of the inferences that will follow.
+    :param quantize: quantisation of fused weights.
+    :param options: options of the trial and of the later inferences.
     """
 
     def __init__(self, client: AsyncClient, scratch: Path, *, quantize: str, options: Mapping[str, Any], deadline_s: float) -> None:
@@ -171,7 +171,7 @@ class ExpertBuilder:
     async def build(self, staged: Staged, on: Foundation, how: str, recipe: str) -> None:
         """Make the model. May be repeated at any time.
 
-        :raises Unfit: if it cannot be had.
+        :raises Unfit: if the base is not available.
         :raises NotNow: if something was in the way.
         """
         await retry_on_race(lambda: self._built(staged, on, how, recipe))

@@ -224,7 +224,7 @@ class LoraFactory:
     async def ready(self, model: str) -> None:
         """Wait until an expert is there.
 
-        :raises InferenceFailed: when it is not to be had; another attempt goes on with another voice.
+        :raises InferenceFailed: if the expert is not available; another attempt goes on with another voice.
         """
         async with self._changed:
             await self._changed.wait_for(lambda: self._known.get(model, {}).get("state") != model_registry.INTENDED)

