@@ -107,7 +107,7 @@ class Ground(NamedTuple):
     """Returns the reason why no expert can be trained now; empty if one can."""
 
     def known(self) -> set[str]:
-        """Return the names of the models that a persona may be given: those that are there, and those that may be pulled."""
+        """Return the names of the models that a persona may get: available ones, and those that may be pulled."""
         return {tagged(name) for name in (*self.models(), *self.settings.autonomy.models)}
 
 
@@ -221,7 +221,7 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
-    """Return those of the briefs that the persona has already; other learned exemplars do not matter."""
+    """Return the briefs that the persona has already; other learned exemplars are ignored."""
     known = incarnation.exemplars_of(_persona(root, proposal.target)).texts
     return [text for text in exemplars_of(proposal) if text in known]
 

@@ -61,7 +61,7 @@ class Proposal(NamedTuple):
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Proposal:
-        """Return the proposal that `to_json` described, or that a change's record has; what else is there is left out."""
+        """Return the proposal from the result of `to_json` or from a change's record; other keys are ignored."""
         return cls(*(told[name] for name in cls._fields))
 
 
@@ -341,7 +341,7 @@ def lesson(root: Any, proposal: ChangeContent) -> dict[str, Any] | None:
 
 
 def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
-    """Count the changes made since a time, in seconds since the epoch, and not after another; those that a user let be do not count."""
+    """Count the changes made after the time `at`, up to `until`, in seconds since the epoch. Models that a user permitted do not count."""
     made = (one for one in newest_first(root) if one.state not in (PROPOSED, REFUSED) and at < one.decided <= until)
     return sum(one.source != MISSION or json.loads(one.comparison).get(PREPARED, {}).get("by") == ITSELF for one in made)
 

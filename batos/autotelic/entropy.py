@@ -222,7 +222,7 @@ def _row(thought: Thought, others: Sequence[_Member], source: str) -> dict[int, 
 
 
 def _triangle(members: Sequence[_Member], source: str) -> list[list[float]]:
-    """Return for each member its similarity to those of `members` before it."""
+    """Return for each member its similarities to the earlier ones of `members`."""
     return [[member.similar[source][other.number] for other in members[:n]] for n, member in enumerate(members)]
 
 

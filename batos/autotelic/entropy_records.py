@@ -246,7 +246,7 @@ def _within(weights: Parts, moves: list[float], bounds: WeightBounds) -> Parts:
 
 
 def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[float]:
-    """Return the moves without those that a bound stops; the others share what those leave, so that the sum stays 0."""
+    """Return the moves within the bounds. The other weights share the stopped remainder, so that the sum stays 0."""
     free = set(range(len(moves)))
     least, most = bounds.least + _TOLERANCE, bounds.most - _TOLERANCE
     while free:

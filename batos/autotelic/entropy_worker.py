@@ -107,7 +107,7 @@ class Assessor:
             self._image.later(_keep, new, self._watch._asdict(), self._limits, outcomes)
 
     def of(self, root: Any, number: int) -> Assessment | None:
-        """Return the assessment of the mission of that number, also where it is not written yet."""
+        """Return the assessment of the mission of that number, including one that is not stored yet."""
         return self._pending.get(number) or entropy_records.assessment_of(root, number)
 
     @property

@@ -154,7 +154,7 @@ class Improver:
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
-        """Rehearse a change, and keep the outcome; return False where it has to wait."""
+        """Rehearse a change, and store the outcome. Return False if it has to wait."""
         number = change["number"]
         if await self._image.system(rehearsal_budget.begin_rehearsal, number, RehearsalLimits.of(self._settings).tries) is None:
             await self._refuse(change, f"its rehearsal was begun {RehearsalLimits.of(self._settings).tries} times and never ended", {})

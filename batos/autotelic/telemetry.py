@@ -83,7 +83,7 @@ class Tallies:
         return self._tables.get(table, {}).get(key, NO_TALLY)
 
     def rows(self, table: str) -> Iterator[tuple[str, KeyTally]]:
-        """Yield a table's keys and tallies, those that were noted most often first."""
+        """Yield a table's keys and tallies, the most frequent first."""
         yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
 
     def sum(self, table: str) -> KeyTally:
@@ -180,7 +180,7 @@ def note_method_use(root: Any, bucket: Bucket) -> None:
 
 
 def concerns_methods(bucket: Bucket) -> bool:
-    """Return whether a bucket says anything of methods."""
+    """Return True if a bucket contains data about methods."""
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 

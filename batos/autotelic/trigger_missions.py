@@ -127,7 +127,7 @@ class Alarms:
 
 
 def _recovered(quiet: set[tuple[str, str]], found: Sequence[Measurement]) -> set[tuple[str, str]]:
-    """Return those of the quiet ones whose measurement is down again, or is not there where that means the same."""
+    """Return the quiet triggers whose measurement is low again, or is missing if that means the same."""
     there = {(one.trigger, one.key): one for one in found}
     return {one for one in quiet if (there[one].recovered if one in there else one[0] not in triggers.STAYS)}
 

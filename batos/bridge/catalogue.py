@@ -68,7 +68,8 @@ class Offer(NamedTuple):
 
 
 def offers(data: Path) -> list[Offer]:
-    """Return the models of the shipped catalogue, and of the user's own in the folder `data`, which go before those of the same name.
+    """Return the models of the shipped catalogue and of the user's own in the folder `data`. The user's models replace shipped ones of the
+    same name.
 
     :raises ConfigError: if the user's own file is not well formed.
     """

@@ -56,7 +56,7 @@ async def embed_whole(ask: Ask, texts: Sequence[str]) -> list[list[float]]:
 
 
 def _halves(text: str) -> list[str]:
-    """Return the text in two, parted at the space nearest to its middle, or in its middle where there is none."""
+    """Return two halves of the text, split at the space nearest to the middle, or in the middle if it has no space."""
     middle = len(text) // 2
     spaces = [at for at in (text.rfind(" ", 1, middle), text.find(" ", middle, len(text) - 1)) if at > 0]
     cut = min(spaces, key=lambda at: abs(at - middle), default=middle)

@@ -293,7 +293,7 @@ class ManagedHost(ResidentInference):
             self.under_way -= 1
 
     def adopt(self, options: Mapping[str, Any], marks: Sequence[str]) -> None:
-        """Think with other options from now on: those of another profile."""
+        """Use the options of another profile from now on."""
         self._ollama.adopt(options)
         self.residency.options = dict(options)
         self.marks = tuple(marks)
@@ -324,7 +324,7 @@ class ManagedHost(ResidentInference):
         return self.known.of(digest)
 
     async def takes(self, model: str, context: int, options: Mapping[str, Any], deadline_s: float = PROBE_S) -> bool:
-        """Load a model with a context; whether its Ollama gives it as much. True if that Ollama does not say.
+        """Load a model with a context. Return True if its Ollama gives it the whole context, or does not report it.
 
         :raises InferenceFailed: if it cannot be loaded.
         """

@@ -89,7 +89,7 @@ VERSION = 1
 
 
 def built_models_file(folder: Path, host: str) -> Path:
-    """Return the file of a further Ollama, at `host`; that of the first one is `built.json`."""
+    """Return the file for a further Ollama, at `host`; the first Ollama has `built.json`."""
     return folder / f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
 
 
@@ -191,7 +191,7 @@ class Recipe:
 
     @property
     def converted(self) -> list[Path]:
-        """Return those that Ollama converts, which writes about as much again."""
+        """Return the files that Ollama converts; the results take about the same space again."""
         return [path for path in self.paths if path.suffix == ".safetensors"]
 
     def request(self, digests: Mapping[Path, str]) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def recipe_from_source(source: BaseModelSource) -> Recipe:
 
 
 def recipe_from_modelfile(made: Modelfile, folder: Path) -> Recipe:
-    """Return the recipe of a Modelfile that lies in `folder`. What FROM names is a file or a folder if there is one, else a model.
+    """Return the recipe of a Modelfile in `folder`. FROM names a file or a folder if there is one, else a model.
 
     :raises Cannot: for a file that is not there, and for what Ollama cannot build.
     """

@@ -74,7 +74,7 @@ class ModelManager:
         return [self._told(place, status) for place in self._places for status in place.provisioner.status()]
 
     def there(self) -> set[str]:
-        """Return the names of those that can be asked now."""
+        """Return the names of the models that can be asked now."""
         return {status.name for place in self._places for status in place.provisioner.status() if status.ready}
 
     async def refresh(self) -> None:
@@ -95,7 +95,7 @@ class ModelManager:
         return {"profile": self._profile(), "models": models, "under_way": under_way}
 
     async def ensure(self, names: Sequence[str] = ()) -> Reply:
-        """Build or pull those of these models, or of all, that are missing. Return `describe` when each is ready or has failed.
+        """Build or pull the missing ones of these models, or of all. Return `describe` when each is ready or has failed.
 
         If the call is cancelled, the work goes on.
         """

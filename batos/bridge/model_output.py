@@ -24,7 +24,7 @@ CHECK_EVERY = 48  # characters between two checks: each check costs some microse
 
 
 def strip_fences(text: str) -> str:
-    """Return the content of the first fenced block, or the text itself where there is none, stripped at both ends.
+    """Return the content of the first fenced block, or the text itself if it has none, stripped at both ends.
 
     A fence that is never closed ends with the text: a model that ran out of tokens.
     """

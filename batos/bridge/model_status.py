@@ -171,7 +171,7 @@ class Reports:
         self._lines: dict[tuple[str, str], tuple[float, int]] = {}
 
     def watch(self, hear: Hear) -> Callable[[], None]:
-        """Call `hear` with the events from now on, and first with those of the work under way. Return the function that ends that."""
+        """Call `hear` with the events of the work under way, then with all later events. Return the function that ends this."""
         for step in self._steps.values():
             hear({"type": "progress", **step.to_wire()})
         self._hearers.append(hear)

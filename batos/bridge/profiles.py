@@ -177,7 +177,7 @@ def shipped_profiles() -> frozenset[str]:
 
 @functools.cache
 def shipped_names() -> frozenset[str]:
-    """Return the models that BAT OS makes for these profiles, each with its tag: those of personas, and bases that a package has."""
+    """Return the models that BAT OS makes for these profiles, with their tags: models of personas, and bases from a package."""
     profiles = [load_profile(name) for name in shipped_profiles()]
     return frozenset(name for one in profiles for name in (*one.personas.values(), *(model.name for model in one.models if model.package)))
 

@@ -100,12 +100,13 @@ class Residency:
         return self._known.get(tagged(model))
 
     def digest_of(self, model: str) -> str:
-        """Return the digest that a model was last learnt with; empty where it was not."""
+        """Return the last known digest of a model; empty if it is unknown."""
         return self._digests.get(tagged(model), "")
 
     def context_of(self, digest: str) -> int | None:
-        """Return the context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not
-        said."""
+        """Return the context of the model of a digest in memory, as Ollama last reported it; None if it is not in memory or not
+        reported.
+        """
         return self._contexts.get(digest)
 
     def size(self, load: Load) -> int:
@@ -113,15 +114,15 @@ class Residency:
         return self._measured.get(load, self._files.get(load, 0))
 
     def fits(self, loads: Set[Load]) -> bool:
-        """Return whether these loads are within the budget together."""
+        """Return True if these loads fit within the budget together."""
         return sum(map(self.size, loads)) <= self._budget
 
     def is_resident(self, load: Load) -> bool:
-        """Return whether a load is believed to be in memory."""
+        """Return True if a load is assumed to be in memory."""
         return self._resident.get(load.weights) == load
 
     async def learn(self, model: str, digest: str, sent: Mapping[str, Any] | None = None) -> Load:
-        """Return the load of a model for a request with these options; those of every chat if left out.
+        """Return the load of a model for a request with these options; the default is the options of every chat.
 
         :param digest: digest of the model, as `Inference.digest` returns it.
         """
@@ -194,7 +195,7 @@ class Residency:
         self._used[load], self._used_at[load] = self._clock(), time.time()
 
     async def _prepare(self, load: Load) -> bool:
-        """Make room for a load that is not in memory; whether it was not."""
+        """Make room for a load that is not in memory. Return True if it was not."""
         if self.is_resident(load) and self._clock() - self._used.get(load, float("-inf")) < TRUST_S:
             return False
         async with self._one_change:
@@ -278,7 +279,7 @@ class Residency:
             log.warning("a model stays in memory", model=name, bytes=self.size(load))
 
     async def _wait_gone(self, load: Load) -> bool:
-        """Return whether a load leaves the memory within `UNLOAD_S`; False at once when an inference needs it again."""
+        """Return True if a load leaves the memory within `UNLOAD_S`; False at once if an inference needs it again."""
         until = asyncio.get_running_loop().time() + UNLOAD_S
         while True:
             await self._ask()
@@ -455,7 +456,7 @@ class Preloader:
             self._loading = None
 
     def _choose(self, tried: Set[Load]) -> tuple[Load, set[Load]] | None:
-        """Return the load to preload next, and those that must stay for it: in use, needed by waiting missions, or likelier."""
+        """Return the load to preload next, and the loads that must stay for it: in use, needed by waiting missions, or likelier."""
         residency, (needed, likely) = self._residency, self._expected()
         waited_for = [load for model in needed if (load := residency.load_of(model))]
         kept = {*residency.gate.in_use, *waited_for}

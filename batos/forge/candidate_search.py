@@ -177,13 +177,13 @@ class CandidateSearch:
         return next(iter(await ranking.likely(self.context, passed)), None)
 
     async def best_composed(self) -> str | None:
-        """Return an adapted or composed method that is likely enough to be taken before a model is asked; None where there is none."""
+        """Return an adapted or composed method that is likely enough to be used before a model is asked; None if there is none."""
         if not self._legible():
             return None
         return next(iter(await self._likely(await self._priced(await self._found()), AT_ONCE)), None)
 
     async def last_resort(self) -> str | None:
-        """Return an adapted or composed method that is likelier than not, once every draft was refused; None where there is none."""
+        """Return an adapted or composed method that is likelier right than wrong, after all drafts were refused; None if there is none."""
         if not self._legible():
             return None
         refused = {source for source, _ in self._cycle.refusals}

@@ -92,7 +92,7 @@ def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Spa
 
 
 def _lines(text: str) -> Iterator[Span]:
-    r"""Yield every line with its end; only \n counts, so that positions are those of the text as it is."""
+    r"""Yield every line with its end. Only \n ends a line, so that positions are those of the original text."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -269,7 +269,7 @@ def _trimmed(text: str, start: int, end: int) -> Span:
 
 
 def _bounded(text: str, start: int, end: int, longest: int) -> Iterator[Span]:
-    """Yield the sentence itself, or parts of it that are not longer than `longest`, cut where it hurts least."""
+    """Yield the sentence, or parts of it up to `longest`, cut at the best places."""
     while end - start > longest:
         cut = _cut(text, start, start + longest)
         yield _trimmed(text, start, cut)

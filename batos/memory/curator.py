@@ -245,7 +245,7 @@ class Curator:
         await in_helper(give_memory_back)
 
     def _note(self, told: Reply) -> None:
-        """Remember the round; where it did all it could, there need be no other until there is more."""
+        """Record the round. After a complete round the next one starts only when there is new work."""
         there = self._hearer.collection.size - self._hearer.collection.dropped
         more = told["found"] > len(told["clusters"]) > 0
         self._full = 0 if more else there + CuratorLimits.of(self._settings).cluster

@@ -337,7 +337,7 @@ class EmbeddingWorker:
         return False
 
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
-        """Return the next sections that lack an embedder's vectors; those that are damaged stay without."""
+        """Return the next readable sections that lack an embedder's vectors."""
         while True:
             due: DueSections = await in_helper(self._image.read, which, self._limits.sections)
             if due.damaged:
@@ -499,7 +499,7 @@ def load_collection(root: Any) -> Collection:
 
 
 def _logs(root: Any) -> list[str]:
-    """Return the names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
+    """Return the names of the logs: "" for the text's log, the embedder's identity for a log of vectors."""
     return ["", *library_of(root).vectors]
 
 

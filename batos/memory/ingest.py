@@ -308,7 +308,7 @@ class Ingest:
     # --- the work
 
     async def run(self) -> None:
-        """Read the files in the queue, and those that are added, until cancelled."""
+        """Read the queued files, and files that are queued later, until cancelled."""
         try:
             await self._go_on()
         finally:

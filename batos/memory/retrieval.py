@@ -190,7 +190,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
-        """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
+        """Return the vectors of a question, made by the embedder of the view's vectors; or the reason why there are none."""
 
         if not view.has.any():
             return None, "no passage has its vector yet"

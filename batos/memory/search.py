@@ -305,7 +305,7 @@ def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> 
 
 
 def _best(scores: Array, count: int) -> Array:
-    """Return the rows of the best scores, in no order; those of minus infinity never."""
+    """Return the rows of the best scores, in any order, without rows of minus infinity."""
     some = scores[::_STEP]
     place = len(some) - 2 * count // _STEP
     # a sample gives a score that twice as many rows exceed as are wanted: only these are partitioned

@@ -217,7 +217,7 @@ def about_of(objects: Iterable[UvmObject]) -> tuple[int, ...]:
 
 
 def section_key(number: int) -> int:
-    """Return the number by which searches tell sections apart: 31 bits, spread so that those of two runs do not fall together."""
+    """Return a number of 31 bits that identifies a section in searches, spread so that numbers of two runs do not collide."""
     return zlib.crc32(number.to_bytes(8, "big")) & 0x7FFFFFFF
 
 

@@ -280,7 +280,7 @@ _lexicon = lexicon
 
 
 def _pieces(segment: Segment, most: int) -> Iterable[Segment]:
-    """Return the segment, cut where it has more rows than the largest part may have."""
+    """Return the segment, cut into parts if it has more rows than a part may have."""
     if len(segment) <= most:
         return [segment] if len(segment) else []
     rows = np.arange(len(segment))

@@ -114,7 +114,7 @@ def former(text: str) -> list[str]:
 
 
 def _pairs(word: str) -> list[str]:
-    """Return a word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the
+    """Return the terms of a word with a script without spaces: overlapping pairs of characters, and characters that are words alone; the
     rest as words.
     """
     found: list[str] = []

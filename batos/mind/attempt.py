@@ -267,8 +267,7 @@ class Attempt:
         return self.routed
 
     async def look(self) -> None:
-        """Check that the persona which thinks the mission through sees its own pictures. Those of earlier missions are shown only where it
-        does.
+        """Check that the persona's model sees the mission's own pictures. Pictures of earlier missions are shown only if it does.
 
         :raises ModelBlind: where it does not, with what follows.
         :raises NeedAnswer: where the mission may ask which model shall.
@@ -337,7 +336,7 @@ class Attempt:
         return decide(self.services.router.window(brief), depths, asked["flavour"], facts)
 
     def council(self) -> Shares:
-        """Return the personas that think about a whole brief where a council was asked for: those that it speaks for most."""
+        """Return the personas for a requested council: those for which the whole brief speaks most."""
         if self.routed is None:
             return ()
         scores = {self.routed.persona: math.inf} | {

@@ -54,7 +54,7 @@ class Events:
         return mission in self._watchers or kind in self._listeners or (kind in _TYPED and self._bus.is_heard(_TYPED[kind]))
 
     def publish(self, mission: str, event: Event) -> None:
-        """Call the watchers of the mission and those of the kind of event; then publish on the bus."""
+        """Call the watchers of the mission and the watchers of this kind of event; then publish on the bus."""
         kind = event["type"]
         for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(kind, ())):
             watcher(event)

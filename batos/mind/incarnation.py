@@ -325,7 +325,7 @@ def _told(said: Said) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
 
 
 def present(lobby: UvmObject, codex: Codex) -> Mapping[str, UvmObject]:
-    """Return the personas to which briefs are routed: those of the codex that the image has, in the order of the codex."""
+    """Return the personas to which briefs are routed: the codex's personas that the image has, in the order of the codex."""
     return {name: found for name in codex.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
 
 
@@ -354,7 +354,7 @@ _KINDS: dict[type, str] = {Intent: "intent", Method: "method", Primitive: "primi
 
 
 def describe_personas(root: Any, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
-    """Return the personas as plain values: those of the codex in its order, then those that are in the image only.
+    """Return the personas as plain values: the codex's in its order, then further ones of the image.
 
     :param model_of: returns the name of the model for a persona's role.
     """

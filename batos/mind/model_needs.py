@@ -120,7 +120,7 @@ def names_needs_itself(mission: MissionRecord) -> bool:
 
 
 def needed_context(brief: str, context: int, answer: int) -> Needs:
-    """Return the context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
+    """Return the context that a brief needs, if the brief certainly exceeds its present context and would be shortened.
 
     :param context: tokens that it is given, `answer` those of an answer at most.
     """
@@ -151,7 +151,7 @@ class Sight(NamedTuple):
     seeing: Callable[[], Awaitable[Sequence[str]]] | None = None
 
     async def personas(self, names: Sequence[str], within_s: float) -> Collection[str] | None:
-        """Return those of the personas whose models see, or may; None if that makes no difference.
+        """Return the personas whose models see, or may see; None if that makes no difference.
 
         :param within_s: how long those are asked about that are not known: one may be on its way for hours, and is none of this mission's.
         """

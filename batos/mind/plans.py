@@ -63,7 +63,7 @@ def read_question(text: str) -> str:
 
 
 def read_needs(text: str) -> list[str]:
-    """Return the needs that a model's plan names, of those that there are."""
+    """Return the known needs that a model's plan names."""
     try:
         named = json.loads(text)[NEEDS]
     except (ValueError, RecursionError, TypeError, KeyError):

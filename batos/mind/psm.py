@@ -58,7 +58,7 @@ async def idle(cycle: UvmObject) -> str:
 
 
 def _facets(cycle: UvmObject) -> Iterator[tuple[str, str]]:
-    """Return the ways in which a cycle thinks: without flavour only those that all personas share."""
+    """Return the facets of a cycle; without flavour only those that all personas share."""
     shared = getattr(cycle.persona, "parent*")
     return facets(shared if cycle.flavour == "off" and isinstance(shared, UvmObject) else cycle.persona)
 

@@ -355,7 +355,7 @@ def _text(idiom: Idiom, operands: Sequence[Valued]) -> str:
 
 
 def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
-    """Return the expression of an idiom with its values, and their size in characters. Return None where it fails, or is too long."""
+    """Return the expression of an idiom with its values, and their size in characters; None if it fails or is too long."""
     values, length, as_list = [], 0, False
     compute, able = idiom.compute, idiom.able
     try:
@@ -378,7 +378,7 @@ def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> t
 
 
 def _room(value: Any, room: int) -> int:
-    """Return the characters that are left of `room` behind a value; less than 0 where it is too long, or of a kind that is not held.
+    """Return the characters that remain of `room` after a value; a negative number if the value is too long or of another kind.
 
     Sets are not held: hashes give them an order that differs between processes.
     """

@@ -75,7 +75,7 @@ Priced = Sequence[tuple[float, Idiom]]
 
 @once
 def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
-    """Return all idioms by the kind of `{it}`. Those of any kind stand under "any", those of two numbers under "two"."""
+    """Return all idioms by the kind of `{it}`: "any" for idioms of any kind, "two" for idioms of two numbers."""
     held = tables()
     bounds = ((held.long, _small), (held.numeric, _numeric), (held.counted, _counts))
     found = {

@@ -146,7 +146,7 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def unparsed(tree: ast.AST) -> str | None:
-    """Return the source of a tree; None where it has none."""
+    """Return the source of a tree; None if it has none."""
     try:
         return ast.unparse(tree)
     except (ValueError, RecursionError):  # Python before 3.12 cannot write this inside an f-string; or the tree is nested too deep

@@ -99,7 +99,7 @@ def overs(request: MethodRequest, what: Specification) -> Iterator[Over]:
 
 
 def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequence[list[Any]]]) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Yield items with their places, with the items that follow them, and with those of another list."""
+    """Yield items with their places, with the items after them, and with those of another list."""
     yield f"enumerate({name})", [[[at, item] for at, item in enumerate(one)] for one in given]
     yield f"zip({name}, {name}[1:])", [[list(pair) for pair in itertools.pairwise(one)] for one in given]
     for other, held in lists.items():

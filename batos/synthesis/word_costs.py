@@ -82,7 +82,7 @@ class Tables(NamedTuple):
 
 @cache
 def pairs() -> tuple[tuple[str, str], ...]:
-    """Return pairs of answers in words, of which one is given where a condition holds, and the other where it does not."""
+    """Return pairs of answers in words: the first for a condition that holds, the second for one that does not."""
     lines = FILE.read_text("utf-8").partition("[pairs]\n")[2].splitlines()
     return tuple((one, other) for one, _, other in (line.partition(" | ") for line in lines))
 

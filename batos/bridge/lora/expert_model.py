@@ -242,7 +242,7 @@ class ExpertBuilder:
             return {"model.gguf": await upload_blob(self._client, file)}
 
     async def _unchanged(self, staged: Staged) -> None:
-        """Check that the files read for the model are those that were checked and digested."""
+        """Check that the files used for the build are the files that were checked and digested."""
         with failing("cannot read the adapter again"):
             same = await asyncio.to_thread(staged.intact)
         if not same:

@@ -128,7 +128,7 @@ class LoraFactory:
     # --- start and stop
 
     async def adopt(self, personas: Mapping[str, tuple[str, str]], profile: Profile) -> None:
-        """Build on the models of another profile from now on; what does not rest on them no longer speaks.
+        """Build on the models of another profile from now on. Experts on other bases no longer speak.
 
         :param personas: see the class.
         """
@@ -179,7 +179,7 @@ class LoraFactory:
                 await self.scan()
 
     async def writes_soon(self) -> bool:
-        """Return whether an expert for methods lies in the folder that may be built here; True also while one is being copied."""
+        """Return True if the folder contains an expert for methods that may be built here, or one that is still being copied."""
         async with self._one_scan:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
@@ -218,7 +218,7 @@ class LoraFactory:
     # --- for inferences
 
     def owns(self, model: str) -> bool:
-        """Return whether the model is an expert of this image."""
+        """Return True if the model is an expert of this image."""
         return model in self._known
 
     async def ready(self, model: str) -> None:

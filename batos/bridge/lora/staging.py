@@ -194,7 +194,7 @@ def staging_folder(override: str, data: Path) -> Path:
 
 
 def scratch_folder(data: Path) -> Path:
-    """Return an empty folder for files on their way; what a killed daemon left there is removed."""
+    """Return an empty folder for temporary files. Files of a killed daemon are removed from it."""
     folder = data / "lora_scratch"
     shutil.rmtree(folder, ignore_errors=True)
     return folder
