@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from batos.memory.search_index import Collection
 
 COVERED = 0.6
-"""Share of a question's words that a chunk with its neighbours must hold, where its vector does not speak for it."""
+"""Least share of the subject's words that a chunk and its neighbours must hold, if the text does not ask and the vector does not decide."""
 ASKED = 0.5
-"""The same of what a question is about: those that only ask are left out of it already."""
+"""The same share for a text that asks; the words that only ask are left out already."""
 _FEWEST_WORDS = 2
-"""Words by which what asks nothing is known; a question may be about one."""
+"""Least number of words of the subject, if the text does not ask; a question may have one."""
 
 
 def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Array, alike: float) -> Array:
-    """bool: which of these rows speak to a question.
+    """Return bool: True for each row that is relevant to a question.
 
-    :param vectors: of the question; None: words alone decide.
+    :param vectors: vectors of the question; None: words alone decide.
     :param alike: cosine from which a chunk speaks to it.
     """
     found = _covered(view, question, rows)
@@ -64,7 +64,7 @@ def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Arr
 
 
 def _covered(view: View, question: str, rows: Array) -> Array:
-    """bool: the rows that hold most of these words, with their neighbours."""
+    """Return bool: True for each row that, with its neighbours, holds most of the question's words."""
     subject = subject_of(question)
     asked = subject.words or subject.figured
     if len(asked) < (1 if subject.asks else _FEWEST_WORDS):
@@ -77,8 +77,8 @@ def _covered(view: View, question: str, rows: Array) -> Array:
 log = structlog.get_logger("batos.memory")
 
 
-_SOURCES = 20  # that are named of what a summary is of
-_OVERFETCH = 2  # times as many are looked at, where some of them go behind others
+_SOURCES = 20  # greatest number of sources that a summary's passage names
+_OVERFETCH = 2  # factor: candidates for each passage, if some of them move to the end
 
 
 class PassageQuery(NamedTuple):
@@ -88,12 +88,12 @@ class PassageQuery(NamedTuple):
     k: int = 10
     kind: str | None = None
     source: str | None = None
-    """A file or whatever a document is from, or a folder of such."""
+    """A source, such as a file, or a folder of sources."""
     speaker: str | None = None
-    """Their name, or what it begins with: "Caroline" is Caroline Smith, too."""
+    """Name of the speaker, or its beginning: "Caroline" finds Caroline Smith, too."""
     since: date | None = None
     until: date | None = None
-    """Days that passages are from, both included."""
+    """First and last day of passages, both included; None: no limit."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class RetrievalTerms:
     """Limits of a search."""
 
     limit_s: float
-    """Seconds for the embedder to read a question; past it, words decide."""
+    """Seconds for the embedder to embed a question; after a timeout the search uses words alone."""
     pause_s: float
-    """Seconds for which an embedder that did not answer is left alone."""
+    """Seconds for which an embedder that did not answer is not asked again."""
     alike: float = 0.3
-    """The cosine with a question from which a passage fits it."""
+    """Cosine with a question from which a passage fits it."""
 
 
 class Retrieval:
@@ -179,10 +179,10 @@ class Retrieval:
         rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
         fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, self._alike).tolist()
         passages = self._image.read(_passages, found.hits)
-        there = [  # one may have been forgotten meanwhile
+        there = [  # a mission may have forgotten one meanwhile
             (hit, {**passage, "fits": one}) for hit, passage, one in zip(found.hits, passages, fits, strict=True) if passage is not None
         ]
-        if not asks_what_was_answered(question.text):  # what it said itself comes behind what others say
+        if not asks_what_was_answered(question.text):  # answers of the system come after other sources
             trusted = self._image.read(vouched)
             there.sort(key=lambda one: one[1]["origin"] == SELF and one[1]["document"] not in trusted)
         for _, passage in there:
@@ -190,7 +190,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
-        """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
+        """Return the vectors of a question, made by the embedder of the view's vectors; or the reason why there are none."""
 
         if not view.has.any():
             return None, "no passage has its vector yet"
@@ -203,7 +203,8 @@ class Retrieval:
                 identity = await embedder.identity()
                 if str(identity) != maker.identity or identity.dimensions != view.matrix.shape[1]:
                     return None, f"the vectors are from {maker.identity}, which is not to be had any more; they are made anew by {identity}"
-                rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))  # of few words they are the same
+                # for a question of few words the two texts are equal
+                rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))
         except (TimeoutError, BatosError) as e:
             cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
             self._away, self._away_until, self._why = maker.identity, self._now() + self._pause_s, f"the embedder is away: {cause}"
@@ -243,7 +244,7 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
+    """Return the facts about each chunk; None for a chunk that is gone or damaged."""
 
     library = library_of(root)
     return [_readable(root, library, hit) if hit.id in library.chunks else None for hit in hits]
@@ -252,7 +253,7 @@ def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
 def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
     try:
         return _passage(root, library, hit)
-    except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too; the others are found
+    except (ImageDamaged, POSKeyError) as e:  # the self-audit reports the damage as well; the search returns the other passages
         log.error("passage_damaged", error=str(e))
         return None
 
@@ -304,7 +305,7 @@ def _told(found: SearchResult) -> dict[str, Any]:
 
 
 _MORE = 2
-"""Times as many are looked at as are wanted: a model's summary beside what it is of is left out."""
+"""Factor: candidates for each passage, since a model's summary is left out beside its sources."""
 
 
 class _TrustedFilter(search.Filters):
@@ -318,7 +319,7 @@ class _TrustedFilter(search.Filters):
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
     """Return the ids of the chunks that speak to a brief, the best first; none where nothing does.
 
-    :param most: how many at most.
+    :param most: greatest number of chunks.
     :param alike: cosine with the brief from which a chunk speaks to it.
     """
     view = retrieval.view()
@@ -327,7 +328,7 @@ async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *
     own = asks_what_was_answered(text)
     filters = None if own else _TrustedFilter(image.read(vouched))
     if not (own or view.read or (filters is not None and filters.documents)):
-        return []  # nobody is asked where nothing can come of it: with none but missions in memory, and a brief that is not about them
+        return []  # no search can give evidence: the memory holds only missions, and the brief does not ask about them
     question = await in_helper(image.read, _understood, view, text)
     vectors, _ = await retrieval.vectors(view, question)
     found = await in_helper(_best, view, question, vectors, most * _MORE, alike, filters)
@@ -351,7 +352,7 @@ def _best(
 
 
 def _retold(root: Any, found: list[int]) -> frozenset[int]:
-    """Which of these chunks are what a model made of documents that are there themselves."""
+    """Return those of these chunks that a model made from documents that are still live."""
     chunks = library_of(root).chunks
     return frozenset(number for number in found if number in chunks and _is_retold(root, chunks[number].document))
 

@@ -34,7 +34,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
         steps.pop()
     if not steps:
         return None
-    after = 0  # the last line by which all was whole and the value not there
+    after = 0  # the last line up to which the text is valid and does not have the value
     for number in range(1, len(lines) + 1):
         cut = "".join(lines[:number])
         if _within(cut, steps):
@@ -45,7 +45,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
 
 def _within(cut: str, steps: list[str | int]) -> bool:
-    # With a bracket at its end, a text that stops in the middle of an array has the items so far.
+    # With a closing bracket, a text that stops in the middle of an array has the items so far.
     return any((found := _parsed(cut + end)) is not None and _has(found, steps) for end in ("", "]"))
 
 
@@ -72,9 +72,9 @@ def _first_with_text(lines: list[str], after: int, upto: int) -> int:
 
 
 BASE_MODEL = "base"
-"""The role of the model that a profile's personas are made of: it serves a persona that has no model of its own."""
+"""Role of the model from which a profile makes its personas: it serves a persona without a model of its own."""
 RESERVED = frozenset({"name", "comment", "genesis", "traits", "personas", "psm", "incarnation", "lobby"})
-"""Slots of the lobby, where personas live too."""
+"""Slots of the lobby that personas must not replace, since they live there, too."""
 
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
@@ -214,7 +214,7 @@ def load_codex(path: str | Path | None = None) -> Codex:
 
 
 def _wrong(where: str, text: str, loc: Sequence[Any], fault: str) -> ConfigError:
-    path = [step for step in loc if step != "[key]"]  # pydantic's mark for a fault of the key itself
+    path = [step for step in loc if step != "[key]"]  # pydantic's mark for an invalid key
     line = line_of(text, path)
     at = f", line {line}" if line else ""
     return ConfigError(f"the codex {where}{at}, key {'.'.join(map(str, path))}: {fault}")

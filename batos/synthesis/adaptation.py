@@ -31,7 +31,7 @@ _NAMES = {
     "\n": "newline", "~": "tilde", "$": "dollar", "€": "euro", "[": "bracket", "]": "bracket",
     "(": "bracket parenthesis parentheses", ")": "bracket parenthesis parentheses",
 }  # fmt: skip
-_LONGEST = 4000  # characters of the values that are looked at
+_LONGEST = 4000  # greatest number of characters of a value that is searched for parts
 
 
 def signs_named(said: frozenset[str], values: Iterable[Any]) -> Mapping[str, frozenset[str]]:
@@ -57,20 +57,20 @@ def _characters(values: Iterable[Any]) -> Iterator[str]:
             yield from _characters(value)
 
 
-_INPUTS, _FIXED, _MEANT = 5, 3, 6  # of a known method, those of them that its purpose speaks of, and those that a request's words do
-_BINDINGS = 12  # ways of one method to be called with what there is
-_SLOTS = 4  # that a known method may be called with
-_FAR = 5.0  # what a method costs that shares no word with the request
-_UNUSED = 0.8  # and a number or a sign that the words speak of, and it leaves out
+_INPUTS, _FIXED, _MEANT = 5, 3, 6  # limits: arguments of a known method, constants in it, and numbers or texts that a request mentions
+_BINDINGS = 12  # greatest number of ways to bind the available values to the arguments of one known method
+_SLOTS = 4  # greatest number of slots that a known method may be called with
+_FAR = 5.0  # cost of a method that shares no word with the request
+_UNUSED = 0.8  # cost of each number or sign that the request mentions and the method does not use
 _SUCH_AS = re.compile(r"\b(?:such as|as in|like|for example|e\.g|from \d+ to \d+|between \d+ and \d+)\b")
-_FROM_0 = re.compile(r"\b(?:from|begin(?:ning|s)? (?:with|at|by)) 0\b")  # as Python counts
+_FROM_0 = re.compile(r"\b(?:from|begin(?:ning|s)? (?:with|at|by)) 0\b")  # counted from 0, as in Python
 _ALONE = re.compile(r"(?<![\w:./-])\d{1,6}(?![\w:/-]|\.\d)")
 _ARTICLE = re.compile(r"(?<!letter )(?<!letters )\b[aAI]\b")
 _LETTER = re.compile(r"(?<![^\W_])(?<!['’])([^\W\d_])(?![^\W_])")
-"""One that stands alone, and not behind what is left out: in `don't` there is none."""
+"""Matches a letter that stands alone and does not follow an apostrophe: `don't` has no such letter."""
 _QUOTED = re.compile(r"(?<!\w)['\"]([^'\"]+)['\"](?!\w)")
 _SIGN = re.compile(r"(?:(?<=\s)|^)([@#&*+=/|:;%$-])(?=[\s,.]|$)")
-_TURNS, _ORDERED = 100, 7  # a number that is larger may be how often a loop turns; a list that is longer may have very many orders
+_TURNS, _ORDERED = 100, 7  # a larger number may make a loop too long; a longer list may have too many permutations
 _COUNTED = re.compile(r"\brange\((?![^()]*\blen\()|\*\*(?!\s*\d)|<<|factorial|comb\(|perm\(|repeat|accumulate")
 _ORDERS = re.compile(r"permutations|combinations|product\(")
 
