@@ -339,7 +339,7 @@ async def test_a_page_that_fails_says_so_and_tells_nothing(seat: Seat, monkeypat
     async def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a secret of the inside")
 
-    monkeypatch.setattr("batos.console.api_client.InferenceAsker.ask", broken)
+    monkeypatch.setattr("batos.console.api_client.Asker.ask", broken)
     with capture_logs() as lines:
         text = await seat.see("/", 500)
     assert "secret" not in text
