@@ -42,7 +42,7 @@ class Finding:
     column: int
     """Column of the finding, counted from 1, in bytes of UTF-8 as Python's parser counts them."""
     reason: str
-    """What is wrong in the source, and where."""
+    """Faults of the source, each with its place."""
     hint: str
     """An instruction for a model or a person: the text to write instead."""
 

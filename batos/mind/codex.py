@@ -126,17 +126,17 @@ class PersonaCodex(BaseModel):
     pillars: tuple[Text, ...] = Field(min_length=1, max_length=16)
     model: Text = BASE_MODEL
     temperature: float | None = Field(None, ge=0, le=2)
-    """How warmly it speaks with a model that somebody else made; those of a profile have theirs in their Modelfiles."""
+    """Temperature at which it speaks with a model that somebody else made; those of a profile have theirs in their Modelfiles."""
     grounded: bool = False
-    """Whether its answers keep to what memory says, where memory says anything."""
+    """True if its answers keep to what memory says, where memory says anything."""
     depth: Literal["auto", "direct", "facets", "council"] = "auto"
-    """How much it thinks about a brief, where the mission does not say."""
+    """Depth of its thought about a brief, where the mission does not say."""
     flavour: Literal["auto", "full", "light", "off"] = "auto"
-    """How much of its pillars and protocols is in its answers, where the mission does not say."""
+    """Flavour: the share of its pillars and protocols in its answers, where the mission does not say."""
     raises: tuple[Text, ...] = Field((), max_length=16)
     """Which part of the Composite Entropy Metric each of its protocols raises."""
     training_data: Text | None = None
-    """What an expert of this persona learns from."""
+    """Material that an expert of this persona learns from."""
     triggers: tuple[Trigger, ...] = Field((), max_length=64)
     exemplars: Annotated[tuple[Text, ...], Field(max_length=512), AfterValidator(_all_different)] = ()
     protocols: dict[Annotated[str, AfterValidator(_selector)], Text] = Field(default_factory=dict, max_length=64)
@@ -151,9 +151,9 @@ class Routing(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     internal: str = ""
-    """Who gets the system's own missions; empty: they are routed as all others."""
+    """Persona that gets the system's own missions; empty: they are routed as all others."""
     fallback: str = ""
-    """Who gets a brief that speaks for nobody; empty: the first persona of the file."""
+    """Persona that gets a brief that matches none; empty: the first persona of the file."""
     doubt: Annotated[float, Field(gt=0, le=1000)] = 4.0
     likeness: Annotated[float, Field(ge=0, le=1000)] = 2.0
     nearest: Annotated[int, Field(ge=1, le=64)] = 3

@@ -46,7 +46,7 @@ class JournalOnlySource:
         self.missed: dict[str, Any] | None = None
         """The first inference that was not in the journal."""
         self.prompts: list[dict[str, Any]] | None = [] if transcribes else None
-        """What each inference was asked, and said: the journal itself has the answers, and only checksums of what was asked."""
+        """Requests and answers of each inference: the journal itself has the answers, and only checksums of what was asked."""
 
     def recall(self) -> None:
         """See `InferenceSource`."""
@@ -155,7 +155,7 @@ class Replays:
         """
         self._image = services.image
         self.services = services
-        """What replays work with that begin from now on."""
+        """Services for replays that begin from now on."""
         self._digest_s, self._limit_s = digest_s, limit_s
         self._attempts = Attempts(services.image, conflict_retries=1)
 

@@ -231,7 +231,7 @@ class Scheduler:
         self._image, self._events, self.settings = image, events, settings
         self._on_signal = on_signal
         self.services = services
-        """What attempts work with that begin from now on."""
+        """Services for attempts that begin from now on."""
         self._attempts = Attempts(image, conflict_retries=AttemptLimits.of(settings).conflict_retries)
         self.queue = MissionQueue(grouping, patience_s=AttemptLimits.of(settings).background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}

@@ -75,7 +75,7 @@ _COUNTED = re.compile(r"\brange\((?![^()]*\blen\()|\*\*(?!\s*\d)|<<|factorial|co
 _ORDERS = re.compile(r"permutations|combinations|product\(")
 
 
-class MethodRequest(NamedTuple):
+class SourceRequest(NamedTuple):
     """The inputs that a request offers to a method.
 
     :ivar names: names of the arguments, in order.
@@ -108,7 +108,7 @@ class Anatomy(NamedTuple):
     fixed: tuple[int | str, ...]
 
 
-def asked(what: Specification) -> MethodRequest | None:
+def asked(what: Specification) -> SourceRequest | None:
     """Return the inputs that a request offers: the arguments of its examples, and slots that words or examples mention.
 
     Return None where the examples differ in their arguments.
@@ -131,7 +131,7 @@ def asked(what: Specification) -> MethodRequest | None:
     marks = dict.fromkeys(_SIGN.findall(known.told))
     numbers = mutations.numbers_in(known.told)[:_MEANT]
     named = signs_named(words_in(known.told), (value for call, one in what.examples for value in _values(call, one)))
-    return MethodRequest(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED], named)
+    return SourceRequest(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED], named)
 
 
 def _values(call: MethodCall, example: Example) -> Iterator[Any]:
@@ -201,7 +201,7 @@ def soon(entries: Iterable[tuple[float, HandbookEntry]], what: Specification) ->
             yield one
 
 
-def adapted(entry: HandbookEntry, request: MethodRequest, *, changes: bool) -> Iterator[str]:
+def adapted(entry: HandbookEntry, request: SourceRequest, *, changes: bool) -> Iterator[str]:
     """Yield the ways to call a known method with the inputs of a request. Each uses all arguments, and may use slots.
 
     :param changes: True if the method shall change slots.
@@ -220,7 +220,7 @@ def adapted(entry: HandbookEntry, request: MethodRequest, *, changes: bool) -> I
             yield text
 
 
-def _calls(inputs: Sequence[str], request: MethodRequest, known: Anatomy, given: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _calls(inputs: Sequence[str], request: SourceRequest, known: Anatomy, given: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the bindings of a known method's inputs, in their order. Each input of the request is used once, and all arguments are used."""
     if len(given) == len(inputs):
         yield given
@@ -270,7 +270,7 @@ def _orders(value: Any) -> bool:
     return isinstance(value, list | tuple | str | dict) and len(value) > _ORDERED
 
 
-def _fits(one: str, to: str, request: MethodRequest, known: Anatomy) -> bool:
+def _fits(one: str, to: str, request: SourceRequest, known: Anatomy) -> bool:
     """Return True if an input of the request can stand for a parameter or slot of a known method.
 
     An argument there may be a slot here. A slot that is only read there may be an argument here.
@@ -280,13 +280,13 @@ def _fits(one: str, to: str, request: MethodRequest, known: Anatomy) -> bool:
     return one.rstrip("0123456789") == request.kinds[to]
 
 
-def _instead(value: int | str, request: MethodRequest) -> Sequence[int | str]:
+def _instead(value: int | str, request: SourceRequest) -> Sequence[int | str]:
     """Return the values that can replace a number or a text in a known method."""
     given: Sequence[int | str] = request.numbers if isinstance(value, int) else request.texts
     return given or (value,)
 
 
-def _bound(source: str, request: MethodRequest, names: Mapping[str, str], values: Mapping[int | str, int | str]) -> str | None:
+def _bound(source: str, request: SourceRequest, names: Mapping[str, str], values: Mapping[int | str, int | str]) -> str | None:
     tree = _Bound(names, values).visit(ast.parse(source))
     method = tree.body[0]
     method.name, method.args.args = request.selector, [ast.arg("self"), *map(ast.arg, request.names)]

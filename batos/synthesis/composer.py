@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from batos.concurrency import in_helper
 from batos.objects.json_form import Example
 from batos.synthesis import adaptation, batch_runner, mutations
-from batos.synthesis.adaptation import MethodRequest, asked
+from batos.synthesis.adaptation import SourceRequest, asked
 from batos.synthesis.aggregations import FILTERED, FOUND, Aggregation, fitting, lists
 from batos.synthesis.enumeration import ITEM, names_in
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
@@ -159,7 +159,7 @@ async def composed(context: SearchContext, known: Sequence[tuple[float, Handbook
     return tuple(one for one, texts in tried if all(map(as_expected, texts, expected)))
 
 
-def _small(request: MethodRequest, what: Specification) -> bool:
+def _small(request: SourceRequest, what: Specification) -> bool:
     """Return True if the inputs are so few and small that the search takes a second or two."""
     given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
     return len(request.kinds) <= _KINDS and not _ours() & {*request.names} and all(len(repr(values)) <= _CHARS for values in given)
@@ -171,7 +171,7 @@ def _ours() -> frozenset[str]:
 
 
 def _written(
-    found: Sequence[FoundPart], wanted: Sequence[Goal], several: Sequence[Goal], request: MethodRequest, weights: Mapping[str, float]
+    found: Sequence[FoundPart], wanted: Sequence[Goal], several: Sequence[Goal], request: SourceRequest, weights: Mapping[str, float]
 ) -> Iterator[tuple[float, str]]:
     """Yield composed methods with their costs, the cheapest first."""
     if wanted:
@@ -191,7 +191,7 @@ def _written(
             yield from ((cost + more, source) for more, source in written_together(request, texts))
 
 
-def _uses_all(found: Sequence[FoundPart], request: MethodRequest) -> bool:
+def _uses_all(found: Sequence[FoundPart], request: SourceRequest) -> bool:
     texts = [
         text
         for one in found

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.synthesis import enumeration, mutations, repair, specification
-from batos.synthesis.adaptation import MethodRequest
+from batos.synthesis.adaptation import SourceRequest
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import words_in
 from batos.synthesis.specification import MethodCall, Specification
@@ -183,7 +183,7 @@ class Goal(NamedTuple):
         """Return the words that ask for the expression around the computed value. Words for the value itself are not among them."""
         return self.words | self.also if " if {} else " in self.around else frozenset()
 
-    def sources(self, request: MethodRequest, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
+    def sources(self, request: SourceRequest, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
         """Yield methods that compute the goal by an expression, with the costs of their ends.
 
         :param before: lines that come before the expression.
@@ -200,7 +200,7 @@ class Goal(NamedTuple):
                 yield from _written(cost + _LESS_LIKELY * n, [head, f"if {guard}:", "    return False", *lines])
 
 
-def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
+def goals(what: Specification, request: SourceRequest) -> Iterator[Goal]:
     """Yield the goal of the examples, then goals that are left of it once an input is one part of it.
 
     Yield none where the examples change several slots, or a slot in some examples only.
@@ -221,7 +221,7 @@ def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
                 yield _part(whole, f"{name} + {{}}", [end[len(begin) :] for end, begin in both], _ADDED)
 
 
-def targets(what: Specification, request: MethodRequest) -> list[Goal]:
+def targets(what: Specification, request: SourceRequest) -> list[Goal]:
     """Return one goal for each of several slots, and one for the answer, all computed from the state before the call.
 
     Return none where the examples do something else.
@@ -246,7 +246,7 @@ def targets(what: Specification, request: MethodRequest) -> list[Goal]:
     return [*found, Goal([one.result for one in wanted])]
 
 
-def written_together(request: MethodRequest, texts: Sequence[tuple[Goal, str]]) -> Iterator[tuple[float, str]]:
+def written_together(request: SourceRequest, texts: Sequence[tuple[Goal, str]]) -> Iterator[tuple[float, str]]:
     """Yield methods that compute several goals at once, from the state before the call, with the costs of their ends.
 
     :param texts: goals with their expressions.
@@ -292,7 +292,7 @@ def _worded(whole: Goal, told: str) -> Iterator[Goal]:
 
 
 def value_read(name: str, call: MethodCall) -> Any:
-    """Return the value that a method reads by an expression of `MethodRequest.kinds`."""
+    """Return the value that a method reads by an expression of `SourceRequest.kinds`."""
     owner, _, slot = name.partition(".")
     return call.slots.get(slot) if slot else specification.arguments(call.args, call.kwargs).get(owner)
 
@@ -301,7 +301,7 @@ def _part(whole: Goal, around: str, values: Sequence[Any], words: frozenset[str]
     return whole._replace(values=values, around=around, words=words, cost=_PART)
 
 
-def _whole(what: Specification, request: MethodRequest) -> Goal | None:
+def _whole(what: Specification, request: SourceRequest) -> Goal | None:
     wanted = [example for _, example in what.examples]
     if not what.known.changed:
         return Goal([one.result for one in wanted])

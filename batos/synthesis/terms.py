@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
 from batos.synthesis import adaptation, batch_runner, enumeration, mutations, specification
-from batos.synthesis.adaptation import MethodRequest
+from batos.synthesis.adaptation import SourceRequest
 from batos.synthesis.enumeration import ITEM, Expression, Valued, names_in, valued
 from batos.synthesis.handbook import HandbookEntry, words_in
 from batos.synthesis.specification import MethodCall, SearchContext, Specification
@@ -82,7 +82,7 @@ class Computed(NamedTuple):
     values: tuple[tuple[Any, ...], ...]
 
 
-def overs(request: MethodRequest, what: Specification) -> Iterator[Over]:
+def overs(request: SourceRequest, what: Specification) -> Iterator[Over]:
     """Yield the inputs as a whole, then the items of each input, where they are of one kind."""
     yield Over("", "", request.kinds, [[None] for _ in what.examples])
     given = {name: [value_read(name, call) for call, _ in what.examples] for name in request.kinds}
@@ -134,7 +134,7 @@ def _split(name: str, kind: str, given: Sequence[Any]) -> Iterator[tuple[str, li
 async def computed(
     context: SearchContext,
     over: Over,
-    request: MethodRequest,
+    request: SourceRequest,
     known: Sequence[tuple[float, HandbookEntry]],
     *,
     said: frozenset[str],
@@ -175,7 +175,7 @@ async def computed(
 
 
 async def _with_sent(
-    context: SearchContext, parts: Sequence[Computed], over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
+    context: SearchContext, parts: Sequence[Computed], over: Over, request: SourceRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Computed]:
     """Return these expressions, and the answers of messages with the cheapest expressions as arguments."""
     helpers = context.spec.helpers
@@ -189,7 +189,7 @@ async def _with_sent(
 
 
 def grown_of(
-    over: Over, request: MethodRequest, what: Specification, lists: Sequence[Computed], *, said: frozenset[str], most: int
+    over: Over, request: SourceRequest, what: Specification, lists: Sequence[Computed], *, said: frozenset[str], most: int
 ) -> list[Computed]:
     """Return expressions of lists of computed items, together with the inputs as a whole, the cheapest first."""
     rows = [(None, call) for call, _ in what.examples]
@@ -219,7 +219,7 @@ def _by_cost(one: Valued) -> tuple[float, int, str]:
     return one.part.cost, len(one.part.text), one.part.text
 
 
-def _given(over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]], whole: Sequence[Computed]) -> list[Valued]:
+def _given(over: Over, request: SourceRequest, rows: Sequence[tuple[Any, MethodCall]], whole: Sequence[Computed]) -> list[Valued]:
     """Return what stands beside an item: inputs, the cheapest expressions of them, and constants that the words mention."""
     found: list[Valued | None] = []
     if over.text:  # otherwise the terms are the inputs
@@ -275,14 +275,14 @@ def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str
 async def _of_known(
     context: SearchContext,
     over: Over,
-    request: MethodRequest,
+    request: SourceRequest,
     known: Sequence[tuple[float, HandbookEntry]],
     rows: Sequence[tuple[Any, MethodCall]],
 ) -> list[Valued]:
     """Return the values of known methods of one expression, called with the item or with inputs, and of helpers sent with these."""
     sends: Collection[str] = context.spec.helpers
     names, kinds = ((ITEM,), {ITEM: over.kind, **over.fixed}) if over.text else ((), over.fixed)
-    one = MethodRequest(request.selector, names, kinds, request.numbers, request.texts, request.marks)
+    one = SourceRequest(request.selector, names, kinds, request.numbers, request.texts, request.marks)
 
     def told() -> list[Expression]:
         found: dict[str, Expression] = {}
@@ -297,7 +297,7 @@ async def _of_known(
 
 
 async def _run(
-    context: SearchContext, parts: Sequence[Expression], request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
+    context: SearchContext, parts: Sequence[Expression], request: SourceRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Valued]:
     """Run expressions in the sandbox and return the values of those that never fail."""
     head = f"def {request.selector}({', '.join(('self', ITEM, *request.names))}):"
