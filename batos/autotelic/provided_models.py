@@ -26,7 +26,7 @@ from batos.objects import UvmObject
 
 KIND = "provide"
 HERE, ITSELF, USER = "here", changes.ITSELF, "user"
-"""Values that say who permitted the pull of a model: `here`, no pull was needed; `itself`, the system's settings; `user`, the mission's user."""
+"""Permissions of a pull: `here`, no pull was needed; `itself`, the system's settings; `user`, the mission's user."""
 NOT_WATCHED = "only missions that need it think with it, so nothing else can get worse"
 _STANDING = (*changes.STANDING, changes.PROPOSED)
 
