@@ -35,11 +35,11 @@ class MethodRan:
     """A generated method ran in a mission; trials are left out."""
 
     holder: str
-    """The oid of the object that holds the method; empty if that is not stored yet."""
+    """The oid of the object that holds the method. It is empty if that object is not stored yet."""
     selector: str
     succeeded: bool
     fitting: bool = True
-    """The method takes such a call (`batos.methods.runtime.takes`): a failure of another call is not the method's fault."""
+    """True if the method accepts such a call (`batos.methods.runtime.takes`). A failure of any other call is not the method's fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Concurrency primitives of the house: supervised background tasks, single flight, turns, shares of time, helper threads.
 
-A helper thread gives way to the event loop quickly: otherwise each read of the loop waits out the interpreter's switch interval (5 ms),
-some ten times a mission. Queries that a client waits for have threads of their own, and background threads give way to them; else they
-would wait behind a pack for a thread.
+A helper thread gives way to the event loop quickly. Otherwise each read of the loop would wait out the interpreter's switch interval
+(5 ms), some ten times a mission. Queries that a client waits for have threads of their own, and background threads give way to them.
+Otherwise such queries would wait for a thread behind a pack.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ log = structlog.get_logger("batos")
 
 
 class Background:
-    """Supervisor of tasks that nobody awaits. A task that fails is logged as `background_failed`, and ends nothing else.
+    """Supervisor of tasks that no caller awaits. A failure of a task is logged as `background_failed` and ends nothing else.
 
-    It is no `asyncio.TaskGroup`: a group cancels all its tasks when one fails, and must be left in the task that entered it, while a
+    An `asyncio.TaskGroup` does not fit: it cancels all its tasks when one fails, and must be left in the task that entered it. But a
     daemon is started in one task and stopped in another. All methods are called on the loop's thread.
     """
 
@@ -56,7 +56,7 @@ class Background:
     async def run(self, work: Coroutine[Any, Any, T], name: str) -> T:
         """Run `work` to its end, even if the caller is cancelled meanwhile; return its result, or raise its exception."""
         task = asyncio.create_task(work, name=name)
-        self._tasks[task] = ""  # the caller hears of its failure
+        self._tasks[task] = ""  # the caller gets the failure
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
@@ -102,12 +102,12 @@ class Lifetime(contextlib.AsyncExitStack):
 
 
 PASSES = 16
-"""Short calls in a row that may pass a long one that waits."""
+"""Short calls in a row that may overtake one waiting long call."""
 
 
 class ShortFirst:
-    """Queue for a resource that serves one caller at a time. Short calls go before long ones; a long call lets `PASSES` short ones pass at
-    most. All methods are called on the loop's thread."""
+    """Queue for a resource that serves one caller at a time. Short calls go before long ones. At most `PASSES` short calls overtake a
+    long one. All methods are called on the loop's thread."""
 
     def __init__(self) -> None:
         self._taken = False
@@ -124,7 +124,7 @@ class ShortFirst:
             try:
                 await place
             except asyncio.CancelledError:
-                if place.done() and not place.cancelled():  # in the moment when its turn came
+                if place.done() and not place.cancelled():  # cancelled just when its turn came
                     self._next()
                 raise
         self._taken = True
@@ -139,16 +139,16 @@ class ShortFirst:
             self._passed = self._passed + 1 if first and self._long else 0
             place = (self._short if first else self._long).popleft()
             if not place.done():
-                self._taken = True  # whoever comes before it runs has to wait
+                self._taken = True  # later callers have to wait until this one runs
                 place.set_result(None)
                 return
         self._taken = False
 
 
 class Share:
-    """Share of time for background work: it waits for quiet, but under load that does not end it has its turn all the same.
+    """Share of time for background work. The work waits for quiet, but gets its turn even under constant load.
 
-    Work that took one second waits nine seconds for quiet at most before it goes on, and no longer than `longest_s`.
+    After one second of work it waits for quiet for at most nine seconds, and never longer than `longest_s`.
     """
 
     PART = 0.1
@@ -186,7 +186,7 @@ class SingleFlight(Generic[T]):
         self._under_way: dict[Hashable, asyncio.Task[T]] = {}
 
     def begin(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """Return the task that is under way for `key`, else that of `work()`, which begins now. To be waited for with `asyncio.wait`."""
+        """Return the task that is under way for `key`, or start `work()` as a new one. Wait for it with `asyncio.wait`."""
         task = self._under_way.get(key)
         if task is None or task.done():
             task = self._under_way[key] = asyncio.create_task(work(), name=self._name)
@@ -218,14 +218,14 @@ class SingleFlight(Generic[T]):
             await asyncio.wait(tasks)
 
     def _ended(self, key: Hashable, task: asyncio.Task[T]) -> None:
-        if self._under_way.get(key) is task:  # else it was begun anew before this ran
+        if self._under_way.get(key) is task:  # else the same work has begun again in the meantime
             del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # retrieved: who waits hears of it, and it is no fault that nobody does
+            task.exception()  # mark the exception as retrieved: asyncio must not log it if no caller waits for the task
 
 
 def once(function: Callable[[], T]) -> Callable[[], T]:
-    """Call `function` once. A thread that asks meanwhile waits for what another one comes to, and does not do the same beside it."""
+    """Call `function` once. A thread that calls meanwhile waits for the result of the first call."""
     lock, found = threading.Lock(), cache(function)
 
     @wraps(function)
@@ -236,12 +236,12 @@ def once(function: Callable[[], T]) -> Callable[[], T]:
     return locked
 
 
-_SWITCH_S = 0.0005  # how long a helper thread may keep the interpreter while the loop wants it
-_helpers: list[float] = []  # one a helper under way; the first is the interpreter's own interval
-_TURN_S = 0.0005  # of Python code between two turns of the loop
-_GIVE_WAY_S = 0.002  # for which background work rests at each of its turns while a question is answered
-_QUESTIONS = 4  # threads
-_answering = 0  # questions under way
+_SWITCH_S = 0.0005  # seconds that a helper thread may keep the interpreter while the loop wants it
+_helpers: list[float] = []  # switch intervals: one per running helper; the first is the interpreter's own
+_TURN_S = 0.0005  # seconds of Python code between two turns of the loop
+_GIVE_WAY_S = 0.002  # seconds that background work pauses at each of its turns while a question is answered
+_QUESTIONS = 4  # threads that answer questions
+_answering = 0  # questions being answered now
 _threads = ThreadPoolExecutor(_QUESTIONS, thread_name_prefix="question")
 
 
@@ -259,14 +259,14 @@ class LoopTurns:
 
 
 async def in_helper(function: Callable[..., T], *args: Any) -> T:
-    """Run `function` in a thread of its own that gives way to the loop quickly. To be called on the loop's thread."""
+    """Run `function` in a thread of its own that gives way to the loop quickly. Call this on the loop's thread."""
     with _switching_quickly():
         return await asyncio.to_thread(resources.charged_thread(function), *args)
 
 
 async def answering(function: Callable[..., T], *args: Any) -> T:
-    """Run `function` as `in_helper` does, for a client that waits: threads of their own, to which background work gives way."""
-    global _answering  # asked by other threads
+    """Run `function` as `in_helper` does, for a client that waits: in separate threads, to which background work gives way."""
+    global _answering  # helper threads read it
     context = contextvars.copy_context()
     _answering += 1
     try:

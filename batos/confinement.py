@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 PIECE, DONE, REFUSED, NO_MEMORY, FAULT = b"p", b"d", b"r", b"m", b"f"
-SPENT_BYTES = 256 * 1024 * 1024  # that it has taken at most; past them it ends behind its answer, since it would not give them back
+SPENT_BYTES = 256 * 1024 * 1024  # peak memory after which the child exits: it would not return the memory to the system
 _PR_SET_PDEATHSIG = 1
 _NICE = 5
 
@@ -39,15 +39,15 @@ def main(parent: int, name: str, memory: int, idle_s: float, paths: list[str]) -
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        return  # it died before the line above
+        return  # the parent died before prctl took effect
     os.nice(_NICE)
     sys.path[:] = paths
     sys.dont_write_bytecode = True
     out = os.dup(1)
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output that a library prints must not mix with the answer
     serve = importlib.import_module(name).serve
     _lock_up(paths, memory)
-    inherited = _peak()  # Linux counts the peak of the parent, from before this program took its place
+    inherited = _peak()  # Linux counts the peak memory of the parent, from before this program replaced it
     while _asked(idle_s):
         head = json.loads(_taken(struct.unpack(">I", _taken(4))[0]))
         data = _taken(head["bytes"])

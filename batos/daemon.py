@@ -1,8 +1,8 @@
 """The daemon as a process: start, signals, status for the service manager, and an end in good order or at once.
 
-SIGTERM and SIGINT end it: missions under way get `daemon.shutdown_s`, a second signal cuts that short. SIGHUP makes it read its settings
-again; if it was started from a terminal, SIGHUP means that the terminal is gone, and ends it too. If its loop stalls, no signal is
-handled any more, and the watchdog ends it.
+SIGTERM and SIGINT end the daemon: missions under way get `daemon.shutdown_s`; a second signal cuts that short. SIGHUP makes the daemon
+read its settings again. In a daemon started from a terminal, SIGHUP means that the terminal was closed, and ends the daemon. If the
+loop stalls, it handles no signals, and the watchdog ends the daemon.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from batos.supervision import StallLimits, Supervisor, Watchdog
 
 log = structlog.get_logger("batos")
 
-_EXTENDED_S = 30.0  # that the service manager is asked for, again and again, while the image is opened and recovered
-_STATUS_S = 10.0  # between two lines of status
-_BEATS = 3  # to the watchdog in its time: two may be lost
-_COLLECTED_AFTER = 2000  # new objects; a hundred requests under way are more than Python's 700, and each was looked through many times
+# seconds of extra start time; the daemon asks the service manager for them repeatedly while it opens and recovers the image
+_EXTENDED_S = 30.0
+_STATUS_S = 10.0  # seconds between two status lines
+_BEATS = 3  # beats within the watchdog's time: two may be lost
+# new objects between two collections; a hundred requests exceed Python's default of 700, and each was scanned many times
+_COLLECTED_AFTER = 2000
 
 
 def calm_collector() -> None:
-    """Freeze the objects loaded now for the garbage collector, since they stay: scanning them stops the loop for 30 to 60 ms. And make it
-    collect new ones less often.
+    """Freeze the loaded objects for the garbage collector: they stay, and scanning them stops the loop for 30 to 60 ms. Make it collect
+    new objects less often.
     """
     gc.collect()
     gc.freeze()
@@ -61,7 +63,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     one_arena()
     stopping = asyncio.Event()
     kernel: Kernel | None = None
-    changed = False  # before the kernel is there: it may have read the settings already
+    changed = False  # before the kernel exists: the kernel may have read the old settings already
 
     def stop() -> None:
         if kernel is not None and stopping.is_set():
@@ -79,14 +81,14 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
 
     loop = asyncio.get_running_loop()
     heard = {signal.SIGTERM: stop, signal.SIGINT: stop}
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup(1) wants it so
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup(1) has set it to be ignored
         heard[signal.SIGHUP] = hang_up
     for number, hear in heard.items():
         loop.add_signal_handler(number, hear)
     stop_asked = asyncio.create_task(stopping.wait())
     with contextlib.ExitStack() as stack:
         watch = Watchdog(StallLimits.of(settings).stall_s).over(loop)
-        # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
+        # Begin before any mission runs: a resumed mission may stall the loop in its first turn.
         kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
         if kernel is not None:
             if changed and reload is not None:
@@ -102,7 +104,7 @@ async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[
     try:
         await _until_asked(kernel, stop_asked, on_started)
     except ImageFailed as e:
-        # Nothing may be written any more, not even in good order: what the disk holds is decided by recovery.
+        # Write nothing more, not even for an orderly end: recovery decides what the disk holds.
         log.critical("image_failed", error=str(e))
         os._exit(EXIT_IMAGE_FAILED)
     finally:
@@ -144,7 +146,7 @@ async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[
 
 
 async def _beat(kernel: Kernel, supervisor: Supervisor) -> None:
-    """Tell the service manager again and again that the loop turns, and what it is at."""
+    """Report regularly to the service manager that the loop turns, with a status line."""
     pause_s = min(_STATUS_S, supervisor.watchdog_s / _BEATS) if supervisor.watchdog_s else _STATUS_S
     while True:
         supervisor.alive(_status(kernel))
@@ -158,7 +160,7 @@ def _warn(settings: Settings) -> None:
 
 
 def _reload(kernel: Kernel, read: Callable[[], Settings], supervisor: Supervisor) -> None:
-    """Read the settings anew; with any that are not fit the daemon goes on as it was, and says so."""
+    """Read the settings again. If any is invalid, log that and keep the present settings."""
     supervisor.reloading()
     try:
         settings = read()

@@ -1,71 +1,72 @@
 """Every error of BAT OS, and the code by which the wire and the command line name it.
 
-    BatosError                     base of all, and what nobody foresaw: look into the daemon's log
-    ├── InvalidInput               the caller is at fault; nothing was changed
-    │   ├── ConfigError            a setting, a flag or a settings file
-    │   ├── InvalidRequest         a request that is not of its schema
-    │   │   ├── MalformedMessage   no JSON, not UTF-8, too deep, duplicate keys ...
-    │   │   ├── MessageTooLarge    more bytes or frames than the limits allow
-    │   │   ├── UnknownOp          an `op` that this daemon does not have
-    │   │   └── UnknownField       a field that the op does not have
-    │   ├── UnknownPersona         no such persona
-    │   ├── UnknownMission         no mission of that id
-    │   ├── MissionFolded          a mission so old that one line of it is kept, and more would be needed
-    │   ├── UnknownTarget          no object under that path or oid
-    │   ├── UnknownPicture         no image of that digest was uploaded, or it is not kept any more
-    │   ├── UnknownSource          nothing in the memory is from there
-    │   ├── UnknownChange          the loop has made no change of that number, or it is not kept any more
-    │   ├── UndoConflict           later work depends on the mission that was to be undone; see `conflicts` and `missions`
-    │   ├── HistoryGone            a moment or revision that is not kept any more, or never was
-    │   ├── Unreadable             a file that cannot be read into the memory: no text, broken, encrypted, too large
-    │   ├── MissionIdTaken         the id names a mission with another brief, message or lesson
-    │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
-    │   ├── ModelfileError         a Modelfile is not of the syntax
-    │   ├── GrantRefused           a tool that this mission may not use, or not so
-    │   ├── ToolsTied              a tool was called where nothing may be done outside: a rehearsal, a trial, a replay, a copy of an image
-    │   └── EgressRefused          a request that may not leave this machine; nothing was sent
+    BatosError                     base of all errors; with the code `internal`, an unforeseen error: look into the daemon's log
+    ├── InvalidInput               the caller's request or input is invalid; nothing was changed
+    │   ├── ConfigError            a setting, a flag or a settings file is invalid
+    │   ├── InvalidRequest         a request does not fit its schema
+    │   │   ├── MalformedMessage   a message is not valid JSON or UTF-8, is nested too deep, or has duplicate keys
+    │   │   ├── MessageTooLarge    a message has more bytes or frames than the limits allow
+    │   │   ├── UnknownOp          the daemon does not have this `op`
+    │   │   └── UnknownField       the operation does not have this field
+    │   ├── UnknownPersona         no persona has this name
+    │   ├── UnknownMission         no mission has this id
+    │   ├── MissionFolded          an old mission was reduced to one line, which does not hold what the request needs
+    │   ├── UnknownTarget          no object has this path or oid
+    │   ├── UnknownPicture         no image of this digest was uploaded, or the daemon has removed it
+    │   ├── UnknownSource          the memory holds nothing from this source
+    │   ├── UnknownChange          the autotelic loop has made no change of this number, or the daemon has removed its record
+    │   ├── UndoConflict           later work depends on the mission to undo; see `conflicts` and `missions`
+    │   ├── HistoryGone            the image does not hold this moment or revision, or holds it no longer
+    │   ├── Unreadable             a file cannot be read into the memory: not text, damaged, encrypted or too large
+    │   ├── MissionIdTaken         the id belongs to a mission with another brief, message or lesson
+    │   ├── ExpertRefused          an expert cannot be built, or cannot speak as requested
+    │   ├── ModelfileError         a Modelfile has a syntax error
+    │   ├── UnknownTool            no connection or tool has this name
+    │   ├── GrantRefused           no grant lets this mission use the tool so; nothing was sent
+    │   ├── ToolsTied              nothing may be done outside here: in a rehearsal, a trial, a replay, a copy of an image
+    │   └── EgressRefused          a request may not leave this machine; nothing was sent
     ├── Busy                       the queue is full; nothing was accepted
-    ├── MissionFailed              a mission ended FAILED (client side: what `result` raises)
-    │   ├── MissionCancelled       its client, or the shutdown of a queue, took it back
-    │   ├── DeadlineExceeded       its time was up
-    │   ├── AttemptsExhausted      too many attempts, restarts counted
-    │   ├── Conflicted             its commit met more conflicts than the limit allows
-    │   ├── BudgetSpent            more inferences, or cycles inside cycles, than the limits allow
-    │   ├── ModelNeeded            it needs what no model here can do, and none may be had; see `needs`, `model`, `bytes`, `command`
-    │   ├── GrantNeeded            a generated method would change more than a receiver, and its user has not let it; see `grant`
-    │   ├── QualityRefused         nothing fit to be an answer came out
-    │   └── ModelBlind             it has images, and the model that would think about them does not see; see `models` and `persona`
-    ├── MethodRefused              a generated method did not pass; see `cause`, and the failure ledger for its source
-    │   └── CovenantViolationError  a way out of it leaves writes without `self._p_changed = True` after them
-    ├── MethodError                a generated method is at fault, or what it was told to do
-    │   ├── MethodUnsupported      its source holds what the sandbox cannot run; line, column and a hint
-    │   ├── MethodFailed           it raised an exception; see `type` and `trace`
-    │   └── SandboxLimit           it met a limit; see `limit`
-    ├── SandboxFailed              the sandbox is at fault: no worker, or a worker died
+    ├── MissionFailed              a mission ended FAILED (client side: `result` raises this error)
+    │   ├── MissionCancelled       the client cancelled the mission, or the shutdown of a queue did
+    │   ├── DeadlineExceeded       the mission's deadline passed
+    │   ├── AttemptsExhausted      the mission used all its attempts, restarts included
+    │   ├── Conflicted             the mission's commit met more conflicts than the limit allows
+    │   ├── BudgetSpent            the mission asked for more inferences or nested cycles than the limits allow
+    │   ├── ModelNeeded            the mission needs abilities that no available model has; see `needs`, `model`, `bytes`, `command`
+    │   ├── GrantNeeded            a generated method would change more than its receiver, and its user has not granted that; see `grant`
+    │   ├── QualityRefused         no answer of the model was good enough
+    │   └── ModelBlind             the mission has images, and its model cannot see them; see `models` and `persona`
+    ├── MethodRefused              a generated method failed its audit or trial; see `cause`, and the failure ledger for its source
+    │   └── CovenantViolationError  a way out of the method leaves writes without `self._p_changed = True` after them
+    ├── MethodError                a generated method is at fault, or its arguments are
+    │   ├── MethodUnsupported      the method's source uses something that the sandbox cannot run; see line, column and hint
+    │   ├── MethodFailed           the method raised an exception; see `type` and `trace`
+    │   └── SandboxLimit           the method exceeded a limit; see `limit`
+    ├── SandboxFailed              the sandbox is at fault: no worker was available, or a worker died
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
-    │   └── ProvisioningFailed     a model could be neither found, pulled nor created
-    ├── ToolFailed                 a tool said no, or what it was asked surely did not happen
+    │   └── ProvisioningFailed     a model could not be found, pulled or created
+    ├── ToolFailed                 a tool refused, or what it was asked surely did not happen
     ├── EgressFailed               a request got no whole answer; `sent` says whether its server may have acted on it
-    ├── EmbedderFailed             an embedder of this process cannot be had or failed; the message says what to do
-    ├── OllamaUnavailable          no Ollama answers and none could be started
+    ├── EmbedderFailed             an embedder in the daemon's process is missing or failed; the message gives the remedy
+    ├── OllamaUnavailable          no Ollama answers, and none could be started
     ├── ImageError                 the image cannot be opened or used
-    │   ├── ImageLocked            another process has it
-    │   ├── ImageTooNew            written by a newer version
-    │   └── ImageDamaged           refused, with the remedy in the message
-    ├── EndpointError              an address cannot be bound, or may not be
-    ├── DaemonUnavailable          (client) nobody answers at the endpoint
-    ├── OutputFailed               (command line) standard output takes nothing: a full disk, or it is closed
-    ├── KeyRefused                 (client) the daemon lets in only those with other keys, or has another key itself
-    ├── RoleRefused                the client's role is too little for the operation
-    ├── PathRefused                a file or folder that this client may not name
+    │   ├── ImageLocked            another process uses the image
+    │   ├── ImageTooNew            a newer version has written the image
+    │   └── ImageDamaged           the image is damaged and was refused; the message gives the remedy
+    ├── EndpointError              an address cannot be bound, or is not allowed
+    ├── DaemonUnavailable          (client) no daemon answers at the endpoint
+    ├── OutputFailed               (command line) standard output cannot be written: the disk is full, or the stream is closed
+    ├── KeyRefused                 (client) the daemon does not admit this client's key, or presents another key than the client expects
+    ├── RoleRefused                the client's role does not allow the operation
+    ├── PathRefused                this client may not name this file or folder
     ├── MissionPending             (client) a mission has no result yet
-    └── MessageNotUnderstood       no slot for a selector; also an AttributeError
+    └── MessageNotUnderstood       no slot answers the selector; also an AttributeError
 
 Signals derive from BaseException, so that neither library code nor a broad `except Exception` in a primitive
 swallows them (as trio's Cancelled):
 
     BatosSignal
-    └── ImageFailed                the storage failed after its point of no return, or writes no more: exit, let recovery decide
+    └── ImageFailed                the storage failed after its point of no return, or cannot write any more: exit, and let recovery decide
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ EXIT_IMAGE_FAILED = 70
 """The exit code of a daemon whose storage failed: EX_SOFTWARE of sysexits.h."""
 
 EXIT_STALLED = 62
-"""The exit code of a daemon whose loop stood. Also the number of the signal that ends it so (`batos.supervision`): one of the real-time
-signals, 34 to 64, that nothing else uses."""
+"""The exit code of a daemon whose loop stalled. It is also the number of the signal that then ends the daemon (`batos.supervision`): one of
+the real-time signals, 34 to 64, that nothing else uses."""
 
 
 class BatosError(Exception):
@@ -159,9 +160,9 @@ class UnknownChange(InvalidInput):
 
 
 class UndoConflict(InvalidInput):
-    """Later work depends on a mission that was to be undone. Nothing was changed.
+    """Later work depends on the mission to undo. Nothing was changed.
 
-    `conflicts` names object, part, why, and whose work it is; `missions` are those that would have to be undone with it.
+    `conflicts` names object, part, reason and the mission that wrote it. `missions` lists the missions that an undo would include.
     """
 
     code = "undo_conflict"
@@ -176,7 +177,7 @@ class Unreadable(InvalidInput):
 
 
 class UnreadableNow(Unreadable):
-    """Cannot be read for a reason that is not in the file: its rights (then `shut`), or its disk. It is tried again by itself."""
+    """A file cannot be read because of its rights (then `shut` is set) or its disk. The daemon tries again."""
 
     shut = False
 
@@ -190,13 +191,17 @@ class ExpertRefused(InvalidInput):
 
 
 class ModelfileError(InvalidInput):
-    """A Modelfile is not of the syntax; `line` counts from 1."""
+    """A Modelfile has a syntax error; `line` counts from 1."""
 
     code = "modelfile"
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(f"line {line}: {message}", line=line)
         self.line = line
+
+
+class UnknownTool(InvalidInput):
+    code = "unknown_tool"
 
 
 class GrantRefused(InvalidInput):
@@ -207,27 +212,8 @@ class ToolsTied(InvalidInput):
     code = "tools_tied"
 
 
-class ToolFailed(BatosError):
-    """A tool said no, or what it was asked to do surely did not happen. It may be asked again."""
-
-    code = "tool_failed"
-
-
 class EgressRefused(InvalidInput):
     code = "egress_refused"
-
-
-class EgressFailed(BatosError):
-    """A request that was allowed and got no whole answer."""
-
-    code = "egress_failed"
-
-    def __init__(self, message: str, *, sent: bool) -> None:
-        """
-        :param sent: False only where surely nothing reached the server.
-        """
-        super().__init__(message, sent=sent)
-        self.sent = sent
 
 
 class Busy(BatosError):
@@ -260,16 +246,16 @@ class Conflicted(MissionFailed):
 
 
 class BudgetSpent(MissionFailed):
-    """A mission asked for more inferences, or went deeper into cycles of cycles, than its limit allows."""
+    """A mission asked for more inferences or nested cycles than its limits allow."""
 
     code = "budget_spent"
 
 
 class GrantNeeded(MissionFailed):
-    """A generated method would send a message that changes more than its receiver, and its user has not let it. Methods cannot catch it.
+    """A generated method would send a message that changes more than its receiver, without a grant. Methods cannot catch this error.
 
-    `primitive` names what would have answered, `target` and `selector` the message. `grant` has the commands that would let it be sent, one
-    for each method that sent or had it sent; none where no method may send it.
+    `primitive` names the Primitive that would have answered, `target` and `selector` the message. `grant` has the commands that grant
+    it, one for each method on the way of the message. `grant` is empty if no method may send it.
     """
 
     code = "grant_needed"
@@ -279,19 +265,19 @@ class GrantNeeded(MissionFailed):
 
 
 class ModelNeeded(MissionFailed):
-    """A mission needs what no model here can do, and none was provided.
+    """A mission needs capabilities that no available model has, and no other model was provided.
 
-    `needs` are its needs in words. Where a model is known that meets them, `model` names it, `bytes` is the size of its download, and
-    `command` gets it.
+    `needs` lists the capabilities in words. If a model is known to have them, `model` names it, `bytes` is the size of its download,
+    and `command` fetches it.
     """
 
     code = "model_needed"
 
 
 class ModelBlind(MissionFailed):
-    """A mission has images, and the model that would think about them does not see.
+    """A mission has images, and its model cannot see them.
 
-    `persona` would have thought, with `model`; `models` lists those of the Ollamas here that see, as far as is known.
+    `persona` would have thought, with `model`. `models` lists the models of all Ollamas that are known to see.
     """
 
     code = "model_blind"
@@ -307,8 +293,8 @@ class QualityRefused(MissionFailed):
 class MethodRefused(BatosError):
     """A generated method was refused, by an audit or at its trial.
 
-    The failure ledger keeps `selector`, `source` and `reasons`: whoever writes the next method for the selector reads them.
-    `cause` names what refused it, in one word; failures are found by it. The source does not go over the wire with the error.
+    The failure ledger keeps `selector`, `source` and `reasons` for the next draft of a method for the selector. `cause` names the
+    refusing check in one word; failures are found by it. The source does not go over the wire with the error.
     """
 
     code = "method_refused"
@@ -321,20 +307,20 @@ class MethodRefused(BatosError):
 
 
 class CovenantViolationError(MethodRefused):
-    """A method that writes can be left without `self._p_changed = True` as the last thing it did."""
+    """A way out of a method leaves writes without `self._p_changed = True` after them."""
 
     code = "covenant_violation"
 
 
 class MethodError(BatosError):
-    """A generated method could not do its work. Nothing that it wrote is kept."""
+    """A generated method failed. Nothing that it wrote is kept."""
 
     code = "method"
     exit_code = 1
 
 
 class MethodUnsupported(MethodError):
-    """The source holds what the sandbox cannot run. Lines count from 1, columns from 0."""
+    """The source uses something that the sandbox cannot run. Lines count from 1, columns from 0."""
 
     code = "method_unsupported"
 
@@ -358,7 +344,7 @@ class MethodFailed(MethodError):
 
 
 class SandboxLimit(MethodError):
-    """The method met a limit: time, memory, recursion, depth, sends, host_calls or result. It cannot be caught by methods."""
+    """The method exceeded a limit: time, memory, recursion, depth, sends, host_calls or result. Methods cannot catch this error."""
 
     code = "sandbox_limit"
 
@@ -368,7 +354,7 @@ class SandboxLimit(MethodError):
 
 
 class SandboxFailed(BatosError):
-    """No fault of the method's: no worker could be had, or it died. Nothing that the method wrote is kept."""
+    """No worker was available, or the worker died: the method is not at fault. Nothing that the method wrote is kept."""
 
     code = "sandbox_failed"
     exit_code = 1
@@ -376,10 +362,10 @@ class SandboxFailed(BatosError):
 
 
 class InferenceFailed(BatosError):
-    """One inference did not come to a good end.
+    """One inference failed.
 
     `cause` is one of: unreachable, breaker, timeout, truncated, server_error, model_changed, model_missing, malformed, refused,
-    disk_full, too_long, not_in_journal. The first six may pass: the attempt is made again.
+    disk_full, too_long, not_in_journal. The first six may pass, so the attempt is repeated.
     """
 
     code = "inference_failed"
@@ -393,15 +379,34 @@ class InferenceFailed(BatosError):
         self.may_retry = retryable
 
 
+class ToolFailed(BatosError):
+    """A tool refused, or what it was asked to do surely did not happen. It may be asked again."""
+
+    code = "tool_failed"
+
+
+class EgressFailed(BatosError):
+    """A request that was allowed and got no whole answer."""
+
+    code = "egress_failed"
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        """
+        :param sent: False only where surely nothing reached the server.
+        """
+        super().__init__(message, sent=sent)
+        self.sent = sent
+
+
 class EmbedderFailed(BatosError):
-    """An embedder that works in this process cannot be had, or what it made is no vector."""
+    """An embedder of this process is missing, or its output is not a valid vector."""
 
     code = "embedder_failed"
     exit_code = 1
 
 
 class ProvisioningFailed(InferenceFailed):
-    """The model that an inference needs cannot be had. It is tried again every `ProvisionLimits.retry_s`, so the attempt is not.
+    """The model of an inference cannot be provided. Provisioning retries every `ProvisionLimits.retry_s`; the attempt is not repeated.
 
     `cause` is one of: disk_full, registry (it cannot be reached, or will not give the model), model_missing (no registry has it),
     recipe (a Modelfile or a file that it names), truncated, server_error, refused, malformed (what Ollama did instead), stopping, internal.
@@ -479,11 +484,11 @@ class MessageNotUnderstood(BatosError, AttributeError):
 
 
 class BatosSignal(BaseException):
-    """Control flow that nothing but the kernel may catch."""
+    """Control flow that only the kernel may catch."""
 
 
 class ImageFailed(BatosSignal):
-    """The storage failed after its point of no return: only recovery knows what is on disk; or it does not write, with room left."""
+    """The storage failed after its point of no return, or cannot write although space is left. Only recovery knows what is on disk."""
 
 
 def by_code() -> dict[str, type[BatosError]]:
@@ -499,7 +504,7 @@ def by_code() -> dict[str, type[BatosError]]:
 def from_wire(wire: Mapping[str, Any]) -> BatosError:
     """Return the error that `to_wire` described; an unknown code, of a newer daemon, becomes a plain BatosError."""
     cls = by_code().get(str(wire.get("code")), BatosError)
-    error = cls.__new__(cls)  # some classes are made from other arguments than those that the wire shows
+    error = cls.__new__(cls)  # the constructors of some classes take other arguments than the wire shows
     BatosError.__init__(error, str(wire.get("message", "")))
     error.context = dict(wire.get("context") or {})
     if isinstance(error, InferenceFailed):

@@ -21,10 +21,10 @@ from typing import Any
 from batos import confinement
 from batos.errors import BatosError, from_wire
 
-IDLE_S = 20.0  # without a request, after which a child ends
-PATIENCE = 5  # times its processor seconds that a request may take by the clock, on a machine that has much to do
-START_S = 30.0  # for the child to start, on top of that
-_STEP = 1 << 20  # bytes that are given to it at once
+IDLE_S = 20.0  # seconds without a request after which a child ends
+PATIENCE = 5  # wall-clock limit of a request, as a multiple of its processor seconds; allows for a busy machine
+START_S = 30.0  # seconds for the child to start, on top of the request's own limit
+_STEP = 1 << 20  # bytes written to the child at once
 
 
 class ChildStopped(Exception):
@@ -41,8 +41,8 @@ class IsolatedChild:
 
     def __init__(self, module: str, *, memory: int, idle_s: float = IDLE_S) -> None:
         """
-        :param module: its name; what it imports should be little.
-        :param memory: bytes of address space that it may have.
+        :param module: name of the module; it should import little.
+        :param memory: limit of the child's address space, in bytes.
         """
         self._module, self._memory, self._idle_s = module, memory, idle_s
         self._process: Process | None = None
@@ -50,15 +50,15 @@ class IsolatedChild:
 
     @property
     def pid(self) -> int | None:
-        """The id of the child process; None while there is none."""
+        """Return the id of the child process; None while no child runs."""
         return None if self._process is None else self._process.pid
 
     async def ask(self, request: Any, data: bytes = b"", *, seconds: float) -> list[Any]:
         """Return the values that the module yields for a request, each passed as JSON.
 
         :param seconds: limit of processor time.
-        :raises Stopped: if it takes longer, or more memory, or the child dies, or for a fault in the module.
-        :raises BatosError: an error of this kind that the module raises.
+        :raises ChildStopped: if the child exceeds its time or memory, dies, or the module has a fault.
+        :raises BatosError: if the module raises one.
         """
         async with self._alone:
             try:
@@ -70,19 +70,19 @@ class IsolatedChild:
                             return await self._asked(process, request, data, seconds)
                         except (ConnectionError, asyncio.IncompleteReadError):
                             status = await self._ended()
-                        if status != 0 or not kept:  # else it had nothing to do for long, and went in the moment it was asked
+                        if status != 0 or not kept:  # else an idle child ended just as the request came: try again with a new one
                             raise ChildStopped(*_why(status))
             except TimeoutError:
                 await self.close()
                 raise ChildStopped("time") from None
             except (ChildStopped, BatosError):
                 raise
-            except BaseException:  # a cancellation: what it says from now on is of nobody's asking
+            except BaseException:  # for example a cancellation: later output of the child would answer a request that is gone
                 await self.close()
                 raise
 
     async def close(self) -> None:
-        """End the child, if there is one, at whatever it is."""
+        """Kill the child, if there is one, even during a request."""
         process = self._process
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -119,7 +119,7 @@ class IsolatedChild:
             elif tag == confinement.REFUSED:
                 raise from_wire(json.loads(content))
             elif tag == confinement.NO_MEMORY:
-                await self.close()  # it holds what it took
+                await self.close()  # the child does not return its memory to the system
                 raise ChildStopped("memory")
             else:
                 what, trace = json.loads(content)

@@ -21,7 +21,7 @@ class _Tolerant:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except (OSError, ValueError):  # ValueError: it is closed
+        except (OSError, ValueError):  # ValueError: the stream is closed
             return 0
 
     def flush(self) -> None:
@@ -54,8 +54,8 @@ class _Passed(logging.Handler):
         say(record.getMessage(), logger=record.name, **({"exc_info": record.exc_info} if record.exc_info else {}))
 
 
-_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # sd-daemon(3)
-_least = logging.INFO  # severity that is written
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # priorities of sd-daemon(3)
+_least = logging.INFO  # lowest severity that is written
 
 
 def set_level(level: str) -> None:
@@ -65,7 +65,7 @@ def set_level(level: str) -> None:
 
 
 def _severe(logger: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    if getattr(logging, method.upper(), logging.ERROR) < _least:  # `exception` is an error
+    if getattr(logging, method.upper(), logging.ERROR) < _least:  # structlog's `exception` counts as an error
         raise structlog.DropEvent
     return event
 
@@ -110,5 +110,5 @@ def configure(level: str, style: str, *, journal: bool = False) -> None:
     )
     logging.getLogger("ZODB.Connection").addFilter(_untold)
     logging.getLogger("ZODB.FileStorage").addFilter(_in_our_words)
-    # The libraries' own warnings (ZODB, asyncio) in the same place.
+    # Write the warnings of libraries (ZODB, asyncio) to the same place.
     logging.basicConfig(level=logging.WARNING, handlers=[_Passed()])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-_HTTP = 80  # the port that browsers leave out of Host and Origin
+_HTTP = 80  # the port that browsers omit from Host and Origin
 
 
 def bracketed(host: str) -> str:

@@ -1,10 +1,10 @@
 """Metrics in the format of Prometheus, on a loopback port that the setting `wire.metrics` names.
 
-Events are counted as they come over the bus, and inferences as they end; states (the image's size, the models in memory) are asked for when
-somebody reads. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
+Counters follow the events of the bus and the ends of inferences. Gauges of states (the image's size, the models in memory) are computed
+when a reader asks. Names and units follow Prometheus' own practice (prometheus.io/docs/practices/naming): seconds, bytes, `_total` for
 counters.
 
-`Exporter` serves them over HTTP to readers on this machine: a few at a time, each for a few seconds.
+`Exporter` serves the metrics over HTTP to readers on this machine: a few at a time, each for a few seconds.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos")
 
-READERS = 8  # at the same time; one more cuts off the one that came first
-READ_S = 10.0  # for a reader to say what it wants, and to take it
-_THREADS = 4 * READERS  # those that are still at work for readers that were cut off among them; who comes then is turned away
+READERS = 8  # readers at the same time; one more cuts off the oldest
+READ_S = 10.0  # seconds for a reader to send its request and receive the reply
+_THREADS = 4 * READERS  # threads, including those that still serve readers that were cut off; further readers are turned away
 
 Environ = dict[str, Any]
 App = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -99,13 +99,13 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A thread for each reader, as long as there are few."""
 
     daemon_threads = True
-    request_queue_size = 128  # with five, one that comes in a crowd would wait for seconds
-    allow_reuse_port = False  # a port that is taken is to be told of
+    request_queue_size = 128  # with the default of five, a reader in a crowd would wait for seconds
+    allow_reuse_port = False  # report a port that is taken
 
     def __init__(self, host: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._lock = threading.Lock()
-        self._readers: dict[socket.socket, float] = {}  # since when; the first to come are first
+        self._readers: dict[socket.socket, float] = {}  # connection: its start; the oldest comes first
         self._at_work = 0
         super().__init__((host, port), _Handler)
 
@@ -174,16 +174,16 @@ def loopback_address(address: str) -> tuple[str, int]:
         raise EndpointError(f"setting wire.metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None
 
 
-FACTS_S = 2.0  # a reader waits no longer for the loop
+FACTS_S = 2.0  # seconds that a reader waits for the loop
 _LONG = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)  # seconds: from a replayed state to an 8B model on a CPU
 
 
 class Metrics:
-    """Counters and histograms of the daemon. All methods but `told` are called on the loop's thread."""
+    """Counters and histograms of the daemon. All methods except `told` are called on the loop's thread."""
 
     def __init__(self, bus: EventBus) -> None:
         """
-        :param bus: tells of what is counted.
+        :param bus: the source of the counted events.
         """
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -207,7 +207,7 @@ class Metrics:
         self._retrievals = Counter(
             "batos_retrievals", "Questions to memory, by whether it had something to say.", ["found"], registry=registry
         )
-        self._of = functools.cache(self._counters)  # as many as the registry keeps: to find them anew takes longer than to count
+        self._of = functools.cache(self._counters)  # as many as the registry keeps: a lookup takes longer than a count
         in_state = functools.cache(self._states.labels)
         self.durations = Durations(bus, lambda state, seconds: in_state(state).observe(seconds))
         bus.subscribe(SourceAudited, lambda audited: self._verdicts.labels("accepted" if audited.accepted else "refused").inc())
@@ -218,7 +218,7 @@ class Metrics:
     def show(self, facts: Callable[[], dict[str, Any]]) -> None:
         """Add the gauges of the daemon's state.
 
-        :param facts: the reply to `info`; called on the loop's thread whenever somebody reads the metrics.
+        :param facts: returns the reply to `info`; called on the loop's thread for each reader of the metrics.
         """
         self._registry.register(_Facts(facts, asyncio.get_running_loop()))
 
@@ -309,7 +309,7 @@ class _Counted:
 
 
 class _Facts:
-    """Gauges of the daemon's state, asked for on the loop's thread when somebody reads."""
+    """Gauges of the daemon's state, computed on the loop's thread for each reader."""
 
     def __init__(self, facts: Callable[[], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
         self._facts, self._loop = facts, loop
@@ -322,7 +322,7 @@ class _Facts:
 
         try:
             facts = asyncio.run_coroutine_threadsafe(ask(), self._loop).result(FACTS_S)
-        except (TimeoutError, RuntimeError):  # the loop is busy, or closed: what was counted is shown all the same
+        except (TimeoutError, RuntimeError):  # the loop is busy or closed: show the counters anyway
             return
         image, missions = facts["image"], facts["missions"]
         yield GaugeMetricFamily("batos_uptime_seconds", "Time since the start.", value=facts["uptime_s"])

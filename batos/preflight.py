@@ -36,7 +36,7 @@ def refusals(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield each setting with which a daemon starts but does less than is wanted, with the reason and the remedy."""
-    from batos.autotelic.rollback_monitor import EffectLimits  # late: not every verb asks
+    from batos.autotelic.rollback_monitor import EffectLimits  # imported late: few verbs check it
     from batos.image.backup_schedule import hindrance
 
     if (settings.backup.folder or settings.backups.exists()) and (why := hindrance(settings.backups)):
@@ -53,7 +53,7 @@ def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the checks in the order of a start, each with its setting; a setting that is empty and optional is skipped."""
     from batos.bridge import selection
-    from batos.bridge.client import connect  # late: not every verb asks
+    from batos.bridge.client import connect  # imported late: few verbs check it
     from batos.bridge.profiles import AUTO, modelfiles_folder
     from batos.mind.codex import load_codex
     from batos.wire.endpoints import normalised

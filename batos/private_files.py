@@ -28,10 +28,10 @@ from typing import IO
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 UMASK = 0o077
-"""What a process that keeps anything takes away from the modes of all that it makes: libraries do not ask which are wanted."""
-_OPEN = 0o077  # to group and others, in any way
+"""The umask of a process that stores data. Libraries create files without asking which mode is wanted."""
+_OPEN = 0o077  # any right of group or others
 _ROOT = 0
-_LINKS = 40  # on the way to a folder, as Linux has it
+_LINKS = 40  # links followed on the way to a folder, as in Linux
 _MOUNT = "where its file system keeps no modes, mount it for yourself alone (uid=, umask=077)"
 
 Path = str | os.PathLike[str]
@@ -87,7 +87,7 @@ def make(path: Path) -> None:
         missing.append(place)
         place = place.parent
     for one in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # made by somebody meanwhile
+        with contextlib.suppress(FileExistsError):  # another process made it in the meantime
             one.mkdir(FOLDER_MODE)
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path))
@@ -136,13 +136,13 @@ def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
-        with contextlib.suppress(PermissionError):  # a file system that keeps no modes
+        with contextlib.suppress(PermissionError):  # the file system stores no modes
             os.fchmod(descriptor, mode)
     return os.fdopen(descriptor, "w+b")
 
 
 def renew(path: Path) -> IO[bytes]:
-    """Return a new file in place of one of that name, if there is one; what a link of that name leads to is left alone."""
+    """Create a file, and replace an existing one of that name. A link of that name is replaced; its target stays as it is."""
     pathlib.Path(path).unlink(missing_ok=True)
     return create(path)
 
@@ -160,7 +160,7 @@ def extend(path: Path) -> IO[bytes]:
 
 
 def write(path: Path, data: str | bytes, mode: int = FILE_MODE) -> None:
-    """Have a file hold just that: whole, or as it was before; on disk when this returns. A link of that name is replaced."""
+    """Write a file atomically: after a crash it holds either the old or the new content. On return it is on disk. A link is replaced."""
     place = pathlib.Path(path)
     part = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
     try:
@@ -174,16 +174,16 @@ def write(path: Path, data: str | bytes, mode: int = FILE_MODE) -> None:
         raise
     folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)  # else a power cut could bring back the one before it
+        os.fsync(folder)  # else a power cut could bring back the previous file
     finally:
         os.close(folder)
 
 
-# --- what is there already
+# --- existing files and folders
 
 
 def is_open(path: Path) -> str:
-    """Return in words what others may do to a file or folder, or whose it is; "" if it is closed, a link, or missing."""
+    """Return in words what others may do to a file or folder, or its foreign owner; "" if it is closed, a link, or missing."""
     try:
         about = os.lstat(path)
     except OSError:
@@ -196,9 +196,9 @@ def is_open(path: Path) -> str:
 
 
 def close(path: Path) -> bool:
-    """Take all rights of group and others away from a file or folder of this user's; whether that was needed. Links are not followed.
+    """Remove all rights of group and others from a file or folder of this user. Return True if there were any. Links are not followed.
 
-    :raises OSError: if it stays open, with the reason: it is another's, or its file system keeps no modes.
+    :raises OSError: if rights remain, with the reason: another user owns it, or its file system stores no modes.
     """
     if not (why := is_open(path)):
         return False
@@ -215,13 +215,13 @@ def close(path: Path) -> bool:
     return True
 
 
-# --- who is who
+# --- owners and rights
 
 
 def _followed(path: Path, look: Callable[[pathlib.Path, os.stat_result], object]) -> tuple[pathlib.Path, list[str]]:
-    """Go to a path from / downwards; the part of it that is there, without links, and the names that are missing.
+    """Follow a path from / downwards. Return its existing part without links, and the missing names.
 
-    :param look: hears of each part when it is reached, of links before they are followed.
+    :param look: called with each part when it is reached, and with each link before it is followed.
     """
     place, links = pathlib.Path("/"), 0
     names = list(reversed(pathlib.Path(os.getcwd(), path).parts[1:]))

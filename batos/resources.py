@@ -3,9 +3,8 @@
 A thread computes for one account at a time, or for none. Waiting costs nothing: while a piece of work yields the loop, the loop's thread
 computes for others, and work in another thread is measured there.
 
-glibc gives each thread that allocates while another does an arena of its own, and memory freed in one arena serves no other: helper
-threads that each once held much would keep all of it for good. Python's threads hardly ever allocate at the same moment, so one arena is
-enough.
+glibc gives threads that allocate at the same time an arena each, and memory freed in one arena serves no other. So helper threads that
+each once held much memory would keep all of it. Python's threads hardly ever allocate at the same moment: one arena is enough.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import types
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-_M_ARENA_MAX = -8  # of mallopt(3)
+_M_ARENA_MAX = -8  # parameter of mallopt(3)
 _libc = ctypes.CDLL(None)
 
 
@@ -47,7 +46,7 @@ class ProcessorAccount:
 
     def __init__(self) -> None:
         self._here = self._elsewhere = 0.0
-        self._lock = threading.Lock()  # two helper threads may end at once
+        self._lock = threading.Lock()  # two helper threads may end at the same time
 
     @property
     def seconds(self) -> float:
@@ -104,7 +103,7 @@ def charged(work: Awaitable[T], account: ProcessorAccount | None) -> Generator[A
         sent = thrown = None
         try:
             sent = yield waits_for
-        except BaseException as e:  # a cancellation, for one: the work has to hear of it
+        except BaseException as e:  # for example a cancellation: the work has to receive it
             thrown = e
 
 

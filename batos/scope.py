@@ -1,14 +1,14 @@
-"""Scope: what a piece of code works for, as far as it follows the task and is no argument.
+"""Scope: the mission, cycle, trial and run on whose behalf code works, where arguments cannot carry them.
 
-A generated method sends a message, a Primitive answers it, that asks a model, whose host gives turns: between these stand the database, the
-sandbox and code of users, which know nothing of missions. So these facts travel in one context variable, which asyncio copies into every
-task that is created inside; `trio.lowlevel.current_task` is the model. What can be an argument is one.
+A generated method sends a message, a Primitive answers it and asks a model, and the model's host gives turns. Between these are the
+database, the sandbox and user code, which know nothing of missions. So these facts travel in one context variable, which asyncio copies
+into every task created inside (as `trio.lowlevel.current_task`). Facts that can be arguments are arguments.
 
-    with scope.enter(cycle=cycle):      # inside, `scope.current().cycle` is this cycle; all else is as it was outside
+    with scope.enter(cycle=cycle):      # inside, `scope.current().cycle` is this cycle; all other fields are as outside
         ...
 
-A scope is frozen: entering one never changes what a task beside it sees. This module is below all who use it, so it does not know their
-classes; each field names the module that owns it, and only that module gives it a value.
+A scope is frozen: entering one never affects other tasks. This module is below all its users and does not know their classes. Each
+field names the module that owns it, and only that module sets it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ class Scope(NamedTuple):
     attempt: Any = None
     """The attempt at a mission: a `batos.mind.attempt.Attempt`. None outside of missions."""
     cycle: Any = None
-    """The innermost cycle that runs: a `UvmObject` (`batos.mind.psm`)."""
+    """The innermost cycle that runs: a `UvmObject` (`batos.mind.psm`). None outside of cycles."""
     trial: Any = None
-    """The counters of the trial in which this runs: a `batos.mind.inference.AttemptTally`. None where what is done is kept."""
+    """The counters of the current trial: a `batos.mind.inference.AttemptTally`. None outside of trials, where results are kept."""
     writing: tuple[Hashable, ...] = ()
-    """Keys of the methods that are being written around here, the outermost first: the trial of one may need another
+    """Keys of the methods that are being written in this context, the outermost first. The trial of one may need another
     (`batos.methods.runtime.Making`)."""
     drafts: tuple[Any, ...] = ()
-    """Methods that are tried around here, each with the id of the object that would hold it (`batos.forge.trials.Draft`): the trial of one
+    """Methods on trial in this context, each with the id of the object that would hold it (`batos.forge.trials.Draft`). The trial of one
     may send another."""
     ticket: Any = None
-    """The mission's place in the order of all who wait for models: a `batos.bridge.admission.Ticket`. Memory embeds a question on behalf of
-    the mission that asks it, and knows none."""
+    """The mission's place in the queue for models: a `batos.bridge.admission.Ticket`. Memory uses it to embed a question on behalf of the
+    mission that asks; memory itself knows no missions. None outside of missions."""
     run: Any = None
-    """The run of a method on whose behalf host code works: a `batos.sandbox.Invocation`. A send in it is one level deeper."""
+    """The method run on whose behalf host code works: a `batos.sandbox.Invocation`. A send in that run is one level deeper. None outside of
+    runs."""
 
     @property
     def in_trial(self) -> bool:

@@ -42,7 +42,7 @@ class StallLimits(Limits):
     """Limits of a stalled event loop."""
 
     stall_s: float = limit(30.0, ge=1, le=86_400)
-    """Seconds without a turn of the event loop after which the daemon ends, to be started again (exit code 62)."""
+    """Seconds without a turn of the event loop after which the daemon ends with exit code 62, to be restarted."""
 
 
 class Supervisor:
@@ -50,11 +50,11 @@ class Supervisor:
 
     def __init__(self, supervision: Supervision) -> None:
         self.watchdog_s = supervision.watchdog_s
-        self._heard = True  # what was told last
+        self._heard = True  # False after a message that could not be sent
         self._address = "\0" + supervision.socket[1:] if supervision.socket.startswith("@") else supervision.socket
 
     def ready(self, status: str) -> None:
-        """Missions are let in."""
+        """Report that the daemon accepts missions."""
         self._tell("READY=1", f"STATUS={_line(status)}")
 
     def starting_for(self, seconds: float) -> None:
@@ -66,7 +66,7 @@ class Supervisor:
         self._tell("WATCHDOG=1", f"STATUS={_line(status)}")
 
     def reloading(self) -> None:
-        """Settings are read anew; `ready` ends it."""
+        """Report that the daemon reads its settings again. `ready` ends this state."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
@@ -78,11 +78,11 @@ class Supervisor:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as one:
-                one.setblocking(False)  # a manager that does not read must not hold up the loop
+                one.setblocking(False)  # a service manager that does not read must not block the loop
                 one.sendto("\n".join(lines).encode(), self._address)
             self._heard = True
         except OSError as e:
-            if self._heard:  # once, and not at each beat
+            if self._heard:  # log a failure once, not at each beat
                 log.warning("service_manager_not_told", lines=lines, error=str(e))
             self._heard = False
 
@@ -91,9 +91,9 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-HEAD_START_S = 3.0  # that the thread has before the process beside it: it tells more
-TELL_S = 2.0  # for the log to take what the thread tells: what stands may hold its lock
-LEAVE_S = 5.0  # for the process beside it to end
+HEAD_START_S = 3.0  # seconds by which the thread acts before the process beside it: the thread reports more
+TELL_S = 2.0  # seconds for the log to take the report: the stalled code may hold the log's lock
+LEAVE_S = 5.0  # seconds for the process beside it to end
 
 
 class Watchdog:
@@ -101,7 +101,7 @@ class Watchdog:
 
     def __init__(self, limit_s: float, end: Callable[[int], object] = os._exit) -> None:
         """
-        :param limit_s: seconds for which the loop may stand.
+        :param limit_s: seconds for which the loop may stall.
         :param end: ends the process with an exit code.
         """
         self._limit_s, self._end = limit_s, end
@@ -113,7 +113,7 @@ class Watchdog:
     @contextlib.contextmanager
     def over(self, loop: AbstractEventLoop) -> Iterator[None]:
         """Watch as long as the block lasts. To be entered and left on the loop's thread."""
-        if sys.platform == "linux":  # elsewhere there are no real-time signals, and the thread watches alone
+        if sys.platform == "linux":  # other systems have no real-time signals: there the thread watches alone
             _exit_on_signal()
             self._beside = _beside(self._limit_s + HEAD_START_S)
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -140,7 +140,7 @@ class Watchdog:
     def _beat(self, loop: AbstractEventLoop) -> None:
         self._beats += 1
         if self._beside is not None and self._beside.stdin is not None:
-            with contextlib.suppress(OSError):  # it is gone, or does not read: the thread watches on
+            with contextlib.suppress(OSError):  # the process is gone or does not read: the thread goes on watching
                 self._beside.stdin.write(b".")
         self._timer = loop.call_later(self._standing.look_s, self._beat, loop)
 
@@ -171,7 +171,7 @@ def _exit_on_signal() -> None:
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
     libc.signal(EXIT_STALLED, ctypes.cast(libc._exit, ctypes.c_void_p))
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # without a standard error it ends without a word
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # without a standard error the process ends silently
         faulthandler.register(EXIT_STALLED, sys.stderr.fileno(), all_threads=True, chain=True)
 
 
@@ -184,5 +184,5 @@ def _beside(limit_s: float) -> subprocess.Popen[bytes] | None:
         log.warning("watcher_not_started", error=str(e), hint="a loop that stands in code in C would not be noticed")
         return None
     assert made.stdin is not None
-    os.set_blocking(made.stdin.fileno(), False)  # one that does not read must not hold up the loop
+    os.set_blocking(made.stdin.fileno(), False)  # a process that does not read must not block the loop
     return made

@@ -15,9 +15,9 @@ import sys
 import time
 from collections.abc import Callable
 
-LOOKS = 10  # within the limit
-LOOK_S = 1.0  # between two of them, at most
-DUMP_S = 5.0  # for standard error to take the stacks, until SIGKILL
+LOOKS = 10  # looks within the limit
+LOOK_S = 1.0  # longest time between two looks, in seconds
+DUMP_S = 5.0  # seconds for writing the stacks to standard error, before SIGKILL
 
 
 class StallDetector:

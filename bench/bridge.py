@@ -37,10 +37,10 @@ from batos.bridge.admission import Fairness
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.hosts import Hosts, ManagedHost, ManagedHosts
 from batos.bridge.inference import ChatRequest, ReadyInference
+from batos.bridge.ollama_server import OllamaService
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Residency
-from batos.bridge.service import OllamaService
 from batos.config import load
 
 PERSONAS = ("robin", "brick", "babs", "alfred")

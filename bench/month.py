@@ -36,7 +36,7 @@ from synthesis import Made, build_expert, first_try, one_task, within_bound
 from batos import logs
 from batos.app.kernel import Kernel
 from batos.bridge.lora.staging import staging_folder
-from batos.bridge.service import OllamaService
+from batos.bridge.ollama_server import OllamaService
 from batos.config import Settings, load
 from batos.image import history, ledger, taught_examples
 from batos.synthesis.families import BLIND, Family, families

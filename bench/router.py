@@ -130,8 +130,8 @@ def quantile(values: Sequence[float], at: float) -> float:
 async def run(host: str, codex: str) -> dict[str, Any]:
     """Figures from the Ollama at `host`, or from one that is started for the occasion."""
     from batos.bridge.client import OllamaInference, connect
+    from batos.bridge.ollama_server import OllamaService
     from batos.bridge.provisioning import Provisioner
-    from batos.bridge.service import OllamaService
 
     with tempfile.TemporaryDirectory(prefix="batos-bench-") as folder:
         settings = load({"data": folder, "ollama_host": host or None})

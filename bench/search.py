@@ -36,7 +36,7 @@ from batos.guardian import PersistenceGuardian
 from batos.image import taught_examples
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox, unsupported
-from batos.synthesis import adaptation, batch_runner, composer, handbook, ranking, translation_model
+from batos.synthesis import adaptation, batch_runner, composer, handbook, ranking, word_costs
 from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import entries
 from batos.synthesis.specification import SearchBudget, SearchContext
@@ -102,7 +102,7 @@ class Searcher:
         near = await adaptation.adapted_passing(context, known, within=candidate_search.KNOWN)
         made = await composer.composed(context, known)
         passed = (*((cost + candidate_search.ELSEWHERE, text) for cost, text in near), *made)
-        passed = translation_model.priced(passed, spec.known.told, without=spec.known.slots)
+        passed = word_costs.priced(passed, spec.known.told, without=spec.known.slots)
         groups = await ranking.able(context, passed, about=ranking.ABOUT)
         seconds = time.monotonic() - begun
         pool = []
@@ -135,7 +135,7 @@ def tasks_of(args: argparse.Namespace) -> list[Task]:
 def leave_out(shapes: set[str]) -> None:
     """Have a handbook without methods of these shapes. Before it is read: what is made of it is cached."""
     held = tuple(one for one in entries() if one.shape not in shapes)
-    handbook.entries = translation_model.entries = lambda: held
+    handbook.entries = word_costs.entries = lambda: held
 
 
 async def measure(args: argparse.Namespace, folder: str) -> list[Searched]:

@@ -18,7 +18,7 @@ from ollama import AsyncClient
 
 from batos.app.kernel import Kernel
 from batos.bridge.client import connect
-from batos.bridge.service import OllamaService
+from batos.bridge.ollama_server import OllamaService
 from batos.config import Settings, load
 from batos.image import ledger
 

@@ -36,7 +36,7 @@ from everyday import AUTHORS, everyday
 
 from batos import logs
 from batos.app.kernel import Kernel
-from batos.bridge.service import OllamaService
+from batos.bridge.ollama_server import OllamaService
 from batos.config import Settings, load
 from batos.image import taught_examples
 from batos.image.model_registry import report_experts, speaks_methods

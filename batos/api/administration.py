@@ -23,7 +23,7 @@ from batos.wire.outbox import Recipient
 log = structlog.get_logger("batos")
 Reply = dict[str, Any]
 REPORT_WAIT_S = 30.0
-"""Seconds that a report waits for models: the embedded ones take seconds; a pull takes longer than a user looks at an empty terminal."""
+"""Seconds that a report waits for models. The embedded models take seconds. A pull takes longer than a user looks at an empty terminal."""
 
 
 class FactRequests:
@@ -66,7 +66,7 @@ class ModelRequests:
         if request.watch:
             client.send({"type": "models", "watching": True, **self._models.describe(request.names)})
             if client in self._watched:
-                return  # asked for twice, it stays one watch
+                return  # a repeated request means the same watch
             self._watched.add(client)
             stop = self._models.watch(lambda event: client.send(event, event=True))
         try:
@@ -85,7 +85,7 @@ class ModelsInForce(Protocol):
 
     @property
     def profile(self) -> Profile:
-        """The profile in force."""
+        """Return the profile in force."""
 
     async def experts(self, scan: bool, patience_s: float, /) -> Reply:
         """Return facts about the experts, after a scan if one is asked for."""

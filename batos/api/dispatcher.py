@@ -1,9 +1,9 @@
-"""Dispatcher of requests: it finds the handler of each operation, and sends the reply once that is durable.
+"""Dispatcher of requests: it finds the handler of each operation, and sends the reply once all commits are durable.
 
 wire.Listener ─ Dispatcher.handle ─ the service's method that is marked `@handles(ShowRequest)` ─ reply ─ barrier ─ client
 
-A service is an object with such methods; it stands beside what it serves: `batos.api.missions`, `messages`, `queries`, `memory`, `uploads`,
-`administration`. What serves a new operation is one more marked method.
+A service is an object with such methods, in the module of its area: `batos.api.missions`, `queries`, `memory`, `uploads`,
+`administration`. A new operation is one more marked method; a new service is also named in `batos.app.stages.open_transport`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Reply = dict[str, Any]
 Handler = Callable[[Any, "Recipient"], Awaitable[Reply | None]]
-"""Serves one request of a client. Its reply is sent once all that was committed before is durable; None: the handler sent its replies."""
+"""Serves one request of a client. The dispatcher sends the returned reply once all earlier commits are durable. With None, the handler has
+sent its replies itself."""
 F = TypeVar("F", bound=Callable[..., Awaitable[Reply | None]])
 
 
@@ -45,8 +46,8 @@ class Dispatcher:
 
     def __init__(self, image: LivingImage, services: Iterable[object]) -> None:
         """
-        :param services: objects with methods that are marked with `handles`. Those with a method `forget(client)` are told of each client
-            that is gone.
+        :param services: objects with methods that are marked with `handles`. Services with a method `forget(client)` get a call for
+            each client that is gone.
         """
         self._image, self._services = image, tuple(services)
         self._handlers: dict[type[Any], Handler] = {}
@@ -55,7 +56,7 @@ class Dispatcher:
 
     @property
     def operations(self) -> frozenset[type[Any]]:
-        """The kinds of requests that are served."""
+        """Return the kinds of requests that this dispatcher serves."""
         return frozenset(self._handlers)
 
     async def handle(self, request: schemas.Request, client: Recipient) -> None:
@@ -63,13 +64,13 @@ class Dispatcher:
         try:
             reply = await self._handlers[type(request)](request, client)
             if reply is not None:
-                await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
+                await self._image.barrier()  # the reply may show commits that are not durable yet
                 client.send(reply)
         except OSError as e:
             raise storage.disk_full_error(e) or e from None
 
     def forget(self, client: Recipient) -> None:
-        """Tell the services that a client is gone."""
+        """Report to the services that a client is gone."""
         for service in self._services:
             if (forget := getattr(service, "forget", None)) is not None:
                 forget(client)

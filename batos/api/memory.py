@@ -56,7 +56,8 @@ class MemoryRequests:
         """Send the number of files; where the client watches, then the fate of each, and the figures at the end."""
         watched = (client, request.ref)
         asked, queued = self._watched.get(watched, (None, 0))
-        if asked == request:  # again after a silence, in which one file takes long: it stays one watch, and no file is read again
+        # the client repeats its request after a silence, as when one file takes long: keep one watch, and read no file again
+        if asked == request:
             client.send({"type": "ingest", "watching": True, "queued": queued})
             return
         ingest = await self._memory.ask(request.paths, request.follow, request.exclude)
@@ -77,7 +78,7 @@ class MemoryRequests:
 
     @handles(schemas.MemoryRequest)
     async def memory(self, request: schemas.MemoryRequest, client: Recipient) -> Reply:
-        """Forget, pin, restore or leave alone what was asked for; return the contents of the memory."""
+        """Forget, restore, pin or unpin a source as requested; return the contents of the memory."""
         return {"type": "memory", **await self._memory.tell(**request.model_dump(exclude={"op", "ref"}))}
 
     @handles(schemas.CurateRequest)

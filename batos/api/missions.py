@@ -34,7 +34,7 @@ Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
 _FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
-"""The fields that `status` gives of the model that a mission is provided with."""
+"""The fields with which `status` describes the model that is provided for a mission."""
 _Message = schemas.SendRequest | schemas.TeachRequest | schemas.RevertRequest | schemas.GrantRequest
 
 
@@ -42,7 +42,7 @@ class Ratings(Protocol):
     """Keeper of users' ratings of missions."""
 
     async def rate(self, id: str, rating: int, why: str, /) -> None:
-        """Keep what a user thinks of a mission: 1 or -1, and why."""
+        """Store a user's rating of a mission: 1 or -1, and the reason."""
 
 
 class MissionRequests:
@@ -114,11 +114,11 @@ class MissionRequests:
         client: Recipient,
         first: Callable[[Any], object] | None = None,
     ) -> None:
-        """Accept a mission durably, and tell the client; then pass on its events, where the client watches.
+        """Accept a mission durably, and report that to the client; then pass on its events if the client watches.
 
-        :param first: takes the image's root before the acceptance, in its transaction; raises BatosError for what is not to be accepted.
+        :param first: called with the image's root before the acceptance, in its transaction; raises BatosError to refuse.
         """
-        # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
+        # Subscribe before the acceptance, so that no event is lost. Pass the events on after `accepted`.
         watched = request.watch and (request.id, client) in self.watches
         watch = self.watches.open(request.id, client) if request.watch else None
         try:
@@ -215,13 +215,13 @@ class MissionRequests:
 
     @handles(schemas.AnswerRequest)
     async def answer(self, request: schemas.AnswerRequest, client: Recipient) -> Reply:
-        """Answer the question of a mission; only an operator's answer may grant what needs a grant."""
+        """Answer the question of a mission. Only an operator's answer may give a grant."""
         await self._scheduler.answer(request.id, request.text, request.number, may_grant=client.operates)
         return self._status(request.id)
 
     @handles(schemas.RateRequest)
     async def rate(self, request: schemas.RateRequest, client: Recipient) -> Reply:
-        """Keep what a user thinks of a mission."""
+        """Store a user's rating of a mission."""
         await self._ratings.rate(request.id, request.rating, request.why)
         return self._status(request.id)
 

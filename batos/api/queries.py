@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 Reply = dict[str, Any]
 _OF_ONE = ("content", "comparison", "effect", "digest", "missions")
-"""What a list of changes leaves out."""
+"""Fields that a list of changes omits."""
 _IN_LIST = ("origin", "accepted", "finished", "undone", "context")
-_LIST_BYTES = 4 * MIB  # of failures, which have sources of methods in them; a thousand of them would hold up whoever else is answered
+_LIST_BYTES = 4 * MIB  # bytes of a list of failures, which contain sources of methods; a thousand failures would delay all other answers
 
 
 class Queries:
@@ -177,7 +177,7 @@ class QueryRequests:
         return await self._now_or_then(request.at, self._queries.ls, request.target)
 
     async def _now_or_then(self, at: Moment | None, query: Callable[..., Reply], target: str | None) -> Reply:
-        """Query the past in a thread: nothing of it is loaded yet."""
+        """Query the past in a thread, since none of it is loaded yet."""
         return query(target) if at is None else await answering(query, target, at)
 
     @handles(schemas.DiffRequest)
@@ -192,7 +192,7 @@ class QueryRequests:
 
     @handles(schemas.MissionsRequest)
     async def missions(self, request: schemas.MissionsRequest, client: Recipient) -> Reply:
-        """Return the missions that fit; in a thread where a filter may look through them all."""
+        """Return the matching missions; in a thread if a filter may scan all missions."""
         if request.state is request.at is request.before is None and not request.words and request.system:
             return self._queries.missions(None, request.limit)
         fits = (request.state, request.limit, request.at, request.before, request.words or "", request.system)
@@ -249,6 +249,6 @@ def _there(root: Any, oid: str) -> Any:
 
 
 def _has(mission: UvmObject | ledger.Line, wanted: list[str]) -> bool:
-    """Return whether a mission fits the words of a search."""
+    """Return True if a mission matches the words of a search."""
     brief = str(mission.brief).casefold()
     return all(word in brief for word in wanted) or (len(wanted) == 1 and str(mission.id).casefold().startswith(wanted[0]))

@@ -13,7 +13,7 @@ from batos.errors import BatosError, Busy
 from batos.mind.events import Event, Events
 from batos.wire.outbox import Recipient
 
-_QUIET_S = 600.0  # in which nothing was said to a watch, until it is seen whether its client is there
+_QUIET_S = 600.0  # seconds without an event after which a watch checks that its client is still there
 _SEEN_AT_A_TIME = 8
 
 
@@ -34,7 +34,7 @@ class Subscriptions:
 
     @property
     def clients(self) -> int:
-        """The number of clients that watch something."""
+        """Return the number of clients that watch something."""
         return len(self._count)
 
     def __contains__(self, watched: tuple[str, Recipient]) -> bool:
@@ -79,7 +79,7 @@ class Subscriptions:
                 continue
             self._open[id, client] = self._open.pop((id, client))
             if now - watch.told >= _QUIET_S:
-                with contextlib.suppress(BatosError):  # nothing that is wrong with that mission is for whoever opens another watch
+                with contextlib.suppress(BatosError):  # a fault of that mission must not reach a client that opens another watch
                     watch.tell(self._status(id))
 
 

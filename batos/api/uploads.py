@@ -24,10 +24,10 @@ from batos.wire.endpoints import WireLimits
 from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
-_BESIDE_DATA = 512  # bytes of a message beside its data, of which base64 makes four bytes of three
+_BESIDE_DATA = 512  # bytes of a message besides its data; base64 makes four bytes of three
 AT_ONCE = 256
-"""Pictures that come in at a time: one of few bytes takes memory for its record, too."""
-_IDLE_S = 60.0  # after which an upload that goes on no more makes room for others
+"""Uploads at the same time. Even a small picture takes memory for its record."""
+_IDLE_S = 60.0  # seconds without progress after which an upload makes room for others
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class UploadLimits(Limits):
     """Limits of images that clients upload."""
 
     image_bytes: int = limit(16 * MIB, ge=1024, le=128 * MIB)
-    """Greatest size of an image of a brief, in bytes."""
+    """Largest size of an image of a brief, in bytes."""
     image_pixels: int = limit(64_000_000, ge=1, le=1_000_000_000)
-    """Greatest number of pixels of an image of a brief; a decoder takes four bytes for each."""
+    """Largest number of pixels of an image of a brief. A decoder needs four bytes for each pixel."""
     memory_bytes: int = limit(64 * MIB, ge=1024, le=4096 * MIB)
     """Memory in bytes for images that are partly uploaded."""
     disk_bytes: int = limit(1024 * MIB, ge=1024, le=2**50)
-    """Disk in bytes for images that no mission has; above it, the oldest go."""
+    """Disk space in bytes for uploaded images that belong to no mission. Above it, the oldest images are removed."""
     hours: float = limit(24.0, ge=0, le=8760)
-    """Hours for which an image that no mission has is kept."""
+    """Hours for which an uploaded image that belongs to no mission is kept."""
 
 
 class _Part:
@@ -55,10 +55,10 @@ class _Part:
 
 
 class Uploads:
-    """Uploads under way. Parts are taken in order, in memory, and a whole picture is kept; `have` says how much has come, so that a client
-    sends again what was lost.
+    """Uploads under way. Parts are accepted in order and held in memory; a complete picture is stored. `have` is the number of bytes
+    received, so that a client can repeat lost parts.
 
-    A client that stops in the middle, or dies, takes `UploadLimits.memory_bytes`. Two clients may send one picture.
+    An unfinished upload counts towards `UploadLimits.memory_bytes`. Two clients may send one picture together.
     """
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
@@ -71,18 +71,18 @@ class Uploads:
         client.send(await self.take(request))
 
     async def take(self, request: schemas.UploadRequest) -> Reply:
-        """Take a part of an image; return how much of it is there, and facts about it once it is whole and durable.
+        """Accept a part of an image. Return the bytes received so far, and facts about the image once it is complete and durable.
 
-        :raises MessageTooLarge: for an image of more bytes or pixels than the settings allow.
-        :raises InvalidInput: for what is no image that models take, or not of its digest.
-        :raises Busy: while others take the room.
+        :raises MessageTooLarge: if the image has more bytes or pixels than the limits allow.
+        :raises InvalidInput: if it is not an image that models accept, or does not have its digest.
+        :raises Busy: while other uploads use all the memory.
         """
         if (known := await self._known(request.digest)) is not None:
             return known
         self._check_size(request.bytes)
         part = self._parts.get(request.digest)
         if part is not None and part.size != request.bytes and part.keeping is None and time.monotonic() - part.at > _IDLE_S:
-            del self._parts[request.digest]  # who said so went away
+            del self._parts[request.digest]  # the client that announced the other size is gone
             part = None
         if part is not None and part.size != request.bytes:
             raise InvalidInput(f"upload: this image was said to be of {part.size} bytes before, and now of {request.bytes}")
@@ -90,7 +90,8 @@ class Uploads:
             data = _decoded(request.data)
             if part is None and request.offset == 0:
                 part = self._parts[request.digest] = self._begin(request.bytes)
-            if part is not None and part.keeping is None and request.offset == len(part.data):  # any other came before, or too early
+            # else this part came before, or comes too early
+            if part is not None and part.keeping is None and request.offset == len(part.data):
                 part.data += data
                 part.at = time.monotonic()
                 if len(part.data) > part.size:
@@ -102,8 +103,9 @@ class Uploads:
             return {**told, "part": max(3, (WireLimits.of(self._settings).message_bytes - _BESIDE_DATA) * 3 // 4)}
         if part.keeping is None:
             part.keeping = asyncio.create_task(self._keep(request.digest, part))
-            part.keeping.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be left to hear of it
-        await asyncio.shield(part.keeping)  # whoever asked may go
+            # mark the exception as retrieved: all clients that wait for it may have left
+            part.keeping.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(part.keeping)  # the client may leave: the upload goes on
         found = await self._known(request.digest)
         assert found is not None, "it is kept for hours"
         return found
@@ -125,7 +127,7 @@ class Uploads:
         if self._image.read(blobs.about_picture, digest) is None:
             return None
         about = await self._image.system(blobs.bring_picture_again, digest)
-        if about is None:  # it went meanwhile
+        if about is None:  # the image was removed meanwhile
             return None
         return {"type": "upload", "digest": digest, "bytes": about["bytes"], "have": about["bytes"], "whole": True, "image": about}
 

@@ -17,15 +17,15 @@ from typing import Any
 import structlog
 
 from batos.app.inference import Substrate
-from batos.autotelic import entropy_records, prerequisites, telemetry, triggers, writer_evaluation
+from batos.autotelic import change_preparation, entropy_records, telemetry, triggers, writer_evaluation
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
+from batos.autotelic.change_preparation import ModelPreparation, Preparation
 from batos.autotelic.change_types import Ground
 from batos.autotelic.entropy_records import WeightBounds
 from batos.autotelic.entropy_worker import Assessor, AssessorLimits, EntropyLimits
 from batos.autotelic.heartbeat import Heartbeat, HeartbeatLimits, Rhythm
 from batos.autotelic.improver import Improver, ImproverParts
-from batos.autotelic.prerequisites import ModelPreparation, Preparation
 from batos.autotelic.rehearsal import Rehearsals, Stage
 from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
 from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
@@ -67,8 +67,8 @@ class Autonomy:
 
     def __init__(self, settings: Settings, image: LivingImage, bus: EventBus, residency: Callable[[], Record], *, life: Lifetime) -> None:
         """
-        :param residency: returns the facts about the models in memory; empty where something else infers.
-        :param life: ends what is begun here.
+        :param residency: returns the facts about the models in memory; empty without an Ollama.
+        :param life: ends the tasks begun here.
         """
         self._settings, self._image, self._bus, self._residency = settings, image, bus, residency
         may = settings.autonomy
@@ -97,7 +97,7 @@ class Autonomy:
         return Levels(counters, levels)
 
     async def hold(self, undo: ChangeReversal, life: Lifetime) -> None:
-        """Put it on its leash. To be called before any mission goes on: what a daemon dies of is taken back first."""
+        """Start the rollback monitor. Call this before missions resume: a change that ends the daemon is rolled back first."""
         if self.senses is None:
             return
         settings = self._settings
@@ -107,11 +107,11 @@ class Autonomy:
         life.push_async_callback(self.leash.end)
 
     def begin(self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, life: Lifetime) -> None:
-        """Let it beat.
+        """Start the heartbeat.
 
-        :param embedder: the model that embeds what missions ask and answer.
+        :param embedder: the model that embeds briefs and answers.
         :param measure: the facts that an audit's brief names.
-        :param life: ends what is begun here.
+        :param life: ends the tasks begun here.
         """
         if self.senses is None:
             return
@@ -159,7 +159,7 @@ class Autonomy:
         life.background(self._ticking(), "senses")
 
     async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
-        """Look at the triggers after each interval, when nobody else needs the system and the loop may spend something."""
+        """Check the triggers after each interval, when no mission needs the system and the loop has budget left."""
         while True:
             await self._ticked.wait()
             self._ticked.clear()
@@ -215,7 +215,7 @@ class Autonomy:
         bounds = None
         if self.assessor is not None:
             bounds = _bounds(self._settings)
-            self.assessor.flush()  # what was said of the mission is in the image before the rating is
+            self.assessor.flush()  # the measurements of the mission reach the image before the rating
         await self._image.system(_rate, id, rating, why, bounds, mission=id)
         log.info("rated", mission=id, rating=rating)
 
@@ -223,15 +223,17 @@ class Autonomy:
         """Return when what was measured so far is in the image."""
         if self.assessor is not None:
             self.assessor.flush()
-            await self._image.system(lambda root: None)  # in order with what was just handed over
+            # the committer works in order: this returns after the measurements just handed over
+            await self._image.system(lambda root: None)
 
     def undone(self, root: Any, number: int, redo: bool) -> None:
-        """Part of the transaction that undoes the mission of that number, or does it again: learn from that."""
+        """Learn from an undo of the mission of that number, or from its redo, in the transaction that does it."""
         if self.assessor is None:
             return
         if redo:
             entropy_records.unlearn_weights(root, number, _bounds(self._settings))
-        elif (found := entropy_records.assessment_of(root, number)) is not None:  # else it is learned from when the mission is measured
+        # else the undo is learned from when the mission is measured
+        elif (found := entropy_records.assessment_of(root, number)) is not None:
             entropy_records.learn_weights(root, found, entropy_records.UNDONE, _bounds(self._settings))
 
     def facts(self) -> Record:
@@ -252,7 +254,7 @@ def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.Wei
     if bounds is None:
         return
     found = entropy_records.assessment_of(root, ledger.mission_of(root, id).number)
-    if found is not None:  # else it is learned from when the mission is measured
+    if found is not None:  # else the rating is learned from when the mission is measured
         entropy_records.learn_weights(root, found, entropy_records.RATED_UP if rating > 0 else entropy_records.RATED_DOWN, bounds)
 
 
@@ -271,7 +273,7 @@ def _limits(settings: Settings) -> AssessorLimits:
 
 def _trigger_limits(settings: Settings) -> triggers.TriggerLimits:
     limits = TriggerLimits.of(settings)
-    return dataclasses.replace(limits, syntheses=0) if prerequisites.why_no_training(settings) else limits
+    return dataclasses.replace(limits, syntheses=0) if change_preparation.why_no_training(settings) else limits
 
 
 def _standing(assessor: Assessor) -> triggers.Entropy:
@@ -328,7 +330,7 @@ class Improving:
             audit,
             lambda: substrate.models.there(),
             curates=curate is not None,
-            trains=lambda: prerequisites.why_no_training(settings, substrate.profile),
+            trains=lambda: change_preparation.why_no_training(settings, substrate.profile),
         )
         self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autonomy.mode == "off"
         self.propose: Propose = nothing_proposed if off else self._audits.propose
@@ -336,10 +338,10 @@ class Improving:
         self.improver: Improver | None = None
 
     def begin(self, scheduler: Scheduler, services: AttemptServices, bus: EventBus, leash: Budget, life: Lifetime) -> None:
-        """Look after proposals until the daemon ends.
+        """Process proposals until the daemon ends.
 
-        :param services: those of live attempts.
-        :param life: ends what is begun here.
+        :param services: the services of live attempts.
+        :param life: ends the tasks begun here.
         """
         if self._settings.autonomy.mode == "off":
             return
@@ -348,7 +350,9 @@ class Improving:
         staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
-            writer_evaluation.KIND: prerequisites.TrainingPreparation(image, settings, leash, lambda: self._substrate.factory, staging),
+            writer_evaluation.KIND: change_preparation.TrainingPreparation(
+                image, settings, leash, lambda: self._substrate.factory, staging
+            ),
         }
         parts = ImproverParts(self._ground, self._audits, rehearsals, preparations, self._curate)
         improver = self.improver = Improver(image, self._inference, leash, parts, quiet=scheduler.quiet)
@@ -362,10 +366,10 @@ class Improving:
 
     @contextlib.asynccontextmanager
     async def _tasks(self, count: int) -> AsyncIterator[Sequence[writer_evaluation.WritingTask]]:
-        """Tasks of families that no training sees, spread over them."""
+        """Return tasks of families that no training uses, spread over these families."""
         from batos.training.dataset import (
             Prover,
-            generate,  # late: they are many, and only who trains needs them
+            generate,  # imported late: there are many, and only training needs them
         )
 
         found = await asyncio.to_thread(generate, "validation", TASKS_SEED, each=1)
@@ -383,9 +387,9 @@ class Improving:
 
     @contextlib.asynccontextmanager
     async def _stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
-        """Make what it takes to think in a mirror: methods, a router and a sandbox of its own.
+        """Make the parts for thinking in a mirror: own methods, router and sandbox.
 
-        :param services: those of live attempts.
+        :param services: the services of live attempts.
         :param names: knows the digests of models.
         """
         settings, limit_s = self._settings, self._settings.inference.deadline_s

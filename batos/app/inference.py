@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from batos.bridge.installed_models import Candidate
     from batos.bridge.lora.factory import LoraFactory
     from batos.bridge.modelfile import Modelfile
-    from batos.bridge.service import OllamaService
+    from batos.bridge.ollama_server import OllamaService
 
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
 
 
 class Substrate:
-    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama: something else infers."""
+    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama, and another inference answers."""
 
     def __init__(
         self,
@@ -65,13 +65,14 @@ class Substrate:
         on_choice: Callable[[Record], None] = lambda chosen: None,
     ) -> None:
         """
-        :param on_choice: told of settings that were chosen while the daemon runs.
+        :param on_choice: called with settings that a user chose while the daemon runs.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
         self._on_choice = on_choice
         self._one_choice = asyncio.Lock()
         self.chosen = selection.choose_profile(settings, self._voices_of, None)
-        """The profile in force, and why. Before `connect`, and where something else infers, what the settings say without an Ollama."""
+        """The profile in force, and why it was chosen. Before `connect`, and without an Ollama of its own, the choice that follows from the
+        settings alone."""
         self.known = KnownCapabilities(
             lambda making, record: image.committer.defer(model_registry.keep_capabilities, making, record, KNOWN_LIMIT)
         )
@@ -80,27 +81,27 @@ class Substrate:
         self.places: list[ManagedHost] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
-        """Returns the facts for `info` about the Ollamas; empty where there is none."""
+        """Returns the facts for `info` about the Ollamas. The facts are empty where there is no Ollama."""
         self.outage: Callable[[], str] = str
-        """Returns the words for an outage of all Ollamas; empty where one answers."""
+        """Returns the words for an outage of all Ollamas. The words are empty while one answers."""
         self.asked_only: Inference | None = None
-        """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
+        """The same inference without waiting for a model and without fetching it. None where there is no Ollama."""
         self._settled = asyncio.Event()
-        self._bases: dict[str, str] = {}  # by role, under the profile in force
+        self._bases: dict[str, str] = {}  # base model by role, under the profile in force
         self._foresight = Foresight()
         self._of_user = ""  # address of the user's own Ollama
 
-    # --- putting together
+    # --- assembly
 
     async def connect(self, life: Lifetime) -> Inference:
-        """Find or start an Ollama and put everything around it.
+        """Find or start an Ollama, and connect all parts to it.
 
-        :param life: ends what is begun here.
+        :param life: ends the tasks begun here.
         :raises OllamaUnavailable: if none answers and none can be started.
         """
-        from batos.bridge.client import connect  # late: the client's imports cost more than all the rest
+        from batos.bridge.client import connect  # imported late: the client's imports take longer than all the rest
         from batos.bridge.hosts import Hosts, ManagedHosts
-        from batos.bridge.service import OllamaService
+        from batos.bridge.ollama_server import OllamaService
 
         settings = self._settings
         service = OllamaService(settings)
@@ -184,11 +185,11 @@ class Substrate:
         factory = open_lora_factory(self._image, client, self._settings, self.profile, place)
         await factory.begin()
         life.background(factory.run(), "lora factory")
-        life.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
+        life.callback(factory.stop)  # before its task is cancelled, so that its thread ends soon
         return factory
 
     def grouping(self, guess: Callable[[MissionRecord], str]) -> Grouping | None:
-        """Return how missions are grouped by model; None where something else than an Ollama infers: they are not.
+        """Return the grouping of missions by model; None without an Ollama.
 
         :param guess: names the persona that a mission will probably go to.
         """
@@ -213,9 +214,9 @@ class Substrate:
         )
 
     def preload(self, waiting: Callable[[int], list[str]]) -> None:
-        """From now on load models in pauses: those that missions wait for, then those that are likely to be needed.
+        """Load models in pauses from now on: first those that missions wait for, then those that are likely to be needed.
 
-        :param waiting: returns the models of the next so many missions that wait.
+        :param waiting: returns the models of that many waiting missions, the next ones first.
         """
         from batos.bridge.residency import Expected, Preloader
 
@@ -231,11 +232,11 @@ class Substrate:
     def _voices(self) -> list[str]:
         return [self.model_of(persona) for persona in self._personas]
 
-    # --- what is known of it
+    # --- facts about the inference
 
     @property
     def profile(self) -> Profile:
-        """The profile in force."""
+        """Return the profile in force."""
         return self.chosen.profile
 
     def capabilities(self, model: str) -> Capabilities | None:
@@ -247,15 +248,15 @@ class Substrate:
     def base_of(self, role: str) -> str:
         """Return the model that the one of a persona's role is made of; a model that is made of none is its own."""
         if role not in self._bases:
-            from batos.bridge.lora.expert_model import bases_of  # late, as the rest of what looks at models
+            from batos.bridge.lora.expert_model import bases_of  # imported late, like everything that examines models
 
             self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.inference.modelfiles))[role][1]
         return self._bases[role]
 
     @property
     def sight(self) -> Sight:
-        """Which models see."""
-        if not self.places:  # something else infers
+        """Return which models see images."""
+        if not self.places:  # an inference other than Ollama
             return Sight(self.model_of)
         return Sight(self.model_of, self._sees, self._seen, self._seeing)
 
@@ -266,7 +267,8 @@ class Substrate:
     async def _sees(self, model: str) -> bool | None:
         """Return whether a model sees, as its Ollama says, or was found out when it was tried (`batos models --fit NAME`). It is not tried
         for it: to look at a picture takes a model as long as most of an answer."""
-        await self._inference.digest(self.profile.model_of(model))  # one that is on its way is waited for; and what it claims is learned
+        # waits for a model that is being fetched, and learns its claimed capabilities
+        await self._inference.digest(self.profile.model_of(model))
         return self._seen(model)
 
     async def _seeing(self) -> list[str]:
@@ -275,7 +277,7 @@ class Substrate:
         return [one.name for one in sorted(found, key=lambda one: -(one.can.parameters or 0))]
 
     def residency(self) -> Record:
-        """Return facts about the models in the memory of the first Ollama; empty where something else infers."""
+        """Return facts about the models in the memory of the first Ollama; empty without an Ollama."""
         return self.places[0].residency.facts() if self.places else {}
 
     def parameters(self, model: str) -> int | None:
@@ -290,7 +292,7 @@ class Substrate:
             return ""
         name, place = self.profile.model_of(model), self.places[0]
         try:
-            await place.digest(name)  # what it can do is learnt with it
+            await place.digest(name)  # also learns the capabilities of the model
             can = self.capabilities(name)
             if can is None or can.parameters is None:
                 return f"it is not known how large {name} is"
@@ -313,7 +315,7 @@ class Substrate:
             return None
         return [dataclasses.replace(one, can=self.known.of(one.digest) or one.can) for one in found]
 
-    # --- what missions need
+    # --- needs of missions
 
     async def met(self, needs: Needs) -> bool:
         """Return whether all models with which personas speak meet needs, as they are loaded here.
@@ -328,7 +330,7 @@ class Substrate:
         :raises InferenceFailed: where that cannot be found out.
         """
         for model in dict.fromkeys(self._voices()):
-            await self._inference.digest(model)  # once it is there, it is known what it can do
+            await self._inference.digest(model)  # a model's capabilities are known once it is there
             can = self.capabilities(model)
             if can is not None and needs.lacking(can):
                 return False
@@ -346,7 +348,7 @@ class Substrate:
 
     @property
     def room(self) -> Space:
-        """The room that there is for another model."""
+        """Return the room for another model."""
         return Space(self._settings.inference.memory_bytes, self.places[0].provisioner.room)
 
     def in_force(self, model: str) -> bool:
@@ -360,16 +362,16 @@ class Substrate:
         return {one.role: (persona_model_name(persona, model), persona_modelfile(one, model)) for persona, one in self._voices_of.items()}
 
     def options_on(self, context: int, answer: int) -> Record:
-        """Return Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
+        """Return Ollama's options of an inference on a model loaded with such a context. The user's settings override the defaults."""
         settings = self._settings
         own = {"num_predict": settings.inference.answer_tokens, "num_thread": settings.inference.threads}
         return {"num_ctx": context, "num_predict": answer, **{name: value for name, value in own.items() if value}}
 
-    # --- another model
+    # --- changes of model
 
     async def _use(self, name: str) -> Record:
         """See `Models.use`."""
-        from batos.bridge.lora.expert_model import bases_of  # late, as the rest of what looks at models
+        from batos.bridge.lora.expert_model import bases_of  # imported late, like everything that examines models
 
         async with self._one_choice:
             before, chosen = self.chosen, self._chosen(name)
@@ -444,7 +446,7 @@ class Substrate:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Ollama's options that a model is loaded with, and the longest answer."""
+        """Return the options with which Ollama loads a model, and the limit of an answer."""
         settings = self._settings
         own = {
             "num_ctx": settings.inference.window,
@@ -455,19 +457,20 @@ class Substrate:
 
     @property
     def chat_options(self) -> dict[str, Any]:
-        """Ollama's options of every chat."""
+        """Return Ollama's options of every chat."""
         settings = self._settings
         think = {"on": {"think": True}, "off": {"think": False}}.get(settings.inference.think, {})
         return {**self.options, **({"stop": list(settings.inference.stop)} if settings.inference.stop else {}), **think}
 
     async def settled(self) -> None:
-        """Wait until each model of the profile is there or was found not to be had, once."""
+        """Wait until each model of the profile has been provided, or found to be unavailable, once."""
         if self.facts():
             await self._settled.wait()
 
     async def experts_known(self) -> None:
-        """Wait until it is known which experts write methods: where one is staged that may, it was looked at once, after the models that it
-        is built on. Where none is, nobody waits: a pull may take hours, and what is known needs no model."""
+        """Wait until it is known which experts write methods. If such an expert is staged, wait until its base models and the expert have
+        been examined once. Otherwise return at once: a pull may take hours.
+        """
         if self.factory is not None and await self.factory.writes_soon():
             await self.settled()
             await self.factory.scan_settled()
@@ -477,7 +480,8 @@ class Substrate:
         if self.factory is None:
             return {"staging": None, **self._image.read(model_registry.report_experts), "refused": []}
         if scan:
-            with contextlib.suppress(TimeoutError):  # experts are built on the personas' own models; past it, they are said to wait
+            # experts are built on the personas' own models; after the timeout the report says that they wait
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
                     await self.settled()
             await self.factory.scan_settled()

@@ -30,13 +30,13 @@ log = structlog.get_logger("batos")
 class Kernel:
     """A running BAT OS. `Kernel.start` makes it, `stop` ends it; `ended` waits for a reason to stop.
 
-    Its attributes are the parts that the stages made, for whoever looks into a running daemon.
+    Its attributes are the parts that the stages made, for inspection of a running daemon.
     """
 
     def __init__(
         self,
         life: contextlib.AsyncExitStack,
-        facts: stages.DaemonFacts,
+        facts: stages.StartedStages,
         transport: stages.TransportStage,
         stop: stages.StopRequest,
     ) -> None:
@@ -64,16 +64,16 @@ class Kernel:
         listen: bool = True,
         on_recovered: Callable[[], object] = lambda: None,
     ) -> Kernel:
-        """Start the stages in their order, and let missions in.
+        """Start the stages in their order, and accept missions.
 
-        :param inference: takes the place of Ollama: what tests and benches inject.
+        :param inference: replaces Ollama; tests and benches inject it.
         :param listen: open the endpoints.
-        :param on_recovered: called when the image is open and recovered, before any mission is thought about.
-        :raises BatosError: with what stands in the way and the remedy; nothing stays running then.
+        :param on_recovered: called when the image is open and recovered, before any mission runs.
+        :raises BatosError: with the obstacle and the remedy; then nothing stays running.
         """
         begun, live, stop = time.monotonic(), stages.DaemonSettings(settings), stages.StopRequest()
         log.info("starting", version=batos.__version__, data=str(settings.data))
-        preflight.check(settings)  # refused before an image is made and an Ollama started; so are addresses that are taken
+        preflight.check(settings)  # refuse bad settings and taken addresses before an image is made and an Ollama started
         async with contextlib.AsyncExitStack() as life:
             enter = life.enter_async_context
             console = await enter(stages.take_addresses(settings, listen=listen))
@@ -81,33 +81,33 @@ class Kernel:
             models = await enter(stages.connect_models(live, storage, inference))
             upkeep = await enter(stages.keep_image(settings, storage))
             memory = await enter(stages.open_memory(settings, storage, models))
-            missions = await enter(stages.recover_missions(live, storage, models, memory, stop))
+            missions = await enter(stages.build_missions(live, storage, models, memory, stop))
             on_recovered()
-            facts = stages.DaemonFacts(live, console, storage, models, upkeep, memory, missions, begun)
+            facts = stages.StartedStages(live, console, storage, models, upkeep, memory, missions, begun)
             transport = await enter(stages.open_transport(facts, listen=listen))
-            await enter(stages.begin_autonomy(facts))
+            await enter(stages.start_work(facts))
             return cls(life.pop_all(), facts, transport, stop)
 
-    # --- while it runs
+    # --- the running daemon
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """Return the settings in force."""
         return self._settings.now
 
     @property
     def profile(self) -> Profile:
-        """The profile in force."""
+        """Return the profile in force."""
         return self.substrate.profile
 
     @property
     def endpoints(self) -> list[str]:
-        """The endpoints, with the ports that they got."""
+        """Return the endpoints, with the ports that the system assigned."""
         return self._facts.endpoints
 
     @property
     def uptime_s(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return self._facts.uptime_s()
 
     def info(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Kernel:
         return self.transport.personas.describe()
 
     async def models_settled(self) -> None:
-        """Wait until each model of the profile is there or was found not to be had, once."""
+        """Wait until each model of the profile has been provided, or found to be unavailable, once."""
         await self.substrate.settled()
 
     def reload(self, settings: Settings) -> dict[str, Any]:
@@ -138,25 +138,25 @@ class Kernel:
         log.info("reloaded", applied=applied, restart=waiting)
         return self._facts.reloaded
 
-    # --- its end
+    # --- the end
 
     @property
     def is_stop_requested(self) -> bool:
-        """Return whether somebody asked for the end, or a failure did."""
+        """Return True if a caller or a failure has requested the end."""
         return self._stop.is_made
 
     def request_stop(self, failure: BaseException | None = None) -> None:
-        """Let `ended` return; with a failure, let it raise that."""
+        """Make `ended` return; with a failure, make it raise that failure."""
         self._stop.make(failure)
 
     async def ended(self) -> None:
-        """Wait until somebody asks for the end.
+        """Wait until a caller or a failure requests the end.
 
         :raises BatosSignal: if the storage failed for good.
         """
         await self._stop.wait()
 
     async def stop(self) -> None:
-        """Stop in order: no new missions, those under way end or wait for the next start, the image is closed."""
+        """Stop in order: accept no new missions, let those under way end or wait for the next start, close the image."""
         await self._life.aclose()
         log.info("stopped", uptime_s=round(self.uptime_s, 1))

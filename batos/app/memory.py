@@ -59,11 +59,12 @@ class Recollection:
 
     def __init__(self, image: LivingImage, settings: Settings, bus: EventBus | None = None) -> None:
         """
-        :param bus: hears of `MemoryQueried`, and tells of missions that ended; None: nobody does.
+        :param bus: receives `MemoryQueried`, and reports ended missions; None: a bus without subscribers.
         """
         self._image, self._settings, self._bus = image, settings, bus or EventBus()
         self._look_back: Callable[[], object] = lambda: None
-        self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
+        # changes that came while the collection was read again; None when it is not being read
+        self._since: list[Callable[[Collection], object]] | None = None
 
     async def open(
         self,
@@ -73,13 +74,14 @@ class Recollection:
         life: Lifetime,
         asked_only: Inference | None = None,
     ) -> None:
-        """Load what searches see, and begin with what was left to do.
+        """Load the collection that searches use, and resume unfinished work.
 
         :param model: the profile's embedder.
-        :param asked_only: the same inference, which fetches no model that is not there; that one if left out.
-        :param life: ends what is begun here.
+        :param asked_only: an inference that fetches no missing model; default: the same inference.
+        :param life: ends the tasks begun here.
         """
-        await in_helper(importlib.import_module, "batos.memory.embedding_worker")  # numpy, zope.index: not on the loop's time
+        # numpy and zope.index take long to import: keep that off the loop
+        await in_helper(importlib.import_module, "batos.memory.embedding_worker")
         from batos.memory.chunking import ChunkLimits
         from batos.memory.curator import Curator
         from batos.memory.embedders.selection import EmbedderLimits, Readers
@@ -116,12 +118,12 @@ class Recollection:
         life.push_async_callback(self.curator.stop)
 
     def remember(self, life: Lifetime) -> None:
-        """From now on, missions that have ended become memory, and those that have ended before.
+        """Store ended missions in the memory from now on, including those that ended before.
 
-        :param life: ends that.
+        :param life: ends the storing.
         """
         from batos.memory.chunking import ChunkLimits
-        from batos.missions.memory_writer import Remembering, RememberLimits  # late, as all that brings numpy
+        from batos.missions.memory_writer import Remembering, RememberLimits  # imported late, like everything that needs numpy
 
         settings = self._settings
         if settings.memory.remember == "on":
@@ -141,14 +143,14 @@ class Recollection:
         quiet: Callable[[], Awaitable[object]],
         gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None,
     ) -> None:
-        """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`.
+        """Let the curator work from now on, when no mission needs the system; see `Curator.use`.
 
-        :param life: ends that.
+        :param life: ends the curator's work.
         """
         self.curator.use(quiet, gist)
         life.background(self.curator.run(), "curator")
 
-    # --- for missions
+    # --- used by missions
 
     async def recall(self, question: str) -> list[int]:
         """Return the chunks that speak to a question, the best first."""
@@ -162,10 +164,10 @@ class Recollection:
         self.curator.reads.add(found)
         return found
 
-    # --- what the collection hears of
+    # --- changes that the collection receives
 
     def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None:
-        """Take in new chunks, and drop those that are gone, of a durable transaction."""
+        """Add the new chunks of a durable transaction, and drop its removed chunks."""
         if segment is not None:
             self._apply(lambda collection: collection.append(segment))
         if gone := list(dropped):
@@ -179,9 +181,9 @@ class Recollection:
     def moved(self, moved: Iterable[UndoneMemory]) -> None:
         """Take in the documents that a durable undo took out or brought back."""
         for one in moved:
-            self.stored(None, one.dropped)  # first: a chunk that an earlier one took out can come back
+            self.stored(None, one.dropped)  # drop first: a later entry can bring back a chunk that an earlier one removed
             self.stored(one.segment, ())
-        self._look_back()  # a mission that is done again is remembered again
+        self._look_back()  # the memory stores a redone mission again
 
     def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
         """Take in vectors of chunks by that embedder, of a durable transaction; searches have those of one embedder only."""
@@ -199,11 +201,11 @@ class Recollection:
             self._since.append(change)
 
     async def reload(self) -> None:
-        """Read the collection anew from the image: after a change of embedder, or to let go of the rows of chunks that are gone."""
+        """Read the collection again from the image, after a change of embedder or to free the rows of removed chunks."""
         self._since = []
         try:
             fresh = await in_helper(self._image.read, self._load)
-            for change in self._since:  # what the snapshot had already does nothing
+            for change in self._since:  # repeating a change that the snapshot already has does nothing
                 change(fresh)
             self.collection = fresh
         finally:
@@ -217,7 +219,7 @@ class Recollection:
         view = self.collection.view()
         return int((view.has & ~view.gone).sum())
 
-    # --- what clients ask for
+    # --- requests of clients
 
     async def search(self, request: SearchRequest) -> Reply:
         """Return the passages that answer a question.
@@ -231,10 +233,10 @@ class Recollection:
         return await self.retrieval.search(wanted, explain=request.explain)
 
     async def ask(self, paths: list[str], follow: list[str], exclude: Sequence[str] = ()) -> RequestedFiles:
-        """Have files read; folders to follow are watched from now on, and read at once. What cannot be taken is told of beside the others.
+        """Queue files for reading. Watch folders to follow from now on, and read them at once. The result also lists refused paths.
 
-        :param exclude: patterns of what is left out of the folders, also when they are looked through later.
-        :raises Unreadable: where nothing is there.
+        :param exclude: patterns of files to leave out of the folders, now and later.
+        :raises Unreadable: if none of the paths can be read.
         """
         away: list[Reply] = []
         for folder in follow:
@@ -251,7 +253,7 @@ class Recollection:
         if {one["path"] for one in refused} == {*paths, *follow}:
             more = f" ({len(refused) - 1} more)" if len(refused) > 1 else ""
             raise Unreadable(f"{refused[0]['path']}: {refused[0]['message']}{more}")
-        # What is told of them from now on is told of this asking: nothing of it can have been committed before the queue was.
+        # Later events about these files belong to this request: nothing can have been committed for them before they were queued.
         return RequestedFiles(self.ingest, found, refused, left.facts())
 
     async def tell(
@@ -265,10 +267,10 @@ class Recollection:
         pin: str | None = None,
         unpin: str | None = None,
     ) -> Reply:
-        """Forget, bring back, pin or leave alone what was asked for; return the contents of the memory.
+        """Forget, restore, pin or unpin a source as requested; return the contents of the memory.
 
-        :param documents: how many of them to list, the newest first; `archives` likewise.
-        :raises UnknownSource: if there is nothing to forget, to bring back or to pin.
+        :param documents: number of documents to list, newest first; `archives` likewise.
+        :raises UnknownSource: if the memory holds nothing from the source.
         """
         told: Reply = {}
         if restore is not None:
@@ -283,7 +285,7 @@ class Recollection:
             told["forgotten"] = await self.ingest.forget(forget)
             await self.vectors.purge()
         held = await answering(self._image.read, _described, documents, self.watcher.away, self.watcher.left_out)
-        await self._image.told()  # what the image has can be read before the collection hears of it
+        await self._image.told()  # the image shows a transaction before the collection receives it
         return {**held, **self._live(), **told}
 
     def facts(self) -> Reply:
@@ -295,11 +297,11 @@ class Recollection:
 
 
 class RequestedFiles:
-    """Files that somebody asked to have read; to be waited for, or closed."""
+    """Files of one request to read. The caller waits for them, or closes the request."""
 
     def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
         """
-        :param refused: what was named and cannot be taken: `path`, `code` and `message`.
+        :param refused: paths that cannot be read: `path`, `code` and `message`.
         :param left_out: what folders have that is not read; empty for nothing.
         """
         self.files, self.refused, self.left_out = files, refused, left_out
@@ -308,9 +310,9 @@ class RequestedFiles:
         self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)
 
     async def done(self, tell: Callable[[Reply], object]) -> Reply:
-        """Wait until each file is read or refused; the figures.
+        """Wait until each file is read or refused. Return the figures.
 
-        :param tell: hears of each as it comes.
+        :param tell: called for each file when it is done.
         """
         left = set(self.files)
         counts = dict.fromkeys(("added", "updated", "unchanged", "forgotten"), 0)
@@ -339,7 +341,7 @@ class RequestedFiles:
         return {**told, **({"left_out": self.left_out} if self.left_out else {})}
 
     def close(self) -> None:
-        """Hear of them no more."""
+        """Stop receiving events of these files."""
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
@@ -349,7 +351,7 @@ def _has_document(root: Any, number: int) -> bool:
     from batos.memory.store import library_of
 
     document = library_of(root).documents.get(number)
-    return document is not None and bool(document.sections or not document.archives)  # not one that is archived whole
+    return document is not None and bool(document.sections or not document.archives)  # a document that is archived whole does not count
 
 
 def _described(root: Any, documents: int | None, away: dict[str, str], left: dict[str, Reply]) -> Reply:

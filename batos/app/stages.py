@@ -1,6 +1,6 @@
 """Stages of the daemon's start: async context managers that yield a frozen dataclass of the parts they made, and end these when left.
 
-take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ recover_missions ─ open_transport ─ begin_autonomy
+take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ build_missions ─ open_transport ─ start_work
 
 Stages are left in reverse order: the system's own work ends first, then missions, so that their last results still leave through the
 transport, and the image is closed when nothing uses it any more. A stage takes what it needs from earlier stages, never from later ones.
@@ -29,7 +29,7 @@ from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, Improving, measured
 from batos.app.inference import Substrate
 from batos.app.memory import Recollection
-from batos.app.model_choice import Providing
+from batos.app.model_provision import Providing
 from batos.app.undo import Undoing
 from batos.autotelic import change_types, entropy_records, schema
 from batos.bridge.downloads import ProvisionLimits
@@ -80,7 +80,7 @@ _INSTALL = (
     entropy_records.install_weights,
     change_types.install_voices,
 )
-"""Steps that add to a new image, or to one of an earlier version, in this order."""
+"""Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
 
 class DaemonSettings:
@@ -134,7 +134,7 @@ async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[C
             for endpoint in settings.endpoints:
                 endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
             if settings.console.enabled == "on":
-                from batos.console.server import Console  # late: only a daemon with a console pays for a web server
+                from batos.console.server import Console  # imported late: only a daemon with a console loads a web server
 
                 console = await Console.open(settings)
                 life.push_async_callback(console.stop)
@@ -146,7 +146,7 @@ async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[C
 
 @dataclass(frozen=True)
 class StorageStage:
-    """The living image, the codex that it follows, and the channels by which the parts of the daemon hear of each other."""
+    """The living image, the codex that it follows, and the channels between the parts of the daemon."""
 
     image: LivingImage
     codex: Codex
@@ -199,7 +199,7 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     :param given: takes its place: what tests and benches inject.
     :raises OllamaUnavailable: if none answers and none can be started.
     """
-    from batos.metrics import Metrics  # late: an import of the kernel alone needs no library for them
+    from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
         substrate = Substrate(settings.now, storage.image, storage.codex, on_choice=settings.choose)
@@ -312,21 +312,21 @@ class MissionStage:
 
     undoing: Undoing
     providing: Providing | None
-    """None where there is no Ollama."""
+    """Provides models for missions. None where there is no Ollama."""
     methods: MethodRuntime
     improving: Improving
     scheduler: Scheduler
     attempt_services: AttemptServices
     replays: Replays
     resumed: int
-    """Missions that were taken up."""
+    """Number of missions that the start resumed."""
 
 
 @contextlib.asynccontextmanager
-async def recover_missions(
+async def build_missions(
     settings: DaemonSettings, storage: StorageStage, models: InferenceStage, mind: MemoryStage, stop: StopRequest
 ) -> AsyncIterator[MissionStage]:
-    """Recover the missions that an earlier daemon left. None is thought about before `begin_autonomy`."""
+    """Recover the missions that an earlier daemon left. None is thought about before `start_work`."""
     image, substrate, fixed = storage.image, models.substrate, settings.now
     async with Lifetime() as life:
         providing = Providing(fixed, image, substrate, models.loop.budget) if substrate.places else None
@@ -384,7 +384,7 @@ async def recover_missions(
 
 
 @dataclass
-class DaemonFacts:
+class StartedStages:
     """The reply to `info`, put together from the stages."""
 
     settings: DaemonSettings
@@ -395,7 +395,7 @@ class DaemonFacts:
     memory: MemoryStage
     missions: MissionStage
     begun: float
-    """The time of the start, of the monotonic clock."""
+    """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
     reloaded: Record = field(default_factory=dict)
     """The outcome of the last reload; empty before the first."""
@@ -434,7 +434,7 @@ class DaemonFacts:
 
 @dataclass(frozen=True)
 class TransportStage:
-    """The doors of the daemon. Without endpoints the dispatcher answers nobody but its own process."""
+    """Transport of the daemon. Without endpoints the dispatcher answers its own process only."""
 
     dispatcher: Dispatcher
     missions: MissionRequests
@@ -443,7 +443,7 @@ class TransportStage:
 
 
 @contextlib.asynccontextmanager
-async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[TransportStage]:
+async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator[TransportStage]:
     """Answer requests: over the endpoints, in the console, and where the setting names one, at the address of the metrics."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -477,7 +477,7 @@ async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[T
             life.push_async_callback(listener.stop)
             facts.endpoints = list(listener.bound)
             if facts.console is not None:
-                # Where it fails, that is logged, and nothing else ends.
+                # A failure of the console is logged and ends nothing else.
                 life.background(facts.console.run(dispatcher, storage.events.listen), "console")
                 life.push_async_callback(facts.console.stop)
         if settings.wire.metrics:
@@ -489,7 +489,7 @@ async def open_transport(facts: DaemonFacts, *, listen: bool) -> AsyncIterator[T
 
 
 @contextlib.asynccontextmanager
-async def begin_autonomy(facts: DaemonFacts) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages) -> AsyncIterator[None]:
     """Let missions be thought about, and begin what the system does of its own accord."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -503,7 +503,7 @@ async def begin_autonomy(facts: DaemonFacts) -> AsyncIterator[None]:
         mind.memory.remember(life)
         curators = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
         mind.memory.curate(life, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
-        # Stopped before the listener, so that the last results still leave.
+        # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)

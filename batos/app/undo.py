@@ -54,17 +54,19 @@ class UndoLimits(Limits):
     """Limits of an undo."""
 
     missions: int = limit(100, ge=1, le=100_000)
-    """Missions that one undo with all that depends on it takes back."""
+    """Most missions that one undo takes back, with all that depends on the undone mission."""
 
 
 class Learning(Protocol):
     """Learns from what becomes of missions."""
 
     async def settled(self) -> None:
-        """Return when what is known of missions so far is in the image."""
+        """Return when all measurements of missions so far are in the image."""
 
     def undone(self, root: Any, number: int, redo: bool) -> None:
-        """Part of the transaction that undoes the mission of that number, or with `redo` does it again; in a helper thread."""
+        """Learn from an undo of the mission of that number, or with `redo` from its redo. Runs in a helper thread, in the transaction of
+        the undo.
+        """
 
 
 class Undoing:
@@ -79,8 +81,8 @@ class Undoing:
         withdraw: Callable[[int], Awaitable[list[str]]] | None = None,
     ) -> None:
         """
-        :param learning: learns from what is undone; None: nobody does.
-        :param withdraw: deletes the models that a change of the kind `provide` brought, once that is undone in the image; their names.
+        :param learning: learns from undone missions; None: no part does.
+        :param withdraw: deletes the models of an undone change of the kind `provide`, and returns their names.
         """
         self._image, self._memory, self._settings, self._learning, self._withdraw = image, memory, settings, learning, withdraw
         self._lock = asyncio.Lock()
@@ -88,12 +90,12 @@ class Undoing:
         self._stopping = False
 
     async def undo(self, asked: UndoRequest) -> Reply:
-        """Undo a mission, or do it again. It goes on without whoever asked for it.
+        """Undo a mission, or redo it. The undo goes on even if its caller is cancelled.
 
-        :returns: `missions`, the lot, the newest first; `objects` and the `documents` that come or go; `already`, if it is so already.
-        :raises UndoConflict: if later work depends on it, without `cascade`, or the lot is not the one expected.
-        :raises InvalidInput: for a mission that is not COMPLETE, and no lesson that left its examples.
-        :raises HistoryGone: if it is from before the last pack.
+        :returns: all undone `missions`, newest first; `objects`; the `documents` that come or go; `already`, if there was nothing to do.
+        :raises UndoConflict: if later work depends on the mission, without `cascade`, or other missions than expected would be undone.
+        :raises InvalidInput: if the mission is not COMPLETE and is not a lesson that left examples.
+        :raises HistoryGone: if the changes are older than the last pack.
         """
         if self._learning is not None:
             await self._learning.settled()
@@ -106,16 +108,16 @@ class Undoing:
     async def undo_change(
         self, number: int, why: str, *, state: str = changes.UNDONE, effect: Mapping[str, Any] = _NOTHING, dry: bool = False
     ) -> Reply:
-        """Take back a change that the loop made of its own accord, and record that, and why. It goes on without whoever asked for it.
+        """Undo a change that the autotelic loop made, and record the undo and its reason. The undo goes on even if its caller is cancelled.
 
-        :param state: what becomes of it, `UNDONE` or `DISABLED`.
-        :param effect: figures of its watch.
-        :returns: `number` and `objects`; `already`, if it is so already; `refused`, if it was only proposed, and is refused now; of a
-            change of the kind `provide`, the `models` that were deleted with it, or why that `waits`.
-        :raises UndoConflict: if later work depends on it.
-        :raises UnknownChange: if there is none of that number.
-        :raises InvalidInput: if it was refused.
-        :raises HistoryGone: if it is from before the last pack.
+        :param state: the new state of the change, `UNDONE` or `DISABLED`.
+        :param effect: figures of the change's watch.
+        :returns: `number` and `objects`; `already`, if there was nothing to do; `refused`, if the change was only proposed and is
+            refused now; for a change of the kind `provide`, the deleted `models`, or the reason why that `waits`.
+        :raises UndoConflict: if later work depends on the change.
+        :raises UnknownChange: if no change has that number.
+        :raises InvalidInput: if the change was refused.
+        :raises HistoryGone: if the changes are older than the last pack.
         """
         name = changes.name_of(number)
         job = _Job(name, transaction_undo.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state, effect))
@@ -138,7 +140,7 @@ class Undoing:
         return await self._background.run(self._retried(job), f"undo {job.name}")
 
     async def stop(self) -> None:
-        """Let what is under way end; returns when the image is no longer used."""
+        """Let undos under way end. Return when they no longer use the image."""
         self._stopping = True
         await self._background.drain()
 
@@ -175,7 +177,7 @@ class Undoing:
     def _done(self, unit: Unit, asked: UndoRequest) -> _Done:
         mission = ledger.mission_of(unit.root, asked.id)
         if not ledger.failed_lesson(mission):
-            transaction_undo.commit_of(self._image.db, unit.root, asked.id)  # whether there is anything that could be undone
+            transaction_undo.commit_of(self._image.db, unit.root, asked.id)  # raises an error if there is nothing to undo
         if (mission.undone is None) is asked.redo:
             return _Done([], [], {"missions": [], "objects": [], "documents": {"gone": [], "back": []}, "already": True})
         changes, plan = self._planned(unit.root, asked)
@@ -205,7 +207,7 @@ class Undoing:
         name = changes.name_of(number)
         if record.state in (changes.UNDONE, changes.DISABLED):
             return _Done([], [], {"objects": [], "already": True})
-        if record.state == changes.PROPOSED:  # whoever tries it finds out
+        if record.state == changes.PROPOSED:  # the task that tries the change notices the refusal
             changes.refuse(root, number, why, changes.described(record)["comparison"])
             return _Done([name], [], {"objects": [], "refused": True})
         changes.take_back(root, number, state, why, effect)
@@ -220,7 +222,7 @@ class Undoing:
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
     def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
-        """Return what the lot did, the newest first, and what is to be written."""
+        """Return the changes of all missions to undo, newest first, and the records to write."""
         from batos.memory.archiver import managed_slots
 
         def change_of(id: str) -> transaction_undo.TransactionChange:
@@ -245,7 +247,7 @@ class Undoing:
                 changes[id] = change_of(id)
 
     def _by_layer(self, root: Any, change: transaction_undo.TransactionChange, redo: bool) -> tuple[list[Reply], UndoneMemory]:
-        """Trees in slots and documents, which need views of the image from before the mission and after."""
+        """Merge trees in slots and documents. Both need views of the image from before the mission and after it."""
         from batos.memory.archiver import UndoneMemory, document_differences, undo_documents
 
         if not change.others:
@@ -278,7 +280,7 @@ class Undoing:
         if self._learning is not None and not ledger.failed_lesson(mission):
             self._learning.undone(root, mission.number, asked.redo)
         if asked.redo and f"mission:{id}" not in root["lobby"].memory.library.by_source:
-            from batos.missions.memory_writer import remember_again  # late: it brings numpy; a running daemon has it already
+            from batos.missions.memory_writer import remember_again  # imported late: it brings numpy, which a running daemon has already
 
             remember_again(root, mission)
 
@@ -299,12 +301,12 @@ class _Job(NamedTuple):
     verb: str
     dry: bool
     work: Callable[[Unit], _Done]
-    """Does it, in a helper thread, on the unit's connection."""
+    """Undoes or redoes the work, in a helper thread, on the unit's connection."""
 
 
 class _Done(NamedTuple):
     lot: list[str]
-    """What was undone; nothing, if nothing was to be done."""
+    """Names of what was undone or redone. Empty if there was nothing to do."""
     moved: Sequence[UndoneMemory]
     told: Reply
 
@@ -341,19 +343,21 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
-    """Return the documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done
-    again, by whoever makes them."""
+    """Return the documents that memory made of the mission and of the facts in its brief. An undo removes them. After a redo, memory
+    makes them again.
+    """
     if redo:
         return []
     memory = root["lobby"].memory
     memory.lived._p_activate()
-    root._p_jar.readCurrent(memory.lived)  # it may be made just now, by a transaction that writes this
+    # another transaction may be making the document just now; that transaction writes this object, too
+    root._p_jar.readCurrent(memory.lived)
     numbers = (memory.library.by_source.get(f"{kind}:{id}") for kind in ("mission", "said"))
     return [number for number in numbers if number is not None]
 
 
 def _merge_trees(root: Any, change: transaction_undo.TransactionChange, before: Any, at: Any, redo: bool) -> list[Reply]:
-    """Trees that slots hold: of what the lobby holds (but for the memory), and of what the mission wrote."""
+    """Merge the trees that slots hold, of the objects in the lobby (except the memory) and of the objects that the mission wrote."""
     from batos.memory.archiver import managed_slots
 
     lobby, told = at["lobby"], []
@@ -366,7 +370,7 @@ def _merge_trees(root: Any, change: transaction_undo.TransactionChange, before: 
             was = dict(_trees(_get(before, oid))).get(name)
             live = dict(_trees(_get(root, oid))).get(name)
             if live is None or was is None or not was._p_oid == tree._p_oid == live._p_oid:
-                continue  # another tree by now: that is a change of the slot
+                continue  # another tree now: the slot itself has changed
             base, mine = (was, tree) if redo else (tree, was)
             changed = transaction_undo.merge_tree(live, _mapped(root, base), _mapped(root, mine))
             if changed.clashes:
@@ -387,7 +391,7 @@ def _trees(obj: Any) -> Iterator[tuple[str, Any]]:
 def _get(root: Any, oid: bytes) -> Any:
     try:
         return root._p_jar.get(oid)
-    except KeyError:  # also where it was not there yet
+    except KeyError:  # the object did not exist yet at that time
         return None
 
 

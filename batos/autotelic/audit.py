@@ -35,18 +35,18 @@ from batos.objects import Method, UvmObject
 log = structlog.get_logger("batos.autotelic")
 
 AUDIT, IMPROVEMENT = "self_audit-", "self_improvement-"
-"""How the ids of the loop's missions begin."""
+"""Prefixes of the ids of the loop's missions."""
 PROMPT = (
     "$measured\n\nYou thought about it: $thought\n\nName one change of this system that would help. Kinds of changes:\n$kinds\n\n"
     "What there is:\n$there\n\nAnswer with a JSON object with the keys kind, target, content and why."
 )
 AGAIN = "\n\nYour proposal of the kind $kind for $target was refused: $fault. Propose another."
-REPAIRS = 1  # of a proposal of the right form that makes no sense
-METHODS = 8  # that are named to the model
-_SHOWN = 100  # characters of a text that is shown to it
-_THOUGHT = 800  # characters of what it thought
-UNRECORDED = 64  # missions, the newest first, whose proposals no change may record yet: after a kill, too; more are never under way
-_LOOKED_AT = 256  # missions
+REPAIRS = 1  # further tries after a proposal of the right form that makes no sense
+METHODS = 8  # greatest number of methods in a prompt
+_SHOWN = 100  # greatest number of characters of a text in a prompt
+_THOUGHT = 800  # greatest number of characters of the model's thought in a prompt
+UNRECORDED = 64  # number of the newest missions that may have proposals without a recorded change, also after a kill; fewer are under way
+_LOOKED_AT = 256  # greatest number of missions that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class SelfAuditLimits(Limits):
     """Limits of a self-audit."""
 
     window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
-    """Seconds of telemetry that a self-audit is told about."""
+    """Seconds of telemetry in the brief of a self-audit."""
     keys: int = limit(3, ge=1, le=100)
-    """Rows of each table of telemetry that a self-audit is told, the most frequent."""
+    """Number of rows of each table of telemetry in the brief of a self-audit, the most frequent."""
     missions: int = limit(8, ge=1, le=1_000_000)
-    """Missions of users after which an audit asks a model again what to do about an open finding."""
+    """Number of users' missions after which an audit asks a model about an open finding again."""
     records: int = limit(500, ge=1, le=100_000)
-    """Records of the image that one self-audit checks for damage."""
+    """Number of records of the image that one self-audit checks for damage."""
     bytes: int = limit(8 * MIB, ge=1024, le=1024 * MIB)
     """Bytes of the image's file that one self-audit checks for damage."""
 
@@ -74,7 +74,7 @@ class Cause(NamedTuple):
 
 
 async def _fit(model: str) -> str:
-    """Why a model is not fit to judge, where nothing is known against any."""
+    """Return the reason why a model is not fit to judge; this default returns none."""
     return ""
 
 
@@ -152,7 +152,7 @@ class Audits:
                     yield cause, source
 
     def _sources(self, root: Any, cause: Cause) -> tuple[str, ...]:
-        """Return the sources to ask, in order: not the model first if its last proposal for the same cause came to nothing."""
+        """Return the sources of proposals in order. The model is not the first one if its last proposal for the same cause failed."""
         last = next((one for one in changes.listed(root) if _is_of(one, cause)), None)
         failed = last is not None and last["source"] == changes.MODEL and last["state"] in changes.LESSONS
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
@@ -170,7 +170,7 @@ class Audits:
                     attempt.voice_of(speaker), system_message(speaker), prompt, Proposed, part="proposal", by=by(cycle), temperature=0.3
                 )
             except InferenceFailed as e:
-                if not e.context.get("raw"):  # it was the service that failed, not the form of its answers
+                if not e.context.get("raw"):  # the service failed; the form of the answers is not the reason
                     raise
                 return None
             proposal = found.value.proposal()
@@ -188,7 +188,7 @@ class Audits:
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
     def fault_of(self, root: Any, proposal: Proposal, cause: Cause) -> str:
-        """Why a proposal is not to be made; empty if nothing speaks against it."""
+        """Return the reason why a proposal is refused; empty if it is not."""
         try:
             change_types.check(root, proposal, self._ground)
         except BatosError as e:
@@ -209,7 +209,7 @@ class Audits:
 
 
 def _measured(causes: Sequence[Cause]) -> str:
-    """Say in words what stands."""
+    """Describe an open finding in words."""
     return f"What stands: {' '.join(cause.words for cause in causes)}" if causes else "No trigger stands: nothing calls for a change."
 
 
@@ -251,7 +251,7 @@ def _under_way(root: Any) -> set[tuple[str, str]]:
 
 
 def _last_asked(root: Any) -> float:
-    """When the last mission of the loop's own was accepted in which a model was asked for a proposal."""
+    """Return the time when the loop's last mission was accepted that asked a model for a proposal."""
     for mission in itertools.islice(ledger.newest_first(root), _LOOKED_AT):
         own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
         result = (ledger.describe(mission).result or {}) if own else {}
@@ -299,7 +299,7 @@ def _methods(root: Any) -> Iterator[tuple[UvmObject, str]]:
         oid, _, selector = key.partition(" ")
         try:
             holder = history.resolve(root, oid)
-        except BatosError:  # it is gone
+        except BatosError:  # the object is gone
             continue
         if isinstance(holder._slots.get(selector), Method):
             yield holder, selector

@@ -27,7 +27,7 @@ from batos.image.transaction_undo import UNDO
 log = structlog.get_logger("batos.autotelic")
 
 DAY_S, HOUR_S = 86400.0, 3600.0
-LEAST_WAIT_S = 1.0  # between two looks whether there is room again
+LEAST_WAIT_S = 1.0  # least number of seconds between two checks whether the budget has room
 
 
 class DaySpending(NamedTuple):
@@ -42,14 +42,14 @@ class DaySpending(NamedTuple):
 
 
 THOUGHT = ("tokens", "minutes", "bytes")
-"""What every thought costs: where one of these is spent, the loop waits. Of the others only what needs them does."""
+"""Parts of the budget that every thought needs: when one is spent, the loop waits. The other parts stop only the work that needs them."""
 
 
 class Row(NamedTuple):
     """Costs of one hour that no mission's journal has. Stored as a plain tuple."""
 
     hour: int
-    """Since the epoch."""
+    """Number of the hour since the epoch."""
     tokens: int
     seconds: float
     bytes: int
@@ -80,8 +80,8 @@ class Budget:
         """
         self._image, self._limits, self._now, self._sleep = image, limits, now, sleep
         self._missions: dict[str, _Mission] = {}
-        self._looked_at = 0  # the number of the last mission
-        self._until = ""  # the id of the last transaction
+        self._looked_at = 0  # number of the last mission that was counted
+        self._until = ""  # id of the last transaction that was counted
         self._counting = asyncio.Lock()
         self._last = DaySpending(0, 0, 0, 0)
         self.deferred = ""
@@ -91,7 +91,7 @@ class Budget:
         async with self._counting:
             since = self._now() - DAY_S
             await self._count_bytes(since)
-            until = self._now() + HOUR_S  # what is later is of a time in which the clock was ahead
+            until = self._now() + HOUR_S  # a later hour dates from a time when the clock was ahead
             known, self._looked_at = await in_helper(self._image.read, _missions, since, self._missions, self._looked_at)
             self._missions = {id: one for id, one in known.items() if one.accepted <= until}
             rows, made = self._image.read(_rows, since, until), self._image.read(changes.promoted_since, since, until)
@@ -101,7 +101,7 @@ class Budget:
         return self._last
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty if it may."""
+        """Return the reason why the loop may not think now; empty if it may."""
         why = _told(await self.spent(), self._limits, THOUGHT)
         if why and not self.deferred:
             log.info("loop_deferred", why=why)
@@ -109,7 +109,7 @@ class Budget:
         return why
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty if it may."""
+        """Return the reason why the loop may not change anything now; empty if it may."""
         return _told(await self.spent(), self._limits, (*THOUGHT, "changes"))
 
     async def may_pull(self) -> int:
@@ -130,7 +130,7 @@ class Budget:
         self._image.later(_note, Row(self._hour(), 0, 0.0, 0, size))
 
     async def may_train(self) -> float:
-        """Minutes for which an expert may be trained now."""
+        """Return the minutes that the training of an expert may take now."""
         return max(0.0, self._limits.training_minutes - (await self.spent()).training_minutes)
 
     async def trains(self, minutes: float) -> None:
@@ -153,7 +153,7 @@ class Budget:
         return {"spent": {name: {"spent": spent, "limit": limit} for name, spent, limit in pairs}, "deferred": self.deferred or None}
 
     def _wait(self) -> float:
-        """Return the seconds until the oldest of what was counted is a day old."""
+        """Return the seconds until the oldest counted costs are a day old."""
         begun = [one.accepted for one in self._missions.values()]
         begun += [(row.hour + 1) * HOUR_S for row in self._image.read(_rows, self._now() - DAY_S, self._now() + HOUR_S)]
         return max(LEAST_WAIT_S, min(begun) + DAY_S - self._now()) if begun else HOUR_S
@@ -169,7 +169,7 @@ class Budget:
 
 
 def count_pull(root: Any, size: int, now: float) -> None:
-    """Part of a transaction: count bytes of a model that is to be pulled, before it is; less than nothing: of one that was given up."""
+    """Part of a transaction: count the bytes of a model before its pull. A negative number takes back a cancelled pull."""
     _note(root, Row(int(now // HOUR_S), 0, 0.0, 0, size))
 
 
@@ -180,7 +180,7 @@ def _told(spent: DaySpending, limits: DaySpending, names: Sequence[str]) -> str:
 
 
 def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: int) -> tuple[dict[str, _Mission], int]:
-    """Return the system's missions accepted since a time with what they cost; and the number of the last mission that was looked at."""
+    """Return the system missions accepted since a time, with their costs, and the number of the last mission that was looked at."""
     found = {id: one for id, one in known.items() if one.accepted > since}
     open_ones = [id for id, one in found.items() if not one.final]
     newest = looked_at
@@ -197,7 +197,7 @@ def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: in
             tokens = sum(one.prompt_tokens + one.answer_tokens for one in spent)
             seconds = sum(one.model_ms for one in spent) / 1000
             found[id] = _Mission(float(mission.accepted), tokens, seconds, mission.state in ledger.FINAL)
-    except BatosError as e:  # damage: what can be read counts
+    except BatosError as e:  # the image is damaged: readable records count
         log.warning("budget_incomplete", error=e.message)
     return found, newest
 
@@ -237,7 +237,7 @@ def _is_own(root: Any, name: str) -> bool:
     mission = ledger.ledger_of(root).missions.get(name)
     try:
         return mission is not None and mission.origin == "system"
-    except BatosError:  # damaged: nobody knows whose it is
+    except BatosError:  # the record is damaged: its owner is unknown
         return False
 
 

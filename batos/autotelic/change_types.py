@@ -35,7 +35,7 @@ from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 VOICE = "voice"
 ASKED_BY_USER = "user"
-"""Where such a proposal comes from."""
+"""Source of a proposal from a user."""
 
 
 def check_voice(root: Any, proposal: Proposal, ground: object) -> None:
@@ -50,7 +50,7 @@ def check_voice(root: Any, proposal: Proposal, ground: object) -> None:
 
 
 def apply_voice(root: Any, proposal: Proposal, ground: object, name: str) -> None:
-    """Let the persona speak with it."""
+    """Set the voice of the persona."""
     model_registry.choose_voice(root, proposal.target.lower(), str(proposal.content))
 
 
@@ -63,7 +63,7 @@ def standing_voice(root: Any, proposal: Proposal) -> Any:
 async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any]:
     """Have a voice rehearsed on recorded missions; it speaks if nothing gets worse and something better. A message to `autotelic.changes`.
 
-    :param model: of an expert that is built.
+    :param model: model of an expert that is built.
     :raises InvalidInput: if the loop is off, or the voice speaks already.
     :raises ExpertRefused: for an expert that cannot speak for this persona.
     """
@@ -86,11 +86,11 @@ def install_voices(lobby: UvmObject) -> None:
 
 
 _FACET = re.compile(r"[a-z][a-z0-9_]{0,60}_facet_")
-LEAST_CHARS = 10  # of a facet's intent: less guides nobody
-EXEMPLARS = 8  # of one proposal
+LEAST_CHARS = 10  # least number of characters of a facet's intent: a shorter one gives no guidance
+EXEMPLARS = 8  # greatest number of exemplars in one proposal
 EXEMPLAR_CHARS = 2000
 STANDING = "standing"
-"""In a comparison: what stood at the target when the change was tried (`standing`)."""
+"""Key in a comparison: the value at the target when the change was tried (`standing`)."""
 
 
 class Ground(NamedTuple):
@@ -98,16 +98,16 @@ class Ground(NamedTuple):
 
     settings: Settings
     audit: Callable[[str, str], Verdict]
-    """The guardian's verdict of a source and its selector."""
+    """Returns the guardian's verdict on a source, for its selector."""
     models: Callable[[], Collection[str]] = tuple
-    """Names of the models that are there."""
+    """Returns the names of the available models."""
     curates: bool = False
-    """Whether there is a curator to be run."""
+    """True if there is a curator to run."""
     trains: Callable[[], str] = lambda: "there is nothing here that trains"
-    """Why no expert can be trained now, in words; empty where one can."""
+    """Returns the reason why no expert can be trained now; empty if one can."""
 
     def known(self) -> set[str]:
-        """Return the names of the models that a persona may be given: those that are there, and those that may be pulled."""
+        """Return the names of the models that a persona may get: available ones, and those that may be pulled."""
         return {tagged(name) for name in (*self.models(), *self.settings.autonomy.models)}
 
 
@@ -115,15 +115,15 @@ class ChangeKind(NamedTuple):
     """One kind of change."""
 
     says: str
-    """What it is, to a model that may propose it."""
+    """Description of the kind, for a model that may propose such a change."""
     check: Callable[[Any, Proposal, Ground], None]
-    """Raises InvalidInput (or another BatosError) where a proposal makes no sense in the image of that root."""
+    """Raises InvalidInput (or another BatosError) if a proposal makes no sense in the image of the root."""
     apply: Callable[[Any, Proposal, Ground, str], None]
-    """Does it; the last argument names the change, for provenance."""
+    """Applies the change. The last argument names the change, for provenance."""
     standing: Callable[[Any, Proposal], Any]
-    """What is there now, as a JSON value: a change is made only where it still is what it was rehearsed against."""
+    """Returns the present value as a JSON value. The loop makes a change only if this value is the one of the rehearsal."""
     rehearsed: bool = True
-    """Whether it changes how missions are thought through, so that missions can tell what it does."""
+    """True if the change affects how missions are thought through, so that a rehearsal of missions shows its effect."""
 
 
 def check(root: Any, proposal: Proposal, ground: Ground) -> None:
@@ -140,9 +140,9 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
-    """Do what a proposal says, as part of a transaction.
+    """Apply a proposal as part of a transaction.
 
-    :param name: of the change, for provenance.
+    :param name: name of the change, for provenance.
     :raises BatosError: if it makes no sense any more; the transaction is to be aborted then.
     """
     check(root, proposal, ground)
@@ -221,7 +221,7 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
-    """Return those of the briefs that the persona has already; other learned exemplars do not matter."""
+    """Return the briefs that the persona has already; other learned exemplars are ignored."""
     known = incarnation.exemplars_of(_persona(root, proposal.target)).texts
     return [text for text in exemplars_of(proposal) if text in known]
 
@@ -301,12 +301,12 @@ def _apply_retire(root: Any, proposal: Proposal, ground: Ground, name: str) -> N
     held = holder._slots[selector]
     intent = dict(held.provenance).get("intent", "") if isinstance(held, Method) else ""
     if intent:
-        holder._slots[selector] = Intent(intent)  # it is written anew when it is needed
+        holder._slots[selector] = Intent(intent)  # the forge writes it anew on the next call
     else:
         del holder._slots[selector]
 
 
-# --- the rest
+# --- other changes
 
 
 def _check_curate(root: Any, proposal: Proposal, ground: Ground) -> None:
@@ -315,7 +315,7 @@ def _check_curate(root: Any, proposal: Proposal, ground: Ground) -> None:
 
 
 def _nothing(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
-    """Apply nothing: the change takes place outside the transaction, see `batos.autotelic.improver`."""
+    """Apply nothing: the change takes place outside of the transaction, see `batos.autotelic.improver`."""
 
 
 def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
@@ -335,7 +335,7 @@ def _apply_model(root: Any, proposal: Proposal, ground: Ground, name: str) -> No
     _persona(root, proposal.target).model = str(proposal.content).strip()
 
 
-# --- what they share
+# --- shared helpers
 
 
 def _personas(root: Any) -> Mapping[str, UvmObject]:
@@ -434,4 +434,4 @@ KINDS: dict[str, ChangeKind] = {
         check_voice, apply_voice, standing_voice,
     ),
 }  # fmt: skip
-"""All of them, by name."""
+"""Name of a kind of change -> the kind."""

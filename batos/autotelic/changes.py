@@ -38,22 +38,22 @@ class ChangeLimits(Limits):
     """Limits of the changes that the system makes to itself."""
 
     kept: int = limit(500, ge=2, le=100_000)
-    """Records of changes that the image keeps, the newest."""
+    """Number of records of changes that the image keeps, the newest."""
     chars: int = limit(4000, ge=100, le=100_000)
-    """Greatest length of a proposed value, in characters."""
+    """Greatest number of characters of a proposed value."""
 
 
 class Proposal(NamedTuple):
     """One change. `batos.autotelic.changes` records it."""
 
     kind: str
-    """One of `kinds.KINDS`."""
+    """Name of the kind, one of `change_types.KINDS`."""
     target: str
-    """What it is about: a persona, a state, or an object and a selector, parted by a dot (`robin.sage_facet_`)."""
+    """Target of the change: a persona, a state, or an object and a selector, separated by a dot (`robin.sage_facet_`)."""
     content: Any
-    """What is to be there, as a JSON value: mostly a text."""
+    """New value at the target, as a JSON value, mostly a text."""
     why: str
-    """What it is expected to do."""
+    """Expected effect of the change."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object for a mission's result."""
@@ -61,7 +61,7 @@ class Proposal(NamedTuple):
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Proposal:
-        """Return the proposal that `to_json` described, or that a change's record has; what else is there is left out."""
+        """Return the proposal from the result of `to_json` or from a change's record; other keys are ignored."""
         return cls(*(told[name] for name in cls._fields))
 
 
@@ -71,7 +71,7 @@ _SCHEMA_DESCRIPTION = "What a model says when it is asked for a proposal: its JS
 class Proposed(BaseModel):
     """Answer of a model that is asked for a proposal: its JSON schema goes along."""
 
-    # The schema's description is sent to the model, and so is a part of keys in journals: it does not follow the docstring.
+    # A model gets the schema's description, and it is a part of keys in journals: it must not follow the docstring.
     model_config = ConfigDict(json_schema_extra={"additionalProperties": False, "description": _SCHEMA_DESCRIPTION})
 
     kind: str = Field(min_length=1, max_length=32)
@@ -94,15 +94,15 @@ STATES = (PROPOSED, REFUSED, PROMOTED, KEPT, UNDONE, DISABLED)
 STANDING = (PROMOTED, KEPT)
 """States of a change that is in the image."""
 LESSONS = (REFUSED, UNDONE, DISABLED)
-"""States of a change that is not to be proposed again."""
+"""States of a change that the loop must not propose again."""
 MODEL, MEASUREMENT, MISSION = "model", "measurement", "mission"
-"""Where a proposal comes from; the last, that a mission needed it (`batos.autotelic.provided_models`)."""
+"""Sources of a proposal: a model, a measurement, or a mission that needs it (`batos.autotelic.provided_models`)."""
 PREPARED = "prepared"
-"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.prerequisites`)."""
+"""Key in a comparison: the preparations that allow a trial of the change (`batos.autotelic.change_preparation`)."""
 ITSELF = "itself"
-"""Who let a model be pulled that a mission needed: nobody was asked."""
+"""Name of the system where it permitted the pull of a model itself, without a question to a user."""
 NOTE = "PROMOTED"
-"""What the note of a promotion's commit begins with."""
+"""Prefix of the note of a promotion's commit."""
 LISTED = 500
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
 _JSON = ("content", "evidence", "comparison", "effect")
@@ -113,19 +113,19 @@ class ChangeContent(Protocol):
 
     @property
     def kind(self) -> str:
-        """Type of the change."""
+        """Return the kind of the change."""
 
     @property
     def target(self) -> str:
-        """Target: a path or id of the image, or a name."""
+        """Return the target: a path or id of the image, or a name."""
 
     @property
     def content(self) -> Any:
-        """New content: a JSON value."""
+        """Return the new content, a JSON value."""
 
     @property
     def why(self) -> str:
-        """Expected effect."""
+        """Return the expected effect."""
 
 
 def name_of(number: int) -> str:
@@ -139,7 +139,7 @@ def number_in(name: str) -> int | None:
     return int(number) if kind == "change" and number.isdecimal() else None
 
 
-# --- parts of transactions
+# --- parts of system transactions
 
 
 def propose(
@@ -209,7 +209,7 @@ def make(root: Any, number: int, comparison: Mapping[str, Any], why: str) -> Non
 
 
 def note(root: Any, number: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to what was brought about for a change, whatever became of it; all of that."""
+    """Add facts to the preparations of a change, in any state of the change. Return all its preparations."""
     record = record_of(root, number)
     comparison = json.loads(record.comparison)
     comparison[PREPARED] = {**comparison.get(PREPARED, {}), **facts}
@@ -295,7 +295,7 @@ def described(record: UvmObject) -> dict[str, Any]:
 def _log(root: Any) -> Any:
     loop = root["lobby"]._slots.get("autotelic")
     held = None if loop is None else loop._slots.get("changes")
-    return {} if held is None else held.log  # an image of an earlier version that is only read has none
+    return {} if held is None else held.log  # an image of an earlier version, opened read-only, has none
 
 
 def newest_first(root: Any) -> Iterator[UvmObject]:
@@ -341,7 +341,7 @@ def lesson(root: Any, proposal: ChangeContent) -> dict[str, Any] | None:
 
 
 def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
-    """Count the changes made since a time, in seconds since the epoch, and not after another; those that a user let be do not count."""
+    """Count the changes made after the time `at`, up to `until`, in seconds since the epoch. Models that a user permitted do not count."""
     made = (one for one in newest_first(root) if one.state not in (PROPOSED, REFUSED) and at < one.decided <= until)
     return sum(one.source != MISSION or json.loads(one.comparison).get(PREPARED, {}).get("by") == ITSELF for one in made)
 

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple, TypeAlias
 Words = Mapping[str, float]
 """A text as a vector of length 1 over its words."""
 Meaning: TypeAlias = "array[float]"
-"""A text's embedding, of length 1."""
+"""Embedding of a text, of length 1."""
 
 EMBEDDING, WORDS = "embedding", "words"
 PARTS = ("relevance", "diversity", "novelty", "structure")
-NEAREST = 3  # past answers that novelty is the distance to
-HALF_BYTES = 150  # of description: a thought that takes as much scores one half
-_STEM = 5  # letters: "walking" and "walked" are one word
+NEAREST = 3  # number of the most similar past answers whose mean distance is the novelty
+HALF_BYTES = 150  # bytes of a description: a thought of this length scores one half
+_STEM = 5  # letters of a word that count: "walking" and "walked" are the same word
 _WORD = re.compile(r"\w+")
 _EMPTY = len(zlib.compress(b"", 9))
 
@@ -55,13 +55,13 @@ class Thought(NamedTuple):
     """Data of a mission that the metric uses."""
 
     personas: tuple[str, ...]
-    """Those whose cycles took part."""
+    """Personas whose cycles took part."""
     facets: tuple[str, ...]
-    """Those that had something to say, each with its persona."""
+    """Facets that contributed to the answer, each with its persona."""
     brief: Text
     answer: Text
     described: int
-    """Bytes that its structure takes to describe (`description_length`)."""
+    """Bytes of the description of the thought's structure (`description_length`)."""
 
 
 class Kinds(NamedTuple):
@@ -101,14 +101,14 @@ def alike(one: Text, other: Text, source: str) -> float:
 
 
 def relevance(thought: Thought, source: str) -> float:
-    """Hrel: how near the answer is to the brief."""
+    """Return Hrel: the similarity of the answer to the brief."""
     return alike(thought.brief, thought.answer, source)
 
 
 def diversity(window: Sequence[Thought], similarities: Sequence[Sequence[float]], kinds: Kinds) -> float:
-    """Hcog: how evenly personas and facets took part in a window of thoughts, and how different the answers are; the mean of three.
+    """Return Hcog: how evenly personas and facets take part in a window of thoughts, and how different the answers are; the mean of three.
 
-    :param similarities: of each thought's answer with those before it in the window.
+    :param similarities: similarities of each thought's answer to the earlier ones in the window.
     """
     personas = Counter(name for thought in window for name in thought.personas)
     facets = Counter(name for thought in window for name in thought.facets)
@@ -116,18 +116,18 @@ def diversity(window: Sequence[Thought], similarities: Sequence[Sequence[float]]
 
 
 def novelty(similarities: Iterable[float]) -> float:
-    """Hsol: the mean distance of an answer to the nearest of past ones; 1 where there are none."""
+    """Return Hsol: the mean distance of an answer to the nearest past ones; 1 if there are none."""
     nearest = sorted(similarities, reverse=True)[:NEAREST]
     return 1.0 - sum(nearest) / len(nearest) if nearest else 1.0
 
 
 def structure(described: int) -> float:
-    """Hstruc: how much it takes to describe the structure, against `HALF_BYTES`."""
+    """Return Hstruc: the length of the structure's description, relative to `HALF_BYTES`."""
     return described / (described + HALF_BYTES)
 
 
 def composite(parts: Parts, weights: Parts) -> float:
-    """CEM: the weighted sum; with weights that sum to one it is from 0 to 1."""
+    """Return the CEM: the weighted sum of the parts. Weights that sum to one give a value from 0 to 1."""
     return _unit(sum(map(mul, parts, weights)))
 
 
@@ -144,9 +144,10 @@ def evenness(counts: Mapping[str, int], kinds: int) -> float:
 
 
 def spread(similarities: Sequence[Sequence[float]]) -> float:
-    """Entropy of order 2 of a set by its similarity matrix (the logarithm of its Vendi score), as a share of what it could be.
+    """Return the entropy of order 2 of a set by its similarity matrix (the logarithm of its Vendi score), as a share of the greatest
+    possible value.
 
-    :param similarities: of each member with those before it: a triangle.
+    :param similarities: similarities of each member to the earlier ones: a triangle.
     """
     size = len(similarities)
     if size < 2:
@@ -168,7 +169,7 @@ class _Member(NamedTuple):
     number: int
     thought: Thought
     similar: dict[str, dict[int, float]]
-    """By source and number of an earlier member: how alike the answers are."""
+    """Source of the comparison -> number of an earlier member -> similarity of the answers."""
 
 
 class Window:
@@ -191,7 +192,7 @@ class Window:
         comparable = [member for member in self._members if _comparable(thought, member.thought)]
         by_meaning = thought.brief.meaning is not None and _comparable(thought, thought) and 2 * len(comparable) >= len(self._members)
         source, others = (EMBEDDING, comparable) if by_meaning else (WORDS, list(self._members))
-        # both ways, whichever is needed now: later ones may be measured the other way
+        # by both sources: a later thought may need the other one
         similar = {WORDS: _row(thought, list(self._members), WORDS), EMBEDDING: _row(thought, comparable, EMBEDDING)}
         new = _Member(self._taken, thought, similar)
         self._taken += 1
@@ -221,17 +222,17 @@ def _row(thought: Thought, others: Sequence[_Member], source: str) -> dict[int, 
 
 
 def _triangle(members: Sequence[_Member], source: str) -> list[list[float]]:
-    """Return for each member its similarity to those of `members` before it."""
+    """Return for each member its similarities to the earlier ones of `members`."""
     return [[member.similar[source][other.number] for other in members[:n]] for n, member in enumerate(members)]
 
 
-CUSUM_SLACK = 0.6  # standard deviations that do not count: about half of the smallest fall that is to be found soon
-CUSUM_LIMIT = 8.0  # of the sum: thousands of values between two false alarms, also where the baseline is a little off
-CUSUM_CLIP = 2.5  # standard deviations: the most that one value may say
-CUSUM_FLOOR = 0.02  # least standard deviation: below it is rounding
-CUSUM_RECOVERED = 2.0  # the sum below which a fall is over
-CUSUM_CEILING = 1.25 * CUSUM_LIMIT  # of the sum, so that recovering does not take for ever
-CUSUM_ACCEPTED = 8  # baselines' length: after so many values a fallen level is the new baseline
+CUSUM_SLACK = 0.6  # standard deviations that do not count: about half of the smallest fall that has to be detected soon
+CUSUM_LIMIT = 8.0  # limit of the sum: thousands of values between two false alarms, even with a slightly wrong baseline
+CUSUM_CLIP = 2.5  # standard deviations: greatest contribution of one value
+CUSUM_FLOOR = 0.02  # least standard deviation: smaller ones are rounding errors
+CUSUM_RECOVERED = 2.0  # sum below which a fall is over
+CUSUM_CEILING = 1.25 * CUSUM_LIMIT  # greatest sum, so that recovery ends in time
+CUSUM_ACCEPTED = 8  # lengths of the baseline after which a fallen level becomes the new baseline
 
 
 class CusumState(NamedTuple):
@@ -239,18 +240,18 @@ class CusumState(NamedTuple):
 
     source: str = ""
     learned: int = 0
-    """Values that the baseline was learned from."""
+    """Number of values from which the baseline was learned."""
     mean: float = 0.0
     squares: float = 0.0
     """Sum of squared deviations from the mean (Welford)."""
     sum: float = 0.0
     fallen: bool = False
     since: int = 0
-    """Values since it fell."""
+    """Number of values since the fall."""
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the baseline."""
+        """Return the standard deviation of the baseline."""
         return max(CUSUM_FLOOR, math.sqrt(self.squares / (self.learned - 1))) if self.learned > 1 else CUSUM_FLOOR
 
 

@@ -35,9 +35,9 @@ class MissionMaterial(NamedTuple):
     facets: tuple[str, ...]
     described: int
     context: str | None
-    """The mission that it follows."""
+    """Id of the mission that this one follows."""
     rating: int
-    """Of its user; 0 where there is none yet."""
+    """Rating of the user: 1, -1, or 0 for none."""
     undone: bool
 
 
@@ -63,7 +63,7 @@ def material_of(root: Any, mission: UvmObject) -> MissionMaterial | None:
 
 
 def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """Which personas and facets took part in a cycle and those inside it, and how many bytes its structure takes to describe."""
+    """Return the personas and facets that took part in a cycle and its inner cycles, and the bytes of its structure's description."""
     cycles = list(_cycles(cycle))
     personas = tuple(str(one.persona.name).lower() for one in cycles if not one._slots.get("cycles"))
     spoke = tuple(f"{str(one.persona.name).lower()} {name}" for one in cycles for name in _spoke(one))
@@ -109,7 +109,7 @@ def _described(cycle: UvmObject) -> Iterator[str]:
 
 
 class Assessment(NamedTuple):
-    """Of one mission. Stored as a plain tuple."""
+    """Assessment of one mission. Stored as a plain tuple."""
 
     number: int
     cem: float
@@ -118,7 +118,7 @@ class Assessment(NamedTuple):
     novelty: float
     structure: float
     source: str
-    """What texts were compared by: `embedding`, or `words` where there was no embedder."""
+    """Source of the comparison of texts: `embedding`, or `words` without an embedder."""
 
     @property
     def parts(self) -> Parts:
@@ -130,7 +130,7 @@ class Assessment(NamedTuple):
 
 
 def keep_assessments(root: Any, new: Sequence[Assessment], state: dict[str, Any], limit: int) -> None:
-    """System transaction: keep new ones and the state of the watch over them; those of more than `limit` missions ago go."""
+    """System transaction: store new assessments and the state of the watch. Remove those of more than `limit` missions ago."""
     held = schema.part_of(root, "entropy")
     for one in new:
         held.missions[one.number] = tuple(one)
@@ -171,9 +171,9 @@ def watch_of(root: Any) -> dict[str, Any]:
 RATED_UP, RATED_DOWN, UNDONE, REUSED = "rated +1", "rated -1", "undone", "reused"
 REDONE = "done again"
 REWARDS = {RATED_UP: 1.0, RATED_DOWN: -1.0, UNDONE: -1.0, REUSED: 0.5}
-"""By outcome. One that was only accepted says nothing about its parts: most are, whatever they are like."""
-USUAL_WEIGHTS = 64  # missions whose mean is what is usual
-STEPS_LOGGED = 64  # steps that are remembered
+"""Outcome -> reward. Acceptance alone gives no reward: most missions are accepted, whatever their parts are like."""
+USUAL_WEIGHTS = 64  # number of missions whose mean is the usual value
+STEPS_LOGGED = 64  # number of steps that the log keeps
 _TOLERANCE = 1e-9
 
 
@@ -182,7 +182,7 @@ class WeightBounds(Limits):
     """Bounds of the weights of the entropy metric."""
 
     step: float = limit(0.02, ge=0, le=0.1)
-    """Greatest move of a weight of the entropy metric by one outcome; 0: the weights stay."""
+    """Greatest change of a weight of the entropy metric by one outcome; 0: the weights never change."""
     least: float = limit(0.1, ge=0, le=0.25)
     """Least weight of a part of the entropy metric."""
     most: float = limit(0.5, ge=0.25, le=1)
@@ -194,14 +194,14 @@ class WeightStep(NamedTuple):
 
     at: float
     number: int
-    """Of the mission."""
+    """Number of the mission."""
     outcome: str
     before: Parts
     after: Parts
 
 
 def learn_weights(root: Any, found: Assessment, outcome: str, bounds: WeightBounds) -> bool:
-    """Part of a system transaction: one step from what became of a mission; whether anything moved."""
+    """Part of a system transaction: take one step from a mission's outcome. Return True if a weight moved."""
     usual = last_assessments(root, USUAL_WEIGHTS)
     if not usual:
         return False
@@ -212,7 +212,7 @@ def learn_weights(root: Any, found: Assessment, outcome: str, bounds: WeightBoun
 
 
 def unlearn_weights(root: Any, number: int, bounds: WeightBounds) -> bool:
-    """Part of a transaction: what the undo of a mission moved is moved back, because it is done again; whether anything moved."""
+    """Part of a transaction: take back the step of a mission's undo, because the mission is done again. Return True if a weight moved."""
     outcomes = (step for step in reversed(weight_log_of(root)) if step.number == number and step.outcome in (UNDONE, REDONE))
     step = next(outcomes, None)
     if step is None or step.outcome == REDONE:
@@ -246,7 +246,7 @@ def _within(weights: Parts, moves: list[float], bounds: WeightBounds) -> Parts:
 
 
 def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[float]:
-    """Return the moves without those that a bound stops; the others share what those leave, so that the sum stays 0."""
+    """Return the moves within the bounds. The other weights share the stopped remainder, so that the sum stays 0."""
     free = set(range(len(moves)))
     least, most = bounds.least + _TOLERANCE, bounds.most - _TOLERANCE
     while free:

@@ -31,11 +31,11 @@ log = structlog.get_logger("batos.autotelic")
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 DUTY = 4
-"""Pauses are so many times as long as what came before them, so that a busy daemon keeps its cores."""
+"""Factor: a pause takes this many times as long as the work before it, so that a busy daemon keeps its cores."""
 CROWD = 128
-"""Missions that wait from which on there are no pauses, and below it shorter ones the more they are: who measures has a share by right."""
-BATCH = 16  # assessments that are written together
-LOOKED_AT = 8  # times the window: how far back missions that count are looked for among others
+"""Number of waiting missions from which the worker makes no pauses. The fewer missions wait, the longer the pauses are."""
+BATCH = 16  # assessments in one transaction
+LOOKED_AT = 8  # factor of the window: number of missions among which the worker looks for those that count
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class EntropyLimits(Limits):
     """Limits of the entropy metric's measuring."""
 
     window: int = limit(32, ge=2, le=256)
-    """Newest missions against which a mission's entropy is measured."""
+    """Number of the newest missions with which a mission is compared."""
     baseline: int = limit(32, ge=4, le=10_000)
-    """Missions from which the usual entropy is learned."""
+    """Number of missions from which the usual entropy is learned."""
     missions: int = limit(10_000, ge=10, le=10_000_000)
-    """Missions whose entropy the image keeps, the newest."""
+    """Number of missions whose entropy the image keeps, the newest."""
     queue: int = limit(4096, ge=1, le=100_000)
-    """Finished missions that wait to be measured; of more, the oldest are left out."""
+    """Greatest number of finished missions that wait for their measurement; above it the oldest are skipped."""
 
 
 class AssessorLimits(NamedTuple):
@@ -62,7 +62,7 @@ class AssessorLimits(NamedTuple):
     chars: int
     pause_s: float
     bounds: WeightBounds
-    """Of the weights; settings `weights_*`."""
+    """Bounds of the weights."""
 
 
 class Assessor:
@@ -85,7 +85,7 @@ class Assessor:
         bus.subscribe(MissionEnded, self._hear)
 
     async def run(self) -> None:
-        """Take up the last missions, measure those that were missed, then each that ends."""
+        """Load the last missions, measure those that were missed, then each mission that ends."""
         for row in await in_helper(self._image.read, _recent, self._limits.window):
             await self._take(row)
         while True:
@@ -93,26 +93,26 @@ class Assessor:
             while self._ended:
                 begun = time.perf_counter()
                 row = await in_helper(self._image.read, _material, self._ended.popleft())
-                if row is not None and row.number not in self._taken:  # it ended while the last ones were taken up
+                if row is not None and row.number not in self._taken:  # otherwise the mission ended while the worker read the last ones
                     await self._take(row)
                 patience = max(0.0, 1 - len(self._ended) / CROWD)
                 await asyncio.sleep(DUTY * patience * (time.perf_counter() - begun))
             self._came.clear()
 
     def flush(self) -> None:
-        """Have what was found written, without waiting for it."""
+        """Request that results are stored, without waiting for it."""
         if self._pending:
             new, self._pending = list(self._pending.values()), {}
             outcomes, self._outcomes = self._outcomes, []
             self._image.later(_keep, new, self._watch._asdict(), self._limits, outcomes)
 
     def of(self, root: Any, number: int) -> Assessment | None:
-        """Return the assessment of the mission of that number, also where it is not written yet."""
+        """Return the assessment of the mission of that number, including one that is not stored yet."""
         return self._pending.get(number) or entropy_records.assessment_of(root, number)
 
     @property
     def watch(self) -> entropy.CusumState:
-        """The state of the watch for decay."""
+        """Return the state of the watch for decay."""
         return self._watch
 
     @property
@@ -122,7 +122,7 @@ class Assessor:
 
     @property
     def spread(self) -> float | None:
-        """Between the highest and the lowest of the last values; None before the window is full."""
+        """Return the difference between the highest and the lowest of the last values; None before the window is full."""
         return max(self._totals) - min(self._totals) if len(self._totals) == self._totals.maxlen else None
 
     @property
@@ -164,7 +164,7 @@ class Assessor:
         """Measure a mission, unless that was done before, and let it join the window."""
         try:
             await self._measure(row)
-        except BatosError as e:  # damage, of the image or of the mission that it follows: the next ones are measured
+        except BatosError as e:  # damage of the image or of an earlier mission: measure the next missions
             log.warning("mission_not_assessed", mission=row.id, error=e.message)
 
     async def _measure(self, row: MissionMaterial) -> None:
@@ -221,7 +221,7 @@ def _recent(root: Any, count: int) -> list[MissionMaterial]:
 
 
 def _material(root: Any, id: str) -> MissionMaterial | None:
-    """Return what there is to measure of a mission; None where it cannot be read."""
+    """Return the data of a mission for its measurement; None if the mission cannot be read."""
     try:
         return entropy_records.material_of(root, ledger.mission_of(root, id))
     except BatosError as e:
@@ -230,7 +230,7 @@ def _material(root: Any, id: str) -> MissionMaterial | None:
 
 
 def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
-    """Return what the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
+    """Return the stored data: the mission's assessment, the kinds, the weights, and the outcomes of missions."""
     outcomes = [(row.number, entropy_records.RATED_UP if row.rating > 0 else entropy_records.RATED_DOWN)] if row.rating else []
     if row.undone:
         outcomes.append((row.number, entropy_records.UNDONE))
@@ -240,7 +240,7 @@ def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, P
 
 
 def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: AssessorLimits, outcomes: Sequence[tuple[int, str]]) -> None:
-    """System transaction: keep what was found, and learn from what has become of missions; each once, since each is new once."""
+    """System transaction: store the results, and learn from the outcomes of missions, from each outcome once."""
     entropy_records.keep_assessments(root, new, watch, limits.kept)
     for number, outcome in outcomes:
         if (found := entropy_records.assessment_of(root, number)) is not None and not (
@@ -250,5 +250,5 @@ def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: A
 
 
 def _is_redone(root: Any, number: int) -> bool:
-    """Return whether a mission that was undone is not undone any more."""
+    """Return True if an undone mission was done again."""
     return not any(mission.undone for mission in ledger.numbered(root, number - 1, 1))

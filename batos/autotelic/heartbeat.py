@@ -27,7 +27,7 @@ from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 
-_LOOKED_AT = 256  # missions
+_LOOKED_AT = 256  # greatest number of missions that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +35,22 @@ class HeartbeatLimits(Limits):
     """Limits of the heartbeat."""
 
     jitter: float = limit(0.1, ge=0, le=0.5)
-    """Share of the pause between heartbeats by which one may come earlier or later, at random."""
+    """Share of the interval by which a heartbeat may come earlier or later, at random."""
     first_s: float = limit(30.0, ge=0.05, le=7 * 86400)
-    """Seconds from the start to the first self-audit that is due."""
+    """Seconds from the start of the daemon to a self-audit that is due."""
 
 
 class AuditSeen(NamedTuple):
     """Facts that an audit has seen. Stored as a plain tuple."""
 
     number: int
-    """Of the newest mission."""
+    """Number of the newest mission."""
     fired: int
-    """Triggers that had ever fired."""
+    """Number of triggers that have fired."""
     decided: float
-    """When the last change was decided."""
+    """Time of the last decision on a change, in seconds since the epoch."""
     damaged: int
-    """Records found damaged, since the start of the daemon."""
+    """Number of damaged records found since the start of the daemon."""
 
 
 def audit_seen(root: Any, damaged: int) -> AuditSeen:
@@ -93,7 +93,7 @@ BRIEF = (
 )
 
 
-LONGEST_S = 86400.0  # a pause in which nothing happens
+LONGEST_S = 86400.0  # longest pause in a quiet system
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class Rhythm:
     interval_s: float
     """Seconds between two beats."""
     jitter: float
-    """The share of the interval by which a beat may come earlier or later."""
+    """Share of the interval by which a beat may come earlier or later."""
     first_s: float
-    """Seconds from `run` to the first beat, where one is due by then."""
+    """Seconds from `run` to the first beat, if one is due by then."""
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ class Heartbeat:
         await self._sleep(self._first)
         while True:
             try:
-                while (left := (due := await self._due()) - self._now()) > 0:  # asked again: the clock may be set back meanwhile
+                while (left := (due := await self._due()) - self._now()) > 0:  # repeated: the clock may be set back meanwhile
                     await self._sleep(min(left, self._interval * (1 + self._jitter)))
                 await self._quiet()
                 await self._beat(due)
-            except (BatosError, OSError) as e:  # a full queue, a full disk, damage in what is measured: the same beat, later
+            except (BatosError, OSError) as e:  # a full queue, a full disk, or damage in the measured data: try the same beat later
                 log.warning("beat_skipped", error=str(e))
                 await self._sleep(self._interval)
 
@@ -171,7 +171,7 @@ class Heartbeat:
         return now
 
     def _pause(self, quiet: int) -> float:
-        """Return the seconds between beats, after so many in a row that brought nothing new."""
+        """Return the seconds between beats, after a number of beats without news."""
         doubled: float = self._interval * 2 ** min(quiet, 32)
         return max(self._interval, min(doubled, LONGEST_S))
 
@@ -198,7 +198,7 @@ class Heartbeat:
 
 
 def plan(root: Any, due: float, beaten: str = "", quiet: int = 0, seen: AuditSeen | None = None) -> None:
-    """System transaction: the next beat is due then.
+    """System transaction: set the time of the next beat.
 
     :param beaten: the mission of the last one, if one was enqueued; `seen` is what that one saw.
     :param quiet: beats in a row that brought nothing new.

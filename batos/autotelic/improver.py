@@ -1,4 +1,4 @@
-"""Improver: each proposal is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
+"""Improver: each proposal is rehearsed once, then made or refused, one at a time, while users do not need the system.
 
 mission COMPLETE with a proposal ─ recorded ─ prepared ─ rehearsed ─ promoted, in one annotated transaction
                                                                   └ refused, with the reason and the figures
@@ -21,9 +21,9 @@ from transaction.interfaces import TransientError
 
 from batos.autotelic import change_types, changes, rehearsal_budget
 from batos.autotelic.audit import Audits, proposal_of, unrecorded
+from batos.autotelic.change_preparation import NotYet, Preparation
 from batos.autotelic.change_types import STANDING, Ground
 from batos.autotelic.changes import PREPARED, ChangeLimits, Proposal
-from batos.autotelic.prerequisites import NotYet, Preparation
 from batos.autotelic.rehearsal import Rehearsals
 from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, RehearsalLimits, WorkTime
 from batos.autotelic.telemetry import SensesLimits
@@ -38,19 +38,19 @@ from batos.missions.mission_queue import AttemptLimits
 log = structlog.get_logger("batos.autotelic")
 
 OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of its own"
-"""Why a change that is not rehearsed is not watched either."""
+"""Reason why the loop does not watch a change that it does not rehearse."""
 AFTER = "after"
-"""In a comparison: the number of the last change made before."""
+"""Key in a comparison: the number of the last earlier change."""
 
 
 class ImproverBudget(Protocol):
     """`budget.Budget`, as the improver needs it."""
 
     async def why_not(self) -> str:
-        """Why the loop may not think now, in words; empty if it may."""
+        """Return the reason why the loop may not think now; empty if it may."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty if it may."""
+        """Return the reason why the loop may not change anything now; empty if it may."""
 
     def paid(self, inference: journal.InferenceRecord) -> None:
         """Count an inference that the loop paid for outside of its missions."""
@@ -64,9 +64,9 @@ class ImproverParts:
     audits: Audits
     rehearsals: Rehearsals
     preparations: Mapping[str, Preparation] = field(default_factory=dict)
-    """By kind of change."""
+    """Kind of change -> its preparation."""
     curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
-    """Runs the memory's curator, and returns its work as a JSON object; None: it is off."""
+    """Runs the memory's curator and returns its work as a JSON object; None: the curator is off."""
 
 
 class Improver:
@@ -89,7 +89,7 @@ class Improver:
         self._ground, self.audits, self._rehearsals = parts.ground, parts.audits, parts.rehearsals
         self.preparations, self._curate = parts.preparations, parts.curate
         self._settings = parts.ground.settings
-        self._failed: set[str] = set()  # missions of the loop's own about which there was nothing to be done by rule
+        self._failed: set[str] = set()  # missions of the loop for which no rule had a proposal
         self._came = asyncio.Event()
         self._came.set()
 
@@ -98,15 +98,15 @@ class Improver:
         self._came.set()
 
     async def run(self) -> None:
-        """Take proposals on, until cancelled."""
+        """Process proposals until cancelled."""
         tidy = False
         while True:
-            with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
+            with contextlib.suppress(TimeoutError):  # with a timeout: a watch may end, or a new day begin, and waiting proposals may go on
                 async with asyncio.timeout(SensesLimits.of(self._settings).every_s):
                     await self._came.wait()
             self._came.clear()
             try:
-                if not tidy:  # a kill may have come between a decision and this
+                if not tidy:  # a kill may have come between a decision and this clean-up
                     await self._image.system(rehearsal_budget.forget_payments)
                     tidy = True
                 while await self.step():
@@ -115,7 +115,7 @@ class Improver:
                 log.warning("proposals_not_looked_at", error=str(e))
 
     async def step(self) -> bool:
-        """Take one proposal one step on; return whether there was one.
+        """Take one step with one proposal. Return True if there was one.
 
         :raises BatosError: if that could not be done now; it is tried again at the next look.
         """
@@ -154,7 +154,7 @@ class Improver:
         return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
-        """Rehearse a change, and keep the outcome; return False where it has to wait."""
+        """Rehearse a change, and store the outcome. Return False if it has to wait."""
         number = change["number"]
         if await self._image.system(rehearsal_budget.begin_rehearsal, number, RehearsalLimits.of(self._settings).tries) is None:
             await self._refuse(change, f"its rehearsal was begun {RehearsalLimits.of(self._settings).tries} times and never ended", {})
@@ -171,7 +171,7 @@ class Improver:
             log.info("change_waits", change=number, why=str(e))
             await self._image.system(rehearsal_budget.take_back_rehearsal, number)
             return False
-        except TimeoutError:  # it goes on with what was paid for, as often as it may
+        except TimeoutError:  # the next step continues with the inferences that are paid for, as often as the limit of tries allows
             log.warning("rehearsal_too_long", change=number, seconds=RehearsalLimits.of(self._settings).limit_s)
         except BatosError as e:
             await self._refuse(change, e.message, {})
@@ -186,7 +186,7 @@ class Improver:
         return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
     async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
-        """Prepare what the change needs before it can be tried; return that for its record."""
+        """Prepare what a trial of the change needs. Return the preparations for the record."""
         if (preparation := self.preparations.get(proposal.kind)) is None:
             return {}
 
@@ -196,7 +196,7 @@ class Improver:
         return {PREPARED: await preparation.prepare(number, proposal, self._image.read(_held, number), keep)}
 
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
-        """Return what stands at the target, and the last change made.
+        """Return the value at the target, and the last change.
 
         :raises BatosError: if the proposal makes no sense any more.
         """
@@ -270,18 +270,18 @@ class Improver:
     async def _refuse(self, change: dict[str, Any], why: str, comparison: Mapping[str, Any]) -> None:
         held = self._image.read(_held, change["number"])
         if (preparation := self.preparations.get(change["kind"])) is not None:
-            try:  # before it is recorded: a kill between the two does it again
+            try:  # before the refusal is recorded: after a kill between the two, the clean-up runs again
                 await preparation.clear(held)
             except BatosError as e:
                 log.warning("not_cleared", change=change["number"], what=held, error=e.message)
         if self._image.read(changes.of, change["number"])["state"] != changes.PROPOSED:
-            return  # its user has refused it just now
+            return  # the user has refused it just now
         await self._image.system(_refused, change["number"], why, {**({PREPARED: held} if held else {}), **comparison})
         log.info("refused", change=change["number"], kind=change["kind"], target=change["target"], why=why)
 
 
 def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) -> None:
-    """System transaction: record proposals, each with its mission; each once, however often this is done."""
+    """System transaction: record proposals, each with its mission. A repetition records none twice."""
     known = {one.mission for one in changes.newest_first(root)}
     for mission, told in found:
         if mission not in known:
@@ -291,7 +291,7 @@ def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) ->
 def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
     """Return the oldest proposal that can be taken on.
 
-    :param observe: what its rehearsal found good stays proposed.
+    :param observe: True: a change that passed its rehearsal stays proposed.
     :param left: kinds that stay proposed as they are.
     """
     open_ones = [
@@ -309,12 +309,12 @@ def _made(root: Any) -> str:
 
 
 def _held(root: Any, number: int) -> dict[str, Any]:
-    """Return what was prepared for a change."""
+    """Return the preparations of a change."""
     return dict(changes.of(root, number)["comparison"].get(PREPARED, {}))
 
 
 def _again(root: Any, number: int) -> None:
-    """System transaction: a proposal is to be rehearsed anew; what was paid for stays."""
+    """System transaction: mark a proposal for another rehearsal; inferences that are paid for stay."""
     held = _held(root, number)
     changes.rehearsed(root, number, {PREPARED: held} if held else {})
     rehearsal_budget.take_back_rehearsal(root, number)

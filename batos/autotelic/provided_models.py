@@ -26,7 +26,7 @@ from batos.objects import UvmObject
 
 KIND = "provide"
 HERE, ITSELF, USER = "here", changes.ITSELF, "user"
-"""Who let it be pulled: nobody, since it is here; the system itself, as its settings allow; the mission's user."""
+"""Permissions of a pull: `here`, no pull was needed; `itself`, the system's settings; `user`, the mission's user."""
 NOT_WATCHED = "only missions that need it think with it, so nothing else can get worse"
 _STANDING = (*changes.STANDING, changes.PROPOSED)
 
@@ -55,14 +55,14 @@ def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: in
 
 
 def note_layer(root: Any, number: int, layer: str) -> None:
-    """System transaction: a layer is on its way that was not there."""
+    """System transaction: record a new layer whose transfer has started."""
     held = facts(root, number)
     if layer not in held.get("layers", ()):
         changes.note(root, number, {"layers": [*held.get("layers", ()), layer]})
 
 
 def refuse(root: Any, number: int, why: str, now: float) -> None:
-    """System transaction: a change is not made, unless it was decided already; what was counted and did not come counts no more."""
+    """System transaction: refuse a change unless it is decided. Bytes that were counted and did not come no longer count."""
     if state_of(root, number) != changes.PROPOSED:
         return
     held = facts(root, number)
@@ -72,7 +72,7 @@ def refuse(root: Any, number: int, why: str, now: float) -> None:
 
 
 def make(root: Any, number: int) -> None:
-    """Part of a transaction: the model is there, does what it is for, and has its personas.
+    """Part of a transaction: complete the change. The model is there, passed its probes, and has its personas.
 
     :raises InvalidInput: if its user refused it meanwhile.
     """
@@ -82,7 +82,7 @@ def make(root: Any, number: int) -> None:
 
 
 def state_of(root: Any, number: int) -> str:
-    """Tell what became of a change; as if it was refused, where its record is not kept any more."""
+    """Return the state of a change; `refused` if its record no longer exists."""
     try:
         return str(changes.record_of(root, number).state)
     except UnknownChange:
@@ -95,7 +95,7 @@ def facts(root: Any, number: int) -> dict[str, Any]:
 
 
 def begun(root: Any, number: int) -> float:
-    """When a change was begun, in seconds since the epoch."""
+    """Return the time when the trial of a change began, in seconds since the epoch."""
     return float(changes.record_of(root, number).proposed)
 
 
@@ -120,12 +120,14 @@ def in_use(root: Any, model: str, besides: int) -> bool:
 
 
 def under_way(root: Any) -> set[str]:
-    """Return the missions for which something is brought about."""
+    """Return the missions for which a model is being provided."""
     return {str(one.mission) for one in _all(root) if one.state == changes.PROPOSED}
 
 
 def left_over(root: Any) -> list[tuple[int, str]]:
-    """Changes of which something has to go again, with the state of each: those taken back or refused, and those whose missions ended."""
+    """Return the changes with leftovers to remove, and the state of each: changes that were rolled back or refused, and those of ended
+    missions.
+    """
     found = []
     for one in _all(root):
         if one.state == changes.PROPOSED:

@@ -39,7 +39,7 @@ from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED, AttemptPolicy, AttemptServices
 from batos.mind.events import TextBatch
-from batos.mind.inference import JournalPlace, NeedAnswer, Paid, with_pictures
+from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer, with_pictures
 from batos.missions.execution import Attempts
 from batos.missions.replay import JournalOnlySource
 from batos.objects import Method, UvmObject
@@ -50,7 +50,7 @@ log = structlog.get_logger("batos.autotelic")
 
 
 class BudgetedSource:
-    """Source that has the journal, then what the rehearsal has paid for, then a model, as far as the purse allows."""
+    """Source of inferences: the journal, then inferences that the rehearsal has paid for, then a model, within the budget."""
 
     def __init__(self, mission: str, image: LivingImage, purse: Purse) -> None:
         """
@@ -60,7 +60,7 @@ class BudgetedSource:
         self._journal = JournalOnlySource(mission, image)
 
     @property
-    def recorded(self) -> Paid:
+    def recorded(self) -> JournaledAnswers:
         """See `InferenceSource`."""
         return self._journal.recorded
 
@@ -73,9 +73,9 @@ class BudgetedSource:
         return self._journal.known(request, place, label)
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
-        """Have the purse pay for what the journal does not have.
+        """Pay from the budget for an inference that the journal lacks.
 
-        :raises Unknown: if it cannot be had.
+        :raises Unknown: if the inference is not available.
         """
         return await self._purse.pay(self._mission, await with_pictures(request, self._image), place, label)
 
@@ -115,7 +115,7 @@ class Stage(NamedTuple):
     services: AttemptServices
 
     def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED) -> Attempt:
-        """Make an attempt at a mission in this mirror, which has recalled what the mission's own attempts decided and paid for."""
+        """Make an attempt at a mission in this mirror. It loads the decisions and the paid inferences of the mission's own attempts."""
         record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
         attempt = Attempt(record, self.services, BudgetedSource(mission, self.image, purse), policy)
         attempt.recall()
@@ -123,11 +123,11 @@ class Stage(NamedTuple):
 
 
 Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextManager[Stage]]
-"""Makes the stage of a mirror; the inference names models there. The composition root knows how."""
+"""Makes the stage of a mirror; the inference gives the models. The composition root knows how."""
 
 
 Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
-"""Gives tasks of writing a method, at most as many as the number says."""
+"""Gives tasks of writing a method, at most the given number."""
 
 
 @contextlib.asynccontextmanager
@@ -161,7 +161,8 @@ class Rehearsals:
             async with changed.image.unit() as unit:
                 change_types.apply(unit.root, proposal, self._ground, "rehearsal")
             ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, RehearsalLimits.of(settings).missions)
-            if proposal.kind == writer_evaluation.KIND:  # before its missions: what it writes says most, and each of those may ask for many
+            # before its missions: the tasks tell most, and each mission may need many inferences
+            if proposal.kind == writer_evaluation.KIND:
                 before, after, made = await self._writers(without, proposal, mission, purse)
             pairs = [await self._pair(without, changed, id, proposal, purse) for id in ids]
             if proposal.kind != writer_evaluation.KIND:
@@ -207,13 +208,13 @@ class Rehearsals:
         except (Unknown, TransientError) as e:
             log.info("rehearsal_unknown", mission=id, why=str(e)[:200])
             return Run(known=False)
-        except Exception as e:  # as a mission fails of whatever is raised in it
+        except Exception as e:  # any exception makes the mission fail, as in a live mission
             code = e.code if isinstance(e, BatosError) else BatosError.code
             return Run(known=True, failed=code, misrouted=_misrouted(attempt))
         return seen[0]
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
-        """Return what one side is like besides its missions, and how many trials were made."""
+        """Return the figures of one side besides its missions, and the number of trials."""
         found = stage.image.read(entropy_records.persona_kinds)
         if proposal.kind not in ("method", "retire"):
             return Side(found), 0
@@ -230,7 +231,7 @@ class Rehearsals:
                         failed += await self._fails(case, pupil, method, attempt, stage.services.methods)
         size = len(held.encode())
         if proposal.kind == "retire" and made > failed == 0 and stage.image.read(self._is_used, proposal.target):
-            size = 0  # it does what it was taught, and is sent: that it is there no more is no gain
+            size = 0  # the method is used and does what it was taught: its removal saves nothing
         return Side(found, failed, size), made
 
     def _is_used(self, root: Any, target: str) -> bool:
@@ -297,7 +298,7 @@ def _source_of(root: Any, target: str) -> str:
 
 
 def _seen(result: dict[str, Any], cycle: UvmObject | None, attempt: Attempt) -> Run:
-    """Return what there is to compare of a mission that ended COMPLETE."""
+    """Return the comparable data of a mission that ended COMPLETE."""
     record, usage = attempt.mission, attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
     seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, schema
-from batos.autotelic.prerequisites import NotYet
+from batos.autotelic.change_preparation import NotYet
 from batos.bridge.admission import Ticket, session
 from batos.bridge.inference import ChatRequest, Inference
 from batos.config.limits import Limits, limit
@@ -29,23 +29,23 @@ class RehearsalLimits(Limits):
     """Limits of the rehearsal of a proposed change."""
 
     missions: int = limit(8, ge=1, le=1000)
-    """Recorded missions on which a proposal is rehearsed."""
+    """Greatest number of recorded missions in one rehearsal."""
     least: int = limit(3, ge=1, le=1000)
-    """Least number of rehearsed missions that must be comparable; with fewer the proposal is refused."""
+    """Least number of comparable missions in a rehearsal; with fewer the proposal is refused."""
     inferences: int = limit(48, ge=0, le=100_000)
-    """Inferences that one rehearsal may pay for, where the journal has no answer."""
+    """Greatest number of inferences that one rehearsal may pay for, if the journal has no answer."""
     tokens: int = limit(30_000, ge=0, le=1_000_000_000)
-    """Tokens, read and written, that the inferences of one rehearsal may take."""
+    """Greatest number of tokens, read and written, for the inferences of one rehearsal."""
     limit_s: float = limit(1800.0, gt=0, le=7 * 86400)
-    """Seconds for one rehearsal, and for its waiting for users' missions."""
+    """Seconds for one rehearsal, and again for its waits for users' missions."""
     tries: int = limit(3, ge=1, le=100)
-    """Times that a rehearsal is started, restarts of the daemon counted."""
+    """Greatest number of starts of a rehearsal, including those after restarts of the daemon."""
     costlier: float = limit(0.5, ge=0, le=100)
-    """Share of tokens that a mission may cost more before the change counts as worse."""
+    """Share by which a mission may cost more tokens before the change counts as worse."""
     tasks: int = limit(10, ge=1, le=1000)
-    """Methods of the image, and as many tasks that no expert was trained on, that a new expert for methods has to write."""
+    """Number of the image's methods that a new expert for methods has to write, and of general tasks outside of any training."""
     alike: float = limit(0.5, gt=0, le=1)
-    """Likeness by words, from 0 to 1, at which an answer counts as the one that a user has rated."""
+    """Similarity by words, from 0 to 1, from which an answer counts as the one that a user has rated."""
     slower: float = limit(2.0, ge=1, le=1000)
     """Factor by which a mission may take longer with another model before the change counts as worse."""
     better: float = limit(0.01, ge=0, le=1)
@@ -57,10 +57,11 @@ class WorkTime:
 
     def __init__(self, limit_s: float, waiting_s: float | None = None) -> None:
         """
-        :param limit_s: for its own time.
-        :param waiting_s: for all its waiting; None: as long.
+        :param limit_s: seconds for the work itself.
+        :param waiting_s: seconds for all its waits; None: as many as `limit_s`.
         """
-        self._left = {True: limit_s if waiting_s is None else waiting_s, False: limit_s}  # while it waits, and else
+        # seconds left: while a rehearsal waits (True), and while it runs (False)
+        self._left = {True: limit_s if waiting_s is None else waiting_s, False: limit_s}
         self._waiting = 0
         self._waits = False
         self._timer: asyncio.Timeout | None = None
@@ -107,11 +108,11 @@ class WorkTime:
 
 
 AFTER_USERS = (True, 0)
-"""The rank of a rehearsal's inferences: that of the system's own missions."""
+"""Rank of a rehearsal's inferences: that of system missions."""
 
 
 class Unknown(BatosSignal):
-    """Signal: a rehearsed mission needs an inference that cannot be had, so that its outcome is unknown."""
+    """Signal that a rehearsed mission needs an inference that is not available, so that its outcome is unknown."""
 
 
 class RehearsalAllowance(NamedTuple):
@@ -137,7 +138,7 @@ class Purse:
     ) -> None:
         """
         :param image: the living one, not a mirror: what was paid for is kept there.
-        :param number: of the change.
+        :param number: number of the change.
         :param quiet: returns when no user's mission is under way or waits.
         :param on_paid: hears of each inference that a model was asked for.
         """
@@ -156,7 +157,7 @@ class Purse:
         return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
 
     async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
-        """Return an answer that the mission's journal does not have; what was paid for once is not paid for again.
+        """Return an answer that the mission's journal lacks. An inference that was paid for once is not paid for again.
 
         :raises Unknown: if the allowance is spent, or the service fails in a way that may pass.
         :raises InferenceFailed: as the model failed.
@@ -187,7 +188,7 @@ class Purse:
 
 
 def forget_payments(root: Any) -> None:
-    """System transaction: let go of what was paid for changes that are decided."""
+    """System transaction: delete inferences that were paid for changes which are decided now."""
     held = schema.part_of(root, "rehearsals")
     undecided = {one.number for one in changes.newest_first(root) if one.state == changes.PROPOSED}
     for key in [key for key in held.paid if int(key.split(" ", 1)[0]) not in undecided]:
@@ -197,7 +198,7 @@ def forget_payments(root: Any) -> None:
 
 
 def begin_rehearsal(root: Any, number: int, limit: int) -> int | None:
-    """System transaction: count a rehearsal before it is begun; how many there were, or None past `limit`."""
+    """System transaction: count a rehearsal before it starts. Return the number of rehearsals, or None above `limit`."""
     begun = schema.part_of(root, "rehearsals").begun
     count = int(begun.get(number, 0)) + 1
     if count > limit:
@@ -207,7 +208,7 @@ def begin_rehearsal(root: Any, number: int, limit: int) -> int | None:
 
 
 def take_back_rehearsal(root: Any, number: int) -> None:
-    """System transaction: a rehearsal was interrupted in good order, or is to be made anew: it does not count."""
+    """System transaction: do not count a rehearsal that was interrupted in good order or must be repeated."""
     begun = schema.part_of(root, "rehearsals").begun
     if number in begun:
         begun[number] = max(0, int(begun[number]) - 1)

@@ -16,29 +16,29 @@ from batos.autotelic.triggers import LEAST_SECONDS
 from batos.synthesis.specification import same
 
 CHEAPER = 0.05
-"""Share by which a mission must cost less before that counts as better: what is rounded away is no gain."""
+"""Least share of the cost that a mission must save to count as cheaper; smaller savings are noise."""
 
 
 class Run(NamedTuple):
     """Outcome of one recorded mission in a rehearsal."""
 
     known: bool
-    """Whether it came to an end: not where an answer was missing that could not be paid for."""
+    """False if an answer was missing and the budget could not pay for it, so that the mission did not end."""
     failed: str = ""
-    """The code of the error with which it ended, or `unsure` where its answer may be none; empty where it came to a good end."""
+    """Code of the error of the mission, or `unsure` for an unconfirmed answer; empty if it ended well."""
     tokens: int = 0
     seconds: float = 0.0
-    """Of model time, loads left out."""
+    """Seconds of model time, without loads."""
     gate: int = 0
-    """Answers that the gate refused, facets that had nothing to say, plans that were none."""
+    """Number of refused answers, silent facets and invalid plans."""
     misrouted: bool = False
-    """Whether the router would have chosen another persona than the user did."""
+    """True if the router chose another persona than the user did."""
     answer: Any = None
-    """What a message answered, as JSON has it; None for what was asked in words."""
+    """Answer of a message as a JSON value; None for a brief."""
     thought: Thought | None = None
-    """What the entropy metric looks at; None for messages."""
+    """Data for the entropy metric; None for a message."""
     like: float = 0.0
-    """How alike its answer is to the recorded one, from 0 to 1; by words, and of a message 1 or 0."""
+    """Similarity of the answer to the recorded one, from 0 to 1: by words, and 1 or 0 for a message."""
 
 
 class RunPair(NamedTuple):
@@ -48,7 +48,7 @@ class RunPair(NamedTuple):
     without: Run
     changed: Run
     rating: int = 0
-    """Of its user, of the recorded answer: 1, -1, or 0 where there is none."""
+    """The user's rating of the recorded answer: 1, -1, or 0 for none."""
 
     @property
     def known(self) -> bool:
@@ -75,11 +75,11 @@ class Side(NamedTuple):
 
     kinds: Kinds
     trials: int = 0
-    """Trials of a method that failed."""
+    """Number of failed trials of a method."""
     held: int = 0
-    """Bytes of the source that the image holds for a method."""
+    """Bytes of a method's source in the image."""
     tasks: int = 0
-    """Tasks that are of no image, and that an expert for methods does not write right."""
+    """Number of general tasks, outside of the image, that an expert for methods does not solve."""
 
 
 class ComparisonLimits(NamedTuple):
@@ -90,22 +90,22 @@ class ComparisonLimits(NamedTuple):
     better: float
     alike: float
     slower: float | None = None
-    """None where both sides ask the same models: then tokens say what a mission costs."""
+    """Greatest factor of model time; None if both sides use the same models, so that tokens measure the cost."""
 
 
 class Figures(NamedTuple):
-    """Of one side. Costs and entropy are means over the missions that came to a good end on both, and tell something."""
+    """Figures of one side. Costs and entropy are means over the informative missions that ended well on both sides."""
 
     failures: int
     gate: int
     misrouted: int
     trials: int
     differing: int
-    """Messages that are answered otherwise than without the change, and whose answer nobody disliked."""
+    """Number of messages with another answer than without the change, where no user disliked the recorded answer."""
     lost: int
-    """Answers that users liked, and that are not given any more."""
+    """Number of liked answers that the change loses."""
     disliked: int
-    """Answers that users did not like, and that are given still."""
+    """Number of disliked answers that the side still gives."""
     tokens: float
     seconds: float
     cem: float
@@ -117,12 +117,12 @@ class Comparison(NamedTuple):
     """Outcome of a rehearsal."""
 
     missions: int
-    """Those that could be compared, and tell something."""
+    """Number of missions that are comparable and informative."""
     unknown: int
     unliked: int
-    """Those that tell nothing: their user did not like the answer, and it is that one still."""
+    """Number of missions without information: the user disliked the answer, and it is unchanged."""
     trials: int
-    """Trials that were made on each side."""
+    """Number of trials on each side."""
     without: Figures
     changed: Figures
     better: tuple[str, ...]
@@ -131,7 +131,7 @@ class Comparison(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why the change is not to be made; empty if it is."""
+        """Return the reason against the change; empty if there is none."""
         if self.missions + self.trials < self.least:
             few = f"too little is known to judge: {self.missions} missions and {self.trials} trials of at least {self.least}"
             return f"{few}; {self.unliked} more were rated -1, and are answered as they were" if self.unliked else few
@@ -148,7 +148,7 @@ class Comparison(NamedTuple):
 def compared(
     pairs: Sequence[RunPair], without: Side, changed: Side, *, trials: int, weights: Parts, limits: ComparisonLimits
 ) -> Comparison:
-    """Compare both sides of a rehearsal. Return what is better and worse.
+    """Compare both sides of a rehearsal. Return the better and the worse figures.
 
     :param weights: weights of the entropy metric.
     """
@@ -237,4 +237,4 @@ _COUNTED = {
     "differing": "messages that are answered otherwise",
     "lost": "answers that users liked and that are not given any more",
 }
-"""Figures of which fewer are better, and any more is worse."""
+"""Figures of which any increase is worse -> their descriptions."""

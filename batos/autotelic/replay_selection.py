@@ -15,13 +15,13 @@ from batos.image import history, journal, ledger
 from batos.methods.runtime import taken
 from batos.objects import Method, UvmObject, find
 
-LOOKED_AT = 256  # missions, the newest first
+LOOKED_AT = 256  # greatest number of missions that are looked at, the newest first
 REFUSED = (MethodRefused.code, CovenantViolationError.code)
-"""How missions fail for which no method could be kept."""
+"""Error codes of missions for which the forge could keep no method."""
 FAULTS = (MethodFailed.code, MethodUnsupported.code, SandboxLimit.code)
-"""How missions fail by a fault of a method's, and not of what it needs."""
+"""Error codes of missions that failed by a defect of a method, and not of its arguments or surroundings."""
 _NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict", "model_blind")
-"""How missions end that say nothing about what was thought in them."""
+"""Error codes of missions that say nothing about their thought."""
 
 
 def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
@@ -30,7 +30,7 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
     found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
-    if proposal.kind == "retire":  # what fails of a call that no method has to answer does not speak against the one that is there
+    if proposal.kind == "retire":  # a failed call that no method has to answer does not count against the present method
         found = [mission for mission in found if not was_not_taken(root, mission)]
     if proposal.kind == writer_evaluation.KIND:
         found = [mission for mission in found if _concern(mission, proposal, key) > 0]
@@ -42,9 +42,9 @@ def _can_be_tried(mission: UvmObject) -> bool:
     """Return a user's mission that was thought through and has ended, of which the journal still has the texts."""
     if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or journal.of(mission).spent:
         return False
-    if mission.thought is None and mission.state == ledger.COMPLETE and not mission.message:  # an errand: nothing was thought
+    if mission.thought is None and mission.state == ledger.COMPLETE and not mission.message:  # an errand: no model thought about it
         return False
-    if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # what is said to the loop itself
+    if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # a message to the loop itself
         return False
     return mission.error is None or json.loads(mission.error)["code"] not in _NOT_TRIED
 
@@ -59,7 +59,7 @@ def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
     """Return True if the method that answers a message accepts its arguments, or no method answers it."""
     try:
         target = history.resolve(root, message["target"])
-    except BatosError:  # it is gone
+    except BatosError:  # the object is gone
         return True
     held = find(target, message["selector"])
     if held is None or not isinstance(held[1], Method):
@@ -69,7 +69,7 @@ def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
 
 def _concern(mission: UvmObject, proposal: Proposal, key: str) -> int:
     """Return how much a change concerns a mission."""
-    if proposal.kind == writer_evaluation.KIND:  # those for which the expert could write no method
+    if proposal.kind == writer_evaluation.KIND:  # missions for which the expert could write no method
         return 1 if mission.message and mission.error and json.loads(mission.error)["code"] in REFUSED else -1
     if mission.message:
         message = json.loads(mission.message)

@@ -34,11 +34,11 @@ from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 
-DOUBT = 0.01  # the chance of such a difference without an effect, above which it is none
-BEFORE = 4  # times the missions that are enough: how many before a change are looked at
-AFTER = 16  # likewise, of those after it
-LEAST_FAILED = 3  # failures that may be an effect
-_NO_FAULT = ("cancelled", "model_blind")  # codes: what a user decides says nothing, nor what no model here can do
+DOUBT = 0.01  # probability that chance alone causes such a difference; a less rare difference is not an effect
+BEFORE = 4  # factor of the sufficient number of missions: how many missions before a change are looked at
+AFTER = 16  # the same factor for missions after a change
+LEAST_FAILED = 3  # least number of failures that may be an effect
+_NO_FAULT = ("cancelled", "model_blind")  # error codes that are no fault of a change: a user's decision, and a lack of models that see
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,19 @@ class EffectLimits(Limits):
     """Limits from which a change counts as harmful, and of its being watched."""
 
     missions: int = limit(12, ge=4, le=1000)
-    """Missions after a change that suffice to say whether it does harm."""
+    """Number of missions after a change that suffices for a verdict."""
     failures: float = limit(0.15, gt=0, le=1)
-    """Rise of the share of FAILED missions from which a change is undone."""
+    """Increase of the share of FAILED missions from which a change is rolled back."""
     slower: float = limit(1.5, ge=1.05, le=1000)
-    """Factor by which missions get slower from which a change is undone."""
+    """Factor by which missions get slower from which a change is rolled back."""
     fall: float = limit(0.08, gt=0, le=1)
-    """Fall of the entropy metric from which a change is undone."""
+    """Decrease of the entropy metric from which a change is rolled back."""
     period_s: float = limit(21_600.0, ge=0.05, le=366 * 86400)
-    """Seconds for which a change is watched; no other is made meanwhile."""
+    """Seconds for which a change is watched. The loop makes no other change in this time."""
     deaths: int = limit(2, ge=1, le=1000)
-    """Deaths of the daemon while a change is watched after which it is disabled; with fewer than missions.attempts, a mission that died
-    with it has an attempt left."""
+    """Number of deaths of the daemon while a change is watched that disable the change. A number below missions.attempts leaves an
+    attempt to a mission that died with the daemon.
+    """
 
 
 class Sample(NamedTuple):
@@ -66,9 +67,9 @@ class Sample(NamedTuple):
     kind: str
     """`client` or `system`, and `brief` or `message`."""
     failed: bool
-    """Whether it FAILED, or came to an answer that it is not sure of."""
+    """True if the mission FAILED, or its answer is marked as unsure."""
     seconds: float | None
-    """Of model time; of all time where no model was asked. None for one that FAILED."""
+    """Seconds of model time, or of the whole mission if no model was asked; None if it FAILED."""
     cem: float | None
 
 
@@ -76,13 +77,13 @@ class Effect(NamedTuple):
     """Visible effect of a change so far."""
 
     samples: int
-    """Missions after it, of the kind of which there are most."""
+    """Number of missions after the change, of the most frequent kind."""
     worse: tuple[str, ...]
-    """In words, what is worse, beyond doubt."""
+    """Descriptions of the figures that are significantly worse."""
     harmed: int
-    """Missions after it, of the kinds of which something is worse."""
+    """Number of missions after the change, of the kinds that are worse."""
     figures: dict[str, dict[str, Any]]
-    """By kind: pairs of before and after."""
+    """Kind of mission -> its figures, as pairs of before and after."""
 
 
 def effect_of(root: Any, change: Mapping[str, Any], limits: EffectLimits) -> Effect:
@@ -168,7 +169,7 @@ def chance_of_ranks(low: Sequence[float], high: Sequence[float]) -> float:
     ranks = sum(first[value] + (count[value] - 1) / 2 for value in high)
     ties = sum(times**3 - times for times in count.values())
     variance = n * m / 12 * ((n + m + 1) - ties / ((n + m) * (n + m - 1)))
-    if variance <= 0:  # all are the same
+    if variance <= 0:  # all values are equal
         return 1.0
     above = ranks - n * (n + 1) / 2 - n * m / 2 - 0.5
     return 0.5 * math.erfc(above / math.sqrt(2 * variance))
@@ -198,7 +199,7 @@ def _middle(values: Sequence[float]) -> float | None:
 
 log = structlog.get_logger("batos.autotelic")
 
-PATIENCE = 4  # times `EffectLimits.period_s`: how long it is waited for missions that could tell
+PATIENCE = 4  # factor of `EffectLimits.period_s`: longest wait for missions that show an effect
 WatchedChange = dict[str, Any]
 
 
@@ -226,18 +227,19 @@ class Leash:
         now: Callable[[], float] = time.time,
     ) -> None:
         """
-        :param period_s: how long a change is watched.
-        :param deaths: of the daemon, while a change is watched, that disable it.
+        :param period_s: seconds for which a change is watched.
+        :param deaths: number of deaths of the daemon that disable a watched change.
         """
         self._image, self._limits, self._period, self._deaths, self._undo, self._now = image, limits, period_s, deaths, undo, now
-        self._suspect: tuple[int, int] | None = None  # the change that looked worse at the last look, and of how many missions
-        self._set_back: tuple[int, float] | None = None  # the change that will be made, says the clock, and when that was seen first
+        self._suspect: tuple[int, int] | None = None  # change that looked worse at the last look, and its number of missions
+        # change whose time lies in the future, and the time when this was first seen: the clock was set back
+        self._set_back: tuple[int, float] | None = None
 
     async def begin(self) -> None:
-        """Note that a daemon begins; if the former ones died too often under the watch of a change, that is taken back first."""
+        """Start the watch with the daemon. If too many daemons died while a change was watched, roll the change back first."""
         try:
             deaths, change = await self._image.system(daemon_begun)
-        except (BatosError, OSError) as e:  # a full disk, say: a daemon that begins is more than what it notes
+        except (BatosError, OSError) as e:  # for example a full disk: the start of the daemon is more important than this record
             log.warning("start_not_noted", error=str(e))
             return
         if change is None or deaths < self._deaths:
@@ -247,7 +249,7 @@ class Leash:
         await self._take_back(change, why, changes.DISABLED, {"deaths": deaths})
 
     async def end(self) -> None:
-        """Note that the daemon ends in good order."""
+        """Record an orderly end of the daemon."""
         try:
             await self._image.system(daemon_ended)
         except (BatosError, OSError) as e:
@@ -298,7 +300,7 @@ class Leash:
         self._suspect = None
         try:
             await self._undo(change["number"], why, state=state, effect=figures)
-        except (UndoConflict, HistoryGone) as e:  # it can never be undone by itself: its user is told, and it is watched no more
+        except (UndoConflict, HistoryGone) as e:  # an undo alone cannot roll it back: tell the user, and end the watch
             log.error("change_not_undone", change=change["number"], why=why, error=e.message)
             return await self._keep(change, f"{why}; it could not be taken back: {e.message}", figures)
         except (BatosError, OSError) as e:
@@ -309,13 +311,15 @@ class Leash:
 
     async def _keep(self, change: WatchedChange, why: str, figures: WatchedChange) -> str | None:
         if not await self._image.system(changes.keep, change["number"], why, figures):
-            return None  # its user has undone it just now
+            return None  # the user has undone it just now
         log.info("change_kept", change=change["number"], why=why)
         return changes.KEPT
 
 
 def daemon_begun(root: Any) -> tuple[int, WatchedChange | None]:
-    """System transaction: a daemon begins; how often one died while the change was watched that is watched now, and that change."""
+    """System transaction: record the start of a daemon. Return the number of daemons that died during the present watch, and the watched
+    change.
+    """
     held, change = schema.part_of(root, "leash"), changes.watched(root)
     number = 0 if change is None else change["number"]
     deaths = held.deaths if number == held.change else 0
@@ -325,7 +329,7 @@ def daemon_begun(root: Any) -> tuple[int, WatchedChange | None]:
 
 
 def daemon_ended(root: Any) -> None:
-    """System transaction: a daemon ends in good order."""
+    """System transaction: record an orderly end of the daemon."""
     schema.part_of(root, "leash").running = False
 
 

@@ -31,10 +31,10 @@ from batos.mind.incarnation import facets
 from batos.mind.router import CHOSEN, OWN, Route
 from batos.objects import Intent, Method, UvmObject, find
 
-REFUSALS_LOOKED_AT = 64  # failures, the newest first
-REFUSED_AGAIN = 2  # missions that failed by the same rule before it is told
-REFUSAL_RULES = 3  # that one purpose names
-_CHARS = 160  # of what is told of one rule
+REFUSALS_LOOKED_AT = 64  # greatest number of failures that are looked at, the newest first
+REFUSED_AGAIN = 2  # missions that the same rule must refuse before a purpose mentions the rule
+REFUSAL_RULES = 3  # greatest number of rules in one purpose
+_CHARS = 160  # greatest number of characters about one rule
 _FINDING = re.compile(r"line \d+: (?P<reason>.+) \[(?P<rule>[\w-]+)\]\. (?P<hint>.+)", re.DOTALL)
 
 
@@ -42,7 +42,7 @@ class _Refused(NamedTuple):
     """One message, and how often missions failed because no method for it could be kept."""
 
     holder: str
-    """The oid of the object that has it, or is to have it."""
+    """Id of the object that has the method, or needs it."""
     selector: str
     rule: str
 
@@ -65,20 +65,21 @@ def refusal_intents(root: Any) -> Iterator[Proposal]:
 
 
 def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
-    """Return the rules by which the message of a mission that failed was refused, each once, with what the guardian said."""
+    """Return the rules that refused the message of a failed mission, without repetitions, with the guardian's words."""
     context = row["context"]
     method = context.get("method")
     if not method or not row["final"] or row["error"]["code"] not in (MethodRefused.code, CovenantViolationError.code):
         return []
-    if method["selector"] != context.get("selector"):  # it was refused for a message that was sent inside
+    if method["selector"] != context.get("selector"):  # the refusal belongs to a message that was sent inside
         return []
     try:
         target = history.resolve(root, context["target"])
-    except BatosError:  # it is gone
+    except BatosError:  # the object is gone
         return []
     found = find(target, method["selector"])
     holder = target if found is None else found[0]
-    if (oid := history.oid_of(holder)) is None or (found is not None and not isinstance(found[1], Intent)):  # it is understood by now
+    # the object understands the message by now
+    if (oid := history.oid_of(holder)) is None or (found is not None and not isinstance(found[1], Intent)):
         return []
     rules: dict[_Refused, str] = {}
     for reason in method["reasons"]:
@@ -95,7 +96,7 @@ def _taught(root: Any, one: _Refused, words: str) -> str:
     text = held.text if isinstance(held, Intent) else ""
     if (
         taught_examples.examples_of(root, holder, one.selector)[1] or words in text or text.count(_MIND) >= REFUSAL_RULES
-    ):  # what a user said of it goes first
+    ):  # the user's words come first
         return ""
     return f"{text or purpose(one.selector, '')}{_MIND}{words}."
 
@@ -103,11 +104,11 @@ def _taught(root: Any, one: _Refused, words: str) -> str:
 _MIND = ". Mind: "
 
 
-LOOKED_AT = 64  # missions, the newest first
-NEAREST = 3  # briefs that become exemplars at a time
-RUT = 0.6  # share of the missions from which one persona's is a rut
-HARDLY = 0.1  # share of the sentences below which a facet is hardly ever heard
-SENTENCES = 20  # fewer say nothing of that
+LOOKED_AT = 64  # greatest number of missions that are looked at, the newest first
+NEAREST = 3  # number of briefs that become exemplars at a time
+RUT = 0.6  # share of one persona in the missions from which the choice is a rut
+HARDLY = 0.1  # share of the sentences below which a facet is hardly heard
+SENTENCES = 20  # least number of sentences for this measurement
 BRIEFLY = "Use as few words as the request allows."
 _KEYS = 1000
 
@@ -139,7 +140,7 @@ def _failing(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
-    """Return True if the failing method accepts any of the messages that last failed so, or if none is known any more."""
+    """Return True if the failing method accepts one of the messages that last failed this way, or if no such message is known now."""
     sent = []
     for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
         message = ledger.message_of(root, row["mission"]) if row["final"] else ""
@@ -181,7 +182,7 @@ def _unused(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _as_shipped(root: Any, why: str) -> Iterator[Proposal]:
-    """Meta-prompts that were changed, as BAT OS came with them."""
+    """Yield proposals to restore changed meta-prompts to those of BAT OS."""
     for name in prompted():
         shipped = psm.STATES[name]["meta_prompt"]
         if root["lobby"].psm._slots[name].meta_prompt != shipped:
@@ -208,7 +209,7 @@ def _briefer(root: Any, names: tuple[str, ...], why: str) -> Iterator[Proposal]:
 
 
 def _hardly_heard(root: Any) -> Iterator[Proposal]:
-    """Facets of which hardly a sentence gets into the answers."""
+    """Return the facets from which hardly a sentence gets into the answers."""
     for name, heard in _woven(root).items():
         persona = root["lobby"]._slots[name]
         own = [selector for selector, _ in facets(persona) if isinstance(persona._slots.get(selector), Intent)]
@@ -246,14 +247,15 @@ def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
     written, refused = learned(root)
     if written + refused >= TriggerLimits.of(ground.settings).syntheses:
         why = f"{written} methods were written since it was made or trained last, and {refused} could not be"
-        last = next((one.number for one in changes.newest_first(root) if one.kind == KIND), 0)  # another training, with other data
+        last = next((one.number for one in changes.newest_first(root) if one.kind == KIND), 0)  # another training uses other data
         content = {"minutes": ground.settings.autonomy.training_minutes, "methods": written, "refused": refused, "after": last}
         yield Proposal(KIND, TARGET, content, why)
 
 
 def learned(root: Any) -> tuple[int, int]:
-    """Since the expert for methods was made, or a training of it was decided: how many methods were written, and how many missions failed
-    because none could be."""
+    """Return the number of methods written, and of missions that failed because no method could be written, since the expert for methods
+    was made or its training was decided.
+    """
     since = max(
         (one["built"] or 0.0 for one in model_registry.describe_experts(root) if one["model"] == model_registry.speaks_methods(root)),
         default=0.0,
@@ -335,7 +337,7 @@ def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
 
 
 def _missions(root: Any) -> Iterator[UvmObject]:
-    """Yield the last missions of users that were asked in words and came to a good end, the newest first."""
+    """Yield the last briefs of users that ended well, the newest first."""
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
             yield mission
@@ -357,6 +359,6 @@ RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "image_grows": _curate,
     "persona_unchosen": _unchosen,
 }
-"""By trigger."""
+"""Trigger -> the rule that makes proposals for it."""
 SPOKEN = ("failure_repeats", "entropy_falls", "entropy_still", "state_slow", "missions_costly")
-"""Triggers against which another model may help, where nothing smaller is left to be tried."""
+"""Triggers for which another model may help, if no smaller change is left to try."""

@@ -24,7 +24,7 @@ COMMENTS = {
     "provided": "I know which models missions were provided with, because none here could do what they needed.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
-"""The parts of the loop that have something to remember."""
+"""Parts of the loop with stored data -> their comments."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "heartbeat": {"due": None, "last": "", "beats": 0, "quiet": 0, "seen": None},
     "entropy": {"missions": LOBTree, "watch": ()},

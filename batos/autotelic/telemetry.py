@@ -31,7 +31,7 @@ from batos.mind.events import Durations
 from batos.objects import Method, UvmObject
 
 OTHER_KEYS = "other"
-_DIGITS = 3  # of what is stored: milliseconds
+_DIGITS = 3  # decimals of stored seconds: milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class SensesLimits(Limits):
     every_s: float = limit(600.0, ge=0.05, le=86_400)
     """Seconds between two records of telemetry."""
     intervals: int = limit(1008, ge=2, le=100_000)
-    """Records of telemetry that the image keeps, those of quiet times not counted."""
+    """Number of records of telemetry that the image keeps, without those of quiet times, which are not stored."""
     keys: int = limit(64, ge=4, le=1000)
-    """Rows of one table in a record of telemetry; more are summed up as `other`."""
+    """Greatest number of rows of a table in a record of telemetry; the sum of the others is `other`."""
 
 
 class KeyTally(NamedTuple):
-    """Of one key: how often something was noted, the sum of its amounts, the greatest of them."""
+    """Tally of one key: the number of entries, the sum of their amounts, and the greatest amount."""
 
     times: int
     total: float
@@ -55,7 +55,7 @@ class KeyTally(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Amount each time; 0 if there was none."""
+        """Return the mean amount; 0 if there was none."""
         return self.total / self.times if self.times else 0.0
 
 
@@ -63,7 +63,7 @@ NO_TALLY = KeyTally(0, 0.0, 0.0)
 
 
 class Tallies:
-    """Tables of tallies. A table holds at most `keys` keys; what comes after them is added to the key `other`."""
+    """Tables of tallies. A table holds at most `keys` keys; the key `other` sums up all later ones."""
 
     def __init__(self, keys: int) -> None:
         self._keys = keys
@@ -74,7 +74,7 @@ class Tallies:
         self._add(table, key, KeyTally(1, amount, amount))
 
     def add(self, table: str, key: str, count: int) -> None:
-        """Add to a count; zero leaves no trace."""
+        """Add to a count; adding zero creates no entry."""
         if count:
             self._add(table, key, KeyTally(count, float(count), float(count)))
 
@@ -83,7 +83,7 @@ class Tallies:
         return self._tables.get(table, {}).get(key, NO_TALLY)
 
     def rows(self, table: str) -> Iterator[tuple[str, KeyTally]]:
-        """Yield a table's keys and tallies, those that were noted most often first."""
+        """Yield a table's keys and tallies, the most frequent first."""
         yield from sorted(self._tables.get(table, {}).items(), key=lambda row: (-row[1].times, row[0]))
 
     def sum(self, table: str) -> KeyTally:
@@ -92,7 +92,7 @@ class Tallies:
         return KeyTally(sum(row.times for row in rows), sum(row.total for row in rows), max((row.most for row in rows), default=0.0))
 
     def merge(self, plain: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add what another one's `plain` says."""
+        """Add the counts of another `plain`."""
         for table, rows in plain.items():
             for key, row in rows.items():
                 self._add(table, key, KeyTally(*row))
@@ -117,16 +117,17 @@ class Tallies:
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 Bucket = dict[str, Any]
-"""Of one interval: `begun` and `ended` in seconds since the epoch, `tallies` (`Tallies.plain`), `levels` (what is a state and no
-count, as it was at the end)."""
+"""Data of one interval: `begun` and `ended` in seconds since the epoch, `tallies` (`Tallies.plain`), and `levels`: states at the end of
+the interval, which are not counts.
+"""
 
 
 def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
-    """System transaction: add a bucket; past `length` it takes the place of the oldest."""
+    """System transaction: add a bucket; above `length` buckets it replaces the oldest."""
     senses = schema.part_of(root, "senses")
     number, ring = senses.written, senses.ring
     slot = number % length
-    for beyond in list(ring.keys(length)):  # the ring was longer once
+    for beyond in list(ring.keys(length)):  # the ring was longer before
         del ring[beyond]
     if slot not in ring:
         ring[slot] = senses.derive()
@@ -150,27 +151,27 @@ def summed_buckets(buckets: Iterable[Bucket], keys: int) -> Tallies:
 
 
 METHOD_TABLES = ("written", "runs", "runs_failed", "runs_unfit")
-"""Of the senses: those that speak of methods."""
-METHODS_KEPT = 1024  # methods; of more, those go that were not used for longest
+"""Tables of the senses that concern methods."""
+METHODS_KEPT = 1024  # greatest number of methods; the method with the oldest use goes first
 
 
 class MethodUse(NamedTuple):
-    """Of one method, by the oid of its holder and its selector. Stored as a plain tuple."""
+    """Use of one method, identified by the oid of its holder and its selector. Stored as a plain tuple."""
 
     method: str
     written: float
-    """When it was first heard of, in seconds since the epoch."""
+    """Time when the method was first seen, in seconds since the epoch."""
     last: float
-    """When it last ran, or was written."""
+    """Time of its last run, or of its writing, in seconds since the epoch."""
     runs: int
 
 
 def note_method_use(root: Any, bucket: Bucket) -> None:
-    """System transaction: add what a bucket of the senses says of methods."""
+    """System transaction: add a bucket's data about methods."""
     uses, tallies, at = schema.part_of(root, "usage").methods, bucket["tallies"], bucket["ended"]
     for table in METHOD_TABLES:
         for key, (times, *_) in tallies.get(table, {}).items():
-            if " " not in key:  # the sum of those that had no row of their own
+            if " " not in key:  # otherwise it is the sum of keys without a row of their own
                 continue
             before = MethodUse(key, *uses.get(key, (at, at, 0)))
             uses[key] = (before.written, max(before.last, at), before.runs + (times if table != "written" else 0))
@@ -179,7 +180,7 @@ def note_method_use(root: Any, bucket: Bucket) -> None:
 
 
 def concerns_methods(bucket: Bucket) -> bool:
-    """Return whether a bucket says anything of methods."""
+    """Return True if a bucket contains data about methods."""
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 
@@ -198,14 +199,14 @@ def _is_there(root: Any, key: str) -> bool:
     oid, _, selector = key.partition(" ")
     try:
         return isinstance(history.resolve(root, oid)._slots.get(selector), Method)
-    except BatosError:  # it is gone, or damaged
+    except BatosError:  # the object is gone or damaged
         return False
 
 
 log = structlog.get_logger("batos.autotelic")
 
-NEW_HOLDER = "new"  # the holder of a method that is not stored yet
-ENDED_KEPT = 4096  # missions that ended within one interval and are looked at; of more, the newest
+NEW_HOLDER = "new"  # holder of a method that is not stored yet
+ENDED_KEPT = 4096  # greatest number of missions of one interval that are looked at, the newest
 TABLES = {
     "states": "seconds in a state of thought, by state",
     "missions": "seconds from acceptance to end, by origin and outcome",
@@ -225,14 +226,14 @@ TABLES = {
     "transactions": "conflicts met, units of work committed and aborted",
     "models": "loads, unloads and preloads of models",
 }
-"""The tables of tallies: what is noted in each."""
+"""Tables of tallies -> their contents."""
 
 
 class Levels(NamedTuple):
     """Counters that the daemon keeps since its start, and levels: states that are no counts."""
 
     counters: dict[str, dict[str, int]]
-    """By table and key; a bucket notes by how much they grew."""
+    """Table -> key -> counter; a bucket stores the growth."""
     levels: dict[str, float]
 
 
@@ -264,7 +265,7 @@ class Senses:
         bus.subscribe(MethodRan, self._note_run)
         bus.subscribe(MemoryQueried, lambda asked: self._tallies.note("retrievals", "found" if asked.hits else "nothing", asked.hits))
 
-    # --- what is heard
+    # --- events
 
     def _note_inference(self, paid: InferencePaid) -> None:
         inference = paid.record
@@ -276,7 +277,7 @@ class Senses:
         table = "runs" if ran.succeeded else "runs_failed" if ran.fitting else "runs_unfit"
         self._tallies.note(table, f"{ran.holder or NEW_HOLDER} {ran.selector}")
 
-    # --- what is made of it
+    # --- results
 
     async def flush(self) -> Bucket | None:
         """End the interval; return its bucket, which is on its way into the image, or None where nothing happened."""
@@ -305,12 +306,12 @@ class Senses:
         return buckets
 
     async def _look(self) -> None:
-        """Note the missions that ended, which must be read from the image."""
+        """Count the missions that ended. Their records must be read from the image."""
         ended = list(self._ended)
         self._ended.clear()
         try:
             rows = await in_helper(self._image.read, _looked_at, ended)
-        except BaseException:  # cancelled, because the daemon ends: the flush at its end looks at them
+        except BaseException:  # cancelled, because the daemon ends: the last flush looks at them
             self._ended.extendleft(reversed(ended))
             raise
         for row in rows:

@@ -27,7 +27,7 @@ BRIEF = (
     "self_improvement {trigger}: measured, in the last {hours:.0f} hours where it says nothing else: {words} "
     "Find what most likely lies behind it, and name the one change that would help most."
 )
-KEPT = 256  # triggers that may be quiet at the same time
+KEPT = 256  # greatest number of triggers that are quiet at the same time
 
 
 class Fired(NamedTuple):
@@ -68,10 +68,10 @@ class Alarms:
         """
         self._image, self._limits, self._spans = image, limits, spans
         self._submit, self._since, self._entropy, self.now = submit, since, entropy, now
-        self._looking = asyncio.Lock()  # two that look at once would both see what is not quiet yet
+        self._looking = asyncio.Lock()  # two concurrent looks would both see triggers that are not quiet yet
 
     async def look(self) -> Fired | None:
-        """Let go of what has recovered, and fire the most urgent trigger that is not quiet; what fired.
+        """Forget recovered triggers, and fire the most urgent one that is not quiet. Return the fired trigger.
 
         :raises BatosError: if its mission could not be accepted; it is enqueued at the next look.
         """
@@ -127,7 +127,7 @@ class Alarms:
 
 
 def _recovered(quiet: set[tuple[str, str]], found: Sequence[Measurement]) -> set[tuple[str, str]]:
-    """Return those of the quiet ones whose measurement is down again, or is not there where that means the same."""
+    """Return the quiet triggers whose measurement is low again, or is missing if that means the same."""
     there = {(one.trigger, one.key): one for one in found}
     return {one for one in quiet if (there[one].recovered if one in there else one[0] not in triggers.STAYS)}
 
@@ -146,7 +146,7 @@ def _ever(root: Any) -> int:
 
 
 def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
-    """System transaction: note that a trigger fired; with the id of its mission."""
+    """System transaction: record that a trigger fired, with the id of its mission."""
     held = schema.part_of(root, "triggers")
     held.ever += 1
     held.last = f"self_improvement-{held.ever}-{trigger}"
@@ -155,7 +155,7 @@ def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any,
 
 
 def let_fire_again(root: Any, over: Sequence[tuple[str, str]]) -> None:
-    """System transaction: let triggers fire again."""
+    """System transaction: re-enable triggers."""
     fired = schema.part_of(root, "triggers").fired
     for trigger, key in over:
         fired.pop(f"{trigger} {key}", None)

@@ -1,4 +1,6 @@
-"""Triggers: measurements that call for an audit, each with a value above which it fires and a lower one at which it has recovered.
+"""Triggers: measurements that call for a mission of self-improvement.
+
+Each has a value above which it fires, and a lower one at which it has recovered.
 
 Pure functions of the telemetry. Each measurement comes with the words that name it to the mission it may become.
 """
@@ -12,14 +14,14 @@ from typing import NamedTuple
 from batos.autotelic.telemetry import OTHER_KEYS, KeyTally, MethodUse, Tallies
 from batos.config.limits import Limits, limit
 
-ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # samples on both sides of a comparison
+ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # least number of samples on each side of a comparison
 ENOUGH_VERDICTS, ENOUGH_RUNS = 8, 4
-LEAST_SECONDS = 1.0  # a state below it is not slow, whatever it was before
-LEAST_BYTES = 16 * 1024 * 1024  # an image below it may grow as it likes
+LEAST_SECONDS = 1.0  # a state that takes less time is never slow
+LEAST_BYTES = 16 * 1024 * 1024  # a smaller image may grow at any rate
 DAY_S = 86400.0
-_NOT_FAILURES = ("cancelled", "model_blind")  # codes: what a user decides, and what no model here can do
+_NOT_FAILURES = ("cancelled", "model_blind")  # error codes: a user's decision, and a lack of models that see
 STAYS = ("state_slow", "missions_costly", "entropy_falls", "entropy_still")
-"""Triggers that have not recovered by there being no measurement: nothing was seen."""
+"""Triggers that do not recover without a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +29,25 @@ class TriggerLimits(Limits):
     """Limits from which the system looks into what happened."""
 
     failures: int = limit(3, ge=2, le=10_000)
-    """Missions that FAILED in the same way from which the system looks into it."""
+    """Number of missions that FAILED in the same way from which the trigger fires."""
     slower: float = limit(2.0, ge=1.05, le=1000)
-    """Factor by which a state gets slower, or a mission costlier, from which the system looks into it."""
+    """Factor by which a state gets slower, or missions cost more, from which the trigger fires."""
     growth: float = limit(1.5, ge=1.01, le=1000)
-    """Factor by which the image grows from which the system looks into it."""
+    """Factor by which the image grows from which the trigger fires."""
     refusals: float = limit(0.5, gt=0, le=1)
-    """Share of methods' sources refused by the guardian from which the system looks into it."""
+    """Share of methods' sources that the guardian refuses from which the trigger fires."""
     unused_days: float = limit(14.0, gt=0, le=3650)
-    """Days without a run of a generated method from which the system looks into it."""
+    """Days without a run of a generated method after which the trigger fires."""
     personas: int = limit(100, ge=2, le=1_000_000)
-    """Missions without the choice of a persona from which the system looks into it."""
+    """Number of missions without the choice of a persona from which the trigger fires."""
     still: float = limit(0.01, ge=0, le=1)
-    """Greatest difference of the entropy of the newest missions at which it counts as stagnant."""
+    """Greatest difference of entropy among the newest missions at which it counts as stagnant."""
     syntheses: int = limit(24, ge=1, le=1_000_000)
-    """Methods written since their expert was made from which the system trains a new one; 0: it may train none."""
+    """Number of methods written since their expert was made from which the system trains a new expert; 0: it never trains one."""
     window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
-    """Seconds over which triggers are measured."""
+    """Seconds of telemetry on which triggers are measured."""
     recent_s: float = limit(3600.0, ge=0.05, le=365 * 86400)
-    """Newest seconds of the window, which are compared with the rest."""
+    """Length in seconds of the newest part of the window, which is compared with the rest."""
 
 
 class Entropy(NamedTuple):
@@ -55,7 +57,7 @@ class Entropy(NamedTuple):
     usual: float
     rolling: float | None
     spread: float | None
-    """Between the highest and the lowest of a full window."""
+    """Difference between the highest and the lowest value of a full window."""
 
 
 class Seen(NamedTuple):
@@ -63,33 +65,33 @@ class Seen(NamedTuple):
 
     now: float
     recent: Tallies
-    """Of the last `TriggerLimits.recent_s`."""
+    """Tallies of the last `TriggerLimits.recent_s`."""
     before: Tallies
-    """Of the rest of the last `TriggerLimits.window_s`."""
+    """Tallies of the rest of the last `TriggerLimits.window_s`."""
     window: Tallies
-    """Of all of it."""
+    """Tallies of the last `TriggerLimits.window_s`."""
     whole: Tallies
-    """Of all that the senses remember."""
+    """Tallies of all stored intervals."""
     bytes_then: float
     bytes_now: float
-    """Size of the image at the beginning of the window, and now; 0 where that is not known."""
+    """Bytes of the image now. Here and in `bytes_then`, the size at the start of the window, 0 means unknown."""
     entropy: Entropy
     personas: Sequence[str]
     methods: Sequence[MethodUse]
     learned: int = 0
-    """Methods that were written since their expert was made, and missions for which none could be."""
+    """Number of methods written since their expert was made, plus the missions for which no method could be written."""
 
 
 class Measurement(NamedTuple):
-    """Of one trigger, and of what it was measured on (`key`; empty if there is only one)."""
+    """Measurement of one trigger and one `key` (empty if the trigger has only one measurement)."""
 
     trigger: str
     key: str
     value: float
     high: float
-    """At or above it fires."""
+    """Value from which the trigger fires."""
     low: float
-    """At or below it has recovered."""
+    """Value up to which the trigger has recovered."""
     words: str
 
     @property
@@ -150,7 +152,7 @@ def _entropy(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
         yield Measurement("entropy_falls", "", float(found.fallen), 1.0, 0.0, words)
     if found.spread is not None:
         words = f"the composite entropy of thought stands still: the last missions differ by {found.spread:.3f} at most."
-        # turned round: the smaller the spread, the greater the value
+        # inverted: a smaller spread gives a greater value
         yield Measurement("entropy_still", "", limits.still - found.spread, 0.0, -limits.still, words)
 
 

@@ -24,11 +24,11 @@ from batos.objects import Example, Method, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
 KIND, TARGET = "training", "methods"
-LOOKED_AT = 256  # missions, the newest first
+LOOKED_AT = 256  # greatest number of missions that are looked at, the newest first
 
 
 class Synthesis(NamedTuple):
-    """A method that the image has accepted, and what it has to answer."""
+    """A method that the image has accepted, and its known answers."""
 
     target: str
     selector: str
@@ -42,7 +42,7 @@ class WritingTask(NamedTuple):
     selector: str
     prompt: str
     right: Callable[[str], Awaitable[bool]]
-    """Whether a source is."""
+    """Returns True if a source is right."""
 
 
 class Wrong(NamedTuple):
@@ -76,7 +76,7 @@ def check(root: Any, proposal: Proposal, why_not: str) -> None:
 
 
 def apply(root: Any, proposal: Proposal) -> None:
-    """Let the expert write that was made.
+    """Use the new expert as the writer of methods.
 
     :raises ExpertRefused: if it cannot.
     """
@@ -90,11 +90,11 @@ def model_of(proposal: Proposal) -> str | None:
     return proposal.content.get("model") if isinstance(proposal.content, Mapping) else None
 
 
-# --- what it is tried on
+# --- tasks
 
 
 def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesis]:
-    """Methods that a model wrote, that are in place, and of which it is known what they have to answer; the last called first.
+    """Return methods of a model that are in place and whose right answers are known, the last called first.
 
     That is known from what users taught, and from calls of methods that change nothing.
     """
@@ -130,7 +130,7 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
     """Return the receiver of a message, and the method that answers it, where a model wrote that."""
     try:
         target = history.resolve(root, message["target"])
-    except BatosError:  # it is gone
+    except BatosError:  # the object is gone
         return None
     held = find(target, message["selector"])
     if held is None or not isinstance(held[1], Method) or dict(held[1].provenance).get("model") in (None, "rule"):
@@ -138,11 +138,11 @@ def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | N
     return target, held[1]
 
 
-# --- how
+# --- the evaluation
 
 
 async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> str:
-    """The source that an expert writes at its first try.
+    """Return the source that an expert writes at its first try.
 
     :raises Unknown: if that cannot be paid for.
     """
@@ -153,7 +153,7 @@ async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> s
 
 
 async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
-    """Return True if a source does what the accepted method does, as far as is known."""
+    """Return True if a source gives all known answers of the accepted method."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:
         return False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PORT = 11434
 PORTS = {"http": 80, "https": 443}
-"""Those of addresses that say their scheme and no port, as Ollama has it."""
+"""Default port for each scheme of an address, as in Ollama."""
 _HIGHEST = 65535
 _PROXIES = ("http", "https", "socks5", "socks5h")
 _NAME = re.compile(r"[^\s/?#@\\\[\]<>^`{|}\"%]+")
@@ -72,15 +72,15 @@ def parse(given: str) -> Address:
 def _parse(bare: str) -> Address:
     scheme, mark, rest = bare.partition("://")
     scheme, rest = (scheme.lower(), rest) if mark else ("", bare)
-    if scheme not in ("", "http", "https"):  # the client would take it for http, at another port
+    if scheme not in ("", "http", "https"):  # the client would read it as http at another port
         raise ValueError(f"{scheme}:// is not what an Ollama speaks")
     if mark and not rest.strip("/"):
         raise ValueError("it names no host")
     before, slash, after = rest.partition("/")
-    if ":" in before and _ip(before) is not None and not before.startswith("["):  # IPv6
+    if ":" in before and _ip(before) is not None and not before.startswith("["):  # an IPv6 address
         rest = f"[{before}]{slash}{after}"
     split = urlsplit(f"{scheme or 'http'}://{rest}")
-    port = split.port  # a ValueError where it is none
+    port = split.port  # raises ValueError for an invalid port
     if port == 0:
         raise ValueError(f"port 0 is none to connect to; there are 1 to {_HIGHEST}")
     host = split.hostname or "127.0.0.1"
@@ -93,7 +93,7 @@ def _parse(bare: str) -> Address:
 def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> httpx.AsyncHTTPTransport:
     """Make what carries requests to an address: directly, or through the proxy that the environment names for it.
 
-    :param socket_options: of each connection.
+    :param socket_options: socket options of each connection.
     :raises ConfigError: if the environment names a proxy or certificates for it that cannot be used, with the variable and the remedy.
     """
     import httpx
@@ -128,7 +128,7 @@ def check_key() -> None:
 
 
 def _certificates(address: Address) -> ssl.SSLContext:
-    """Which certificates are trusted: those that the environment names, else the library's.
+    """Return the trusted certificates: those that the environment names, else those of the library.
 
     :raises ConfigError: if the environment's cannot be used, and the address needs some.
     """
@@ -144,7 +144,7 @@ def _certificates(address: Address) -> ssl.SSLContext:
                 if not os.path.isdir(path):
                     raise OSError("there is no such folder")
                 return ssl.create_default_context(capath=path)
-            except OSError as e:  # ssl.SSLError, of a file that is none, is one
+            except OSError as e:  # OSError includes ssl.SSLError, for a file that is not a certificate
                 if address.scheme == "https":
                     raise ConfigError(
                         f"{name} names {shown(path)}, which has no certificates that can be read ({e.strerror or e}), and the Ollama at "

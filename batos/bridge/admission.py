@@ -40,7 +40,7 @@ class Load:
         """Return the load of a model.
 
         :param shown: the Modelfile that Ollama shows of it, which names blobs.
-        :param options: those of the request; they go before the model's own.
+        :param options: options of the request; they have priority over the model's own.
         """
         own = {name: value for name, value in {**shown.parameters, **options}.items() if name in RUNNER_OPTIONS}
         return cls(_blob(shown.from_), tuple(_blob(a) for a in shown.adapters), tuple(sorted(own.items())))
@@ -55,7 +55,7 @@ def _blob(path: str) -> str:
 
 
 Rank = tuple[bool, int]
-PACE_WEIGHT = 0.2  # of the newest interval in the running mean
+PACE_WEIGHT = 0.2  # weight of the newest interval in the running mean
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +68,7 @@ class Ticket:
     rank: Rank
     number: int
     passed_at: float | None = None
-    gates: frozenset[AdmissionGate] = frozenset()  # most tickets wait, at no gate
+    gates: frozenset[AdmissionGate] = frozenset()  # most tickets do not wait at a gate
     ended: bool = False
 
     @property
@@ -108,7 +108,7 @@ class Fairness:
         return 1 << max(0, served.bit_length() - 1)
 
     def began(self, *, waiting: bool) -> None:
-        """Note that a mission begins; the time from one to the next counts where others were `waiting` meanwhile."""
+        """Record the start of a mission. The interval to the next start counts if other missions are `waiting` meanwhile."""
         now = self.clock()
         if self._began_at is not None:
             took = now - self._began_at
@@ -123,7 +123,7 @@ class Fairness:
         return earlier.passed_at is None or self.clock() - earlier.passed_at < self.seconds
 
     def passed(self, earlier: Ticket) -> None:
-        """Note that a later one went before this one."""
+        """Record that a later ticket went before this one."""
         if earlier.passed_at is None:
             earlier.passed_at = self.clock()
 
@@ -167,7 +167,7 @@ class AdmissionGate:
 
     def __init__(self, fairness: Fairness, fits: Callable[[Set[Load]], bool], on_idle: Callable[[], None] = lambda: None) -> None:
         """
-        :param fits: whether these loads can be in memory together.
+        :param fits: returns True if these loads fit in memory together.
         :param on_idle: called when an inference or a mission has ended and nothing is under way or waits.
         """
         self._fairness, self._fits, self._on_idle = fairness, fits, on_idle
@@ -205,7 +205,7 @@ class AdmissionGate:
     async def turn(self, load: Load) -> AsyncIterator[None]:
         """Wait for the turn of an inference on this load; the block is the inference."""
         ticket: Ticket | None = scope.current().ticket
-        mine = ticket if ticket is not None else Ticket((False, 0), self._latest)  # outside any mission: after those that are there
+        mine = ticket if ticket is not None else Ticket((False, 0), self._latest)  # outside a mission: after the tickets that are there
         try:
             await self._enter(mine, load)
             try:
@@ -213,7 +213,7 @@ class AdmissionGate:
             finally:
                 self._landed(load)
         finally:
-            # Who waits holds nothing: missions that waited for each other's loads would wait for ever.
+            # A waiting mission holds no load: missions that wait for each other's loads would deadlock.
             if ticket is None or ticket.ended or any(gate.keeps_waiting(mine) for gate in mine.gates):
                 self._holds.pop(mine, None)
             self.look_again()
@@ -244,7 +244,7 @@ class AdmissionGate:
         except asyncio.CancelledError:
             if entry in self._waiting:
                 self._waiting.remove(entry)
-            elif not entry.turn.cancelled():  # cancelled in the moment when its turn came
+            elif not entry.turn.cancelled():  # cancelled at the moment when its turn came
                 self._landed(load)
             raise
 
@@ -254,13 +254,13 @@ class AdmissionGate:
             del self._flying[load]
 
     def look_again(self) -> None:
-        """Give turns to those that can have them now. Called by itself whenever something changed or a wait got too long."""
+        """Give turns to the entries that can have one now. The gate calls this itself after each change, and after too long a wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._note_starved()
         stay: list[_Waiting] = []
-        stuck: set[Load] = set()  # what keeps an entry waiting keeps those after it on the same load
+        stuck: set[Load] = set()  # a load that keeps an entry waiting keeps later entries on that load waiting, too
         for entry in self._waiting:
             if entry.turn.cancelled():
                 continue
@@ -288,7 +288,7 @@ class AdmissionGate:
         self._waiting.sort(key=lambda entry: entry.key)
 
     def _let_through(self, entry: _Waiting, stay: list[_Waiting]) -> bool:
-        """Give an entry its turn, if it fits beside the loads in use and before the entries that stay."""
+        """Give an entry its turn if its load fits beside the loads in use and those of earlier entries."""
         used = self.in_use
         loaded = entry.load in used
         if used and not loaded and (any(entry.load.evicts(other) for other in used) or not self._fits(used | {entry.load})):

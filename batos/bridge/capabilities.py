@@ -32,13 +32,13 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed, InvalidInput, ModelfileError
 
 KNOWN_LIMIT = 64
-"""Makings of which it is kept what was found out: the ones found out last."""
+"""Number of builds of models whose probed capabilities are kept, the newest."""
 CLAIMS_LIMIT = 1024
-"""Models whose claims are remembered: an Ollama has some ten, and each may be made anew many times."""
+"""Number of models whose claims are cached: an Ollama has about ten models, and each may be rebuilt many times."""
 PLAIN = "{{ .Prompt }}"
-"""The template of a model for which nobody wrote one: it goes on with a text, and answers nobody."""
+"""Template of a model without a chat template: the model continues a text, and does not answer messages."""
 SPEED_TOKENS = 16
-"""Tokens of an answer from which its speed says something."""
+"""Least number of tokens of an answer for a measurement of speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class Capabilities:
         )
 
     def to_record(self) -> dict[str, Any]:
-        """Give what was found out, as plain values: what `/api/show` says again at any time is left out."""
+        """Return the probed values as plain values, without those that `/api/show` gives at any time."""
         found = {name: getattr(self, name) for name in ("thinks", "silenced", "tools", "vision", "format", "context")}
         kept: dict[str, Any] = {name: value for name, value in found.items() if _SOURCE[name] in self.probed}
         return {**kept, "probed": sorted(self.probed), **({"speed": self.speed} if self.speed else {})}
 
     def with_record(self, record: Mapping[str, Any]) -> Capabilities:
-        """These, where they were not found out to be otherwise; `record` is what `to_record` made."""
+        """Return a copy with the probed values of `record`, which `to_record` made."""
         known = {f.name for f in fields(self)}
         found: dict[str, Any] = {name: value for name, value in record.items() if name in known}
         return replace(self, **{**found, "probed": frozenset(found.get("probed", ()))})
@@ -103,7 +103,7 @@ class Capabilities:
 
 
 _SOURCE = {"thinks": "think", "silenced": "think", "tools": "tools", "vision": "images", "format": "format", "context": "context"}
-"""By capability, the probe that finds it out."""
+"""Capability -> the probe that measures it."""
 
 
 def figure(info: Mapping[str, Any], name: str) -> Any:
@@ -116,7 +116,7 @@ def _count(value: Any) -> int | None:
 
 
 def writes_for_chats(shown: Mapping[str, Any]) -> bool:
-    """Tell whether a model has words for who speaks: a chat template, or a renderer in place of one."""
+    """Return True if a model marks speakers: it has a chat template, or a renderer in place of one."""
     made = shown_modelfile(shown)
     return bool(made is not None and made.renderer) or str(shown.get("template") or "").strip() not in ("", PLAIN)
 
@@ -132,7 +132,7 @@ def shown_modelfile(shown: Mapping[str, Any]) -> modelfile.Modelfile | None:
 def making_of(made: modelfile.Modelfile) -> str:
     """Return the name of what decides what a model can do.
 
-    :param made: as `/api/show` tells it, with the paths of blobs.
+    :param made: the Modelfile in `/api/show`, with the paths of blobs.
     """
     blobs = [path.replace("\\", "/").rpartition("/")[2] for path in (made.from_, *made.also_from, *made.adapters)]
     return hashlib.sha256(json.dumps([blobs, made.template, made.renderer, made.parser]).encode()).hexdigest()
@@ -152,11 +152,11 @@ class KnownCapabilities:
     _templates: dict[str, str] = field(default_factory=dict)
 
     def recall(self, records: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Take up what was found out before."""
+        """Load the stored results of probes."""
         self._records.update((making, dict(record)) for making, record in records)
 
     def note(self, digest: str, shown: Mapping[str, Any]) -> None:
-        """Take note of what `/api/show` says of the model of a digest."""
+        """Store what `/api/show` says about the model of a digest."""
         made = shown_modelfile(shown)
         while len(self._claims) >= CLAIMS_LIMIT:
             oldest = next(iter(self._claims))
@@ -167,7 +167,7 @@ class KnownCapabilities:
         self._templates[digest] = str(shown.get("template") or "")
 
     def knows(self, digest: str) -> bool:
-        """Tell whether its Ollama said what the model of a digest can do."""
+        """Return True if Ollama has reported the capabilities of the model of a digest."""
         return digest in self._claims
 
     def of(self, digest: str) -> Capabilities | None:
@@ -180,32 +180,32 @@ class KnownCapabilities:
         return mark in self._templates.get(digest, mark)
 
     def found(self, digest: str, more: Capabilities) -> None:
-        """Keep what was found out of the model of a digest, for all of its making."""
+        """Store the probed capabilities of the model of a digest, for all models of the same build."""
         making = self._making.get(digest, digest)
         self._records[making] = record = more.to_record()
         self.keep(making, record)
 
     def measured(self, digest: str, tokens: int, milliseconds: float) -> None:
-        """Note how long an answer took to write."""
+        """Record how long an answer took to write."""
         if tokens < SPEED_TOKENS or milliseconds <= 0 or (can := self.of(digest)) is None:
             return
         speed = round(tokens / milliseconds * 1000, 1)
         first = can.speed is None
         record = self._records.setdefault(self._making[digest], can.to_record())
         record["speed"] = speed
-        if first:  # a figure to go by; what follows is known while the daemon runs
+        if first:  # keep the first figure; later figures live as long as the daemon
             self.keep(self._making[digest], record)
 
 
 AUTO_NEEDS = "auto"
 Ability = Literal["vision", "tools", "thinking"]
 ABILITIES: dict[Ability, str] = {"vision": "sees images", "tools": "can use tools", "thinking": "thinks before it answers"}
-"""Each ability, and what a model does that has it."""
+"""Ability -> what a model with it does."""
 PROBES: dict[Ability, str] = {"vision": "images", "tools": "tools", "thinking": "think"}
-"""By ability, the probe that finds it out."""
+"""Ability -> the probe that measures it."""
 CONTEXT = re.compile(r"context:([1-9][0-9]{0,8})(k?)", re.IGNORECASE)
 CONTEXT_LIMIT = 2**24
-"""Tokens that a need may name at most: no model reads as many."""
+"""Greatest number of tokens that a need may name: above the context of any model."""
 _KILO = 1024
 
 
@@ -275,19 +275,19 @@ class Needs:
 
     @property
     def probes(self) -> set[str]:
-        """Return the probes that find out whether a model meets them; its context is found out by loading it."""
+        """Return the probes that check whether a model meets the needs. Loading the model checks its context."""
         return {PROBES[name] for name in self.abilities}
 
 
 THOUGHT_TOKENS = 2048
-"""Tokens beside those of the answer for a model that thinks first: else the thought would take them all."""
+"""Extra tokens for a model that thinks first. Without them the thought could use up the tokens of the answer."""
 AS_WORDS = "Answer with nothing but one JSON object of this JSON schema:"
 
 
 def fitted_request(request: ChatRequest, can: Capabilities | None, marks: Sequence[str], writes: Callable[[str], bool]) -> ChatRequest:
     """Return the request as it is sent.
 
-    `think` goes only to a model that can think; it is told not to, unless someone asked for it. A model that cannot be silenced is left
+    `think` goes only to a model that can think. It is False unless the request asks for thought. A model that cannot be silenced is left
     to think, and gets extra tokens for that. Stop marks of the profile's template go only to models whose template has them. A schema
     that a model does not keep to is put in words.
 
@@ -304,7 +304,7 @@ def fitted_request(request: ChatRequest, can: Capabilities | None, marks: Sequen
             del options["stop"]
     if not can.thinks:
         options.pop("think", None)
-    else:  # Ollama lets it think where nothing is said, which takes an answer's tokens and more
+    else:  # by default Ollama lets the model think, which may use up the tokens of the answer
         options["think"] = bool(options.get("think")) or not can.silenced
     if options.get("think") and "num_predict" in options:
         answer, context = options["num_predict"], options.get("num_ctx", 0)
@@ -356,7 +356,7 @@ async def probe(ask: Ask, model: str, claims: Capabilities, wanted: Collection[s
 
 
 async def load_model(ask: Ask, model: str, options: Mapping[str, Any]) -> None:
-    """Have a model loaded as every inference has it.
+    """Load a model with the options of every inference.
 
     :raises InferenceFailed: as `probe`.
     """
@@ -392,7 +392,7 @@ def _asking(ask: Ask, model: str, options: Mapping[str, Any]) -> Say:
 async def _think(say: Say, found: Capabilities) -> Capabilities:
     if not found.thinks:
         return found
-    if await say(think=True) is None:  # it is not let
+    if await say(think=True) is None:  # Ollama rejects `think` for this model
         return replace(found, thinks=False)
     quiet = await say(think=False)
     return replace(found, silenced=quiet is not None and not quiet.thinking)
@@ -405,7 +405,7 @@ async def _format(say: Say, found: Capabilities) -> Capabilities:
         return replace(found, format=False)
     text = reply.text.strip()
     if reply.done_reason == "length" and (text.startswith("{") or (not found.silenced and not text)):
-        return found  # what there was time for kept to it; or all of it was thought, and the schema comes with the answer
+        return found  # the answer was cut: its start fits the schema, or all of it was thought, and the schema applies to the answer only
     try:
         return replace(found, format=isinstance(json.loads(text), dict))
     except ValueError:

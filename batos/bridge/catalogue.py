@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CATALOGUE = "catalogue.toml"
 CATALOGUE_FILE = Path(__file__).with_name(CATALOGUE)
 ENTRIES_LIMIT = 2048
-"""Models that one file may name."""
+"""Greatest number of models in one file."""
 
 
 class _Entry(BaseModel):
@@ -58,9 +58,9 @@ class _File(BaseModel):
 
 
 class Offer(NamedTuple):
-    """A model that can be had.
+    """A model that a user can install.
 
-    :ivar source: where from, in words.
+    :ivar source: origin of the model, in words.
     """
 
     model: Candidate
@@ -68,7 +68,8 @@ class Offer(NamedTuple):
 
 
 def offers(data: Path) -> list[Offer]:
-    """Return the models of the shipped catalogue, and of the user's own in the folder `data`, which go before those of the same name.
+    """Return the models of the shipped catalogue and of the user's own in the folder `data`. The user's models replace shipped ones of the
+    same name.
 
     :raises ConfigError: if the user's own file is not well formed.
     """
@@ -100,12 +101,12 @@ def _model(name: str, entry: _Entry) -> Candidate:
 
 
 LIST_S = 20.0
-"""Time for a registry to say all that it has."""
+"""Seconds for a registry to list its models."""
 MODELS_LIMIT = 256
-"""Models of one registry that are looked at."""
+"""Greatest number of models of one registry that are looked at."""
 AT_ONCE = 8
 TEXT_BYTES, HEADER_BYTES = MIB, MIB
-"""Most that is read of a manifest, a configuration or a template, and of a file of weights: what is asked for stands at its beginning."""
+"""Greatest number of bytes that are read of a manifest, a configuration or a template, and of a weights file, whose header comes first."""
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 _LAYER = "application/vnd.ollama.image."
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMBT])")
@@ -131,7 +132,7 @@ async def registry_models(host: str) -> RegistryListing:
     import httpx
 
     local = on_loopback(f"{host}/")
-    transport = httpx.AsyncHTTPTransport(trust_env=False) if local else None  # no proxy is meant for the machine itself
+    transport = httpx.AsyncHTTPTransport(trust_env=False) if local else None  # an address on this machine needs no proxy
     base = f"{'http' if local else 'https'}://{host}/v2/"
     try:
         async with (

@@ -6,7 +6,7 @@ with its cause. Cancelling the caller closes the stream, and Ollama stops genera
 A text longer than the embedder's context is embedded in parts, and gets the mean of their vectors.
 
 Role marks of chat templates are defused in texts from elsewhere (notes, briefs, web pages, earlier answers). Ollama makes a control token
-of each mark that it finds in a message, whoever wrote it: a note could end the user's turn and speak as the system. A blank inside the
+of each mark in a message of any author: a note could end the user's turn and speak as the system. A blank inside the
 mark leaves its letters readable, and makes it plain text.
 """
 
@@ -56,7 +56,7 @@ async def embed_whole(ask: Ask, texts: Sequence[str]) -> list[list[float]]:
 
 
 def _halves(text: str) -> list[str]:
-    """Return the text in two, parted at the space nearest to its middle, or in its middle where there is none."""
+    """Return two halves of the text, split at the space nearest to the middle, or in the middle if it has no space."""
     middle = len(text) // 2
     spaces = [at for at in (text.rfind(" ", 1, middle), text.find(" ", middle, len(text) - 1)) if at > 0]
     cut = min(spaces, key=lambda at: abs(at - middle), default=middle)
@@ -78,15 +78,15 @@ _NAMED = (
     "commit_after", "end_of_utterance", "fake_token_around_image", r"unused\d{1,4}", r"reserved_\d{1,4}", r"extra_id_\d{1,4}",
     r"SPECIAL_\d{1,4}", r"extra_\d{1,4}",
 )  # fmt: skip
-"""Within `<…>` and `</…>`: Llama 2, Gemma, StarCoder and SmolLM, Qwen and Hermes, T5, Mistral."""
+"""Names within `<…>` and `</…>`: Llama 2, Gemma, StarCoder and SmolLM, Qwen and Hermes, T5, Mistral."""
 _BRACKETED = (
     "INST", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "MODEL_SETTINGS", "ARGS", "CALL_ID",
     "IMG", "IMG_BREAK", "IMG_END", "AUDIO", "BEGIN_AUDIO", "PREFIX", "MIDDLE", "SUFFIX", "gMASK", "sMASK", "MASK", "CLS", "SEP", "UNK",
     "PAD", "BOS", "EOS", r"img-\d+",
 )  # fmt: skip
-"""Within `[…]` and `[/…]`: Mistral, GLM, BERT; `[img-0]` is where Ollama itself puts a picture."""
+"""Names within `[…]` and `[/…]`: Mistral, GLM, BERT. Ollama itself writes `[img-0]` in place of a picture."""
 _MARK = re.compile(
-    r"<(?=[|\uff5c](?![|\uff5c])[^\s<>]{1,64}>"  # <|im_start|>, <|channel>, DeepSeek's of wide bars
+    r"<(?=[|\uff5c](?![|\uff5c])[^\s<>]{1,64}>"  # <|im_start|>, <|channel>, and DeepSeek's form with wide bars
     r"|(?![|\uff5c])[^\s<>]{1,64}[|\uff5c]>"  # <channel|>
     r"|</?SYS>>"
     rf"|/?(?:{'|'.join(_NAMED)})>)"
@@ -104,20 +104,20 @@ __all__ = ["OllamaInference", "connect", "strip_fences", "tagged", "version_of"]
 T = TypeVar("T")
 
 CONNECT_S = 10.0
-PROBE_S = 3.0  # time for a server to say its version
-QUESTION_TEXTS = 2  # texts that a question asks for at most; such requests go before batches of documents
+PROBE_S = 3.0  # seconds for a server to answer with its version
+QUESTION_TEXTS = 2  # greatest number of texts that one question embeds; such requests go before batches of documents
 EMBED_BATCH = 32  # texts in one request: a cancelled or failed batch loses little
-DIGEST_TTL_S = 1.0  # how long a digest is believed without asking again
+DIGEST_TTL_S = 1.0  # seconds for which a cached digest is valid
 DEFAULT_OPTIONS: Mapping[str, Any] = {"num_ctx": 2048, "num_predict": 160}
-DRAIN_S = 0.5  # time for a stream to end after its last part
-DEAD = ("unreachable", "timeout", "truncated")  # causes that speak of the host; any other is an answer of a living one
-AT_ONCE = ("unreachable", "server_error")  # causes after which the same request may succeed a moment later
+DRAIN_S = 0.5  # seconds for a stream to end after its last part
+DEAD = ("unreachable", "timeout", "truncated")  # causes that count against the host; any other cause is an answer of a live host
+AT_ONCE = ("unreachable", "server_error")  # causes after which a retry may succeed at once
 _ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
     (socket.IPPROTO_TCP, getattr(socket, name), value)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
     if hasattr(socket, name)
 ]
-"""Options of a connection: a machine that is switched off in the middle of a pull sends nothing more, and would be waited for for ever."""
+"""TCP keep-alive options. A machine that is switched off during a pull sends nothing more; without them the pull would wait forever."""
 
 
 def connect(host: str) -> AsyncClient:
@@ -141,7 +141,7 @@ def connect(host: str) -> AsyncClient:
 def _whole_chats() -> type[AsyncClient]:
     """Return a client whose chats are complete or refused.
 
-    Ollama silently cuts the front of a prompt that exceeds the context, also while it answers, unless it is told not to. The client's
+    Ollama silently cuts the front of a prompt that exceeds the context, also during the answer, unless a request forbids it. The client's
     `chat` has no arguments for that.
     """
     from batos.bridge.client_library import AsyncClient
@@ -161,7 +161,7 @@ async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | No
 
     try:
         async with asyncio.timeout(within_s):
-            # AsyncClient has no call for the version; its address and connections are the ones to ask with.
+            # AsyncClient has no call for the version: use its address and connections.
             reply = await client._client.get("/api/version")
             return str(reply.raise_for_status().json()["version"])
     except (TimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
@@ -178,7 +178,7 @@ class OllamaInference:
     :param concurrency: chats under way at the same time; the others wait their turn, and the deadline of each counts from
         its turn. Embeddings have a turn of their own, one at a time: they take milliseconds, and do not wait for chats.
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
-    :param digest_ttl_s: for how long a digest is believed.
+    :param digest_ttl_s: seconds for which a cached digest is valid.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class OllamaInference:
         self._policy = policy or RetryPolicy()
         self.breaker = Breaker(host, self._answers, self._policy)
         self._digests: dict[str, str] = {}
-        self._digests_at = float("-inf")  # when they were asked for
+        self._digests_at = float("-inf")  # time of the last request for digests
         self._changed_at = float("-inf")
         self._open_ended: dict[str, bool] = {}
 
@@ -230,7 +230,7 @@ class OllamaInference:
                     done = await self._again(request.model, lambda: self._listen(request, heard), lambda: heard.parts > 0)
         text, thinking = heard.answer()
         reply = ChatReply(text=text, model=request.model, digest=digest, thinking=thinking, total_ms=(time.monotonic() - started) * 1e3)
-        if done is None:  # cut: the server's own figures come with the last part only; a part is a token
+        if done is None:  # the stream was cut: only the last part has the server's figures, so count each part as one token
             return replace(reply, answer_tokens=heard.parts, done_reason="cut")
         return replace(
             reply,
@@ -244,7 +244,7 @@ class OllamaInference:
 
     async def _listen(self, request: ChatRequest, heard: StreamedAnswer) -> ChatResponse | None:
         """Hear the answer to its end: its last part, or None if it was cut."""
-        # aclosing: leaving the block for any reason closes the connection, which is what stops the generation.
+        # aclosing: leaving the block for any reason closes the connection, and the server stops the generation.
         async with contextlib.aclosing(self._parts(request, heard)) as stream:
             async for part in stream:
                 well = heard.hear(part.message.content or "", part.message.thinking or "")
@@ -284,7 +284,7 @@ class OllamaInference:
             "model": request.model,
             "messages": messages,
             "stream": True,
-            "think": options.pop("think", None),  # an argument of its own to Ollama
+            "think": options.pop("think", None),  # Ollama takes `think` outside of the options
             "format": structured_output.grammar_schema(request.schema),
             "options": options,
             **({"tools": list(request.tools)} if request.tools else {}),
@@ -337,17 +337,18 @@ class OllamaInference:
             asked_at = time.monotonic()
             async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
                 listed = await self._request(model, self._client.list)
-            if asked_at >= self._digests_at:  # else one that was asked later has been answered before
+            if asked_at >= self._digests_at:  # otherwise a later request was answered first
                 self._digests = {tagged(m.model): m.digest for m in listed.models if m.model and m.digest}
                 self._digests_at = asked_at
         return self._digests
 
     def models_changed(self) -> None:
-        """Believe no digest that was asked for before now: a model was made anew, and the answers of the new one must not be
-        kept under the digest of the old one."""
+        """Invalidate digests from earlier requests: a model was rebuilt, and answers of the new one must not be stored under the old
+        digest.
+        """
         self._changed_at = time.monotonic()
 
-    # --- time, faults, and how the host stands
+    # --- time limits, failures, and the state of the host
 
     @property
     def models_seen(self) -> Mapping[str, str]:
@@ -374,7 +375,7 @@ class OllamaInference:
             async with asyncio.timeout(deadline_s) as timer:
                 yield
         except TimeoutError:
-            if not timer.expired():  # a fault of the listener's
+            if not timer.expired():  # the timeout comes from the listener
                 raise
             late = f"{model} at {self.host} was not done within {deadline_s:g} s ({how_far()})"
             if not begun():
@@ -391,7 +392,7 @@ class OllamaInference:
         return await self._again(model, once)
 
     async def _again(self, model: str, ask: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False) -> T:
-        """Ask, and ask again at once where that may help and nothing has come yet. The breaker hears how it went."""
+        """Send a request, and retry at once if the cause allows it and no token has come. Report the results to the breaker."""
         pause = self._policy.inference_backoff_s
         for left in range(self._policy.inference_retries, -1, -1):
             try:
@@ -418,7 +419,7 @@ class OllamaInference:
 
 async def _drain(stream: AsyncGenerator[ChatResponse, None]) -> None:
     """Read a stream to its very end: only then its connection serves again, and the next chat need not open one, which takes 1 ms."""
-    with contextlib.suppress(TimeoutError, InferenceFailed):  # the answer is whole: what goes wrong now costs a connection
+    with contextlib.suppress(TimeoutError, InferenceFailed):  # the answer is complete: a failure now costs only the connection
         async with asyncio.timeout(DRAIN_S):
             async for _ in stream:
                 pass

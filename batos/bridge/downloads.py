@@ -32,13 +32,13 @@ class ProvisionLimits(Limits):
     """Limits of the provisioning of models."""
 
     concurrency: int = limit(2, ge=1, le=16)
-    """Models pulled, and models created, at the same time."""
+    """Greatest number of models that are pulled at the same time, and likewise of models that are created."""
     retry_s: float = limit(60.0, ge=1, le=86_400)
-    """Pause before a model that could not be had is tried again."""
+    """Seconds before a failed model is retried."""
     reserve_bytes: int = limit(512 * MIB, ge=0, le=2**50)
-    """Free disk that a pull or a create must leave."""
+    """Bytes of free disk space that a pull or a build must leave."""
     note_s: float = limit(60.0, ge=0.1, le=86_400)
-    """Seconds between two notes of Ollama how far a pull is: what a kill may cost."""
+    """Seconds between two notes in which Ollama records the progress of a pull: a kill may lose this much progress."""
 
 
 class DiskSpace:
@@ -86,14 +86,14 @@ class DiskSpace:
         self._claims[holder] = left
 
     def release(self, holder: Hashable) -> None:
-        """Nothing more is written for `holder`."""
+        """Release the disk space that `holder` claimed."""
         self._claims.pop(holder, None)
 
     def _free(self) -> int | None:
         if self.folder is None:
             return None
         place = self.folder
-        while not place.exists():  # it is made with the first model
+        while not place.exists():  # Ollama makes the folder with the first model
             place = place.parent
         return shutil.disk_usage(place).free
 
@@ -106,14 +106,15 @@ def mib(count: int) -> str:
 Step = Callable[[ModelProgress], None]
 
 TOO_LARGE = "too_large"
-"""The cause where a model is larger than it may be."""
-NOTE_S = 60.0  # unless the settings say otherwise
-NEAR_END = 0.05  # of a layer; so near its end it is not broken off
-RECORD_S = 2.0  # at most, for Ollama to note how far a broken pull came
+"""Cause of a failure: the model exceeds the size limit."""
+NOTE_S = 60.0  # seconds between two notes, if the settings do not give them
+NEAR_END = 0.05  # share of a layer; a pull is not interrupted within this share of the end
+RECORD_S = 2.0  # seconds that Ollama gets to record the progress of an interrupted pull
 RECORD_POLL_S = 0.02
-QUIET_S = 0.5  # without new files, after which nothing more comes of a pull that was given up
-CLOCK_S = 0.02  # by which a file's time may be behind the clock
-STILL_ENDING, ENDING_TRIES, ENDING_PAUSE_S = "context canceled", 50, 0.1  # what Ollama says to a pull that comes before the last one's end
+QUIET_S = 0.5  # seconds without new files after which a cancelled pull counts as finished
+CLOCK_S = 0.02  # seconds by which a file's time may lag behind the clock
+# Ollama's answer while the cancelled pull still ends; tries, and the pause between them
+STILL_ENDING, ENDING_TRIES, ENDING_PAUSE_S = "context canceled", 50, 0.1
 
 
 class _Anew(Exception):
@@ -131,12 +132,12 @@ class _Transfer:
         self._allowance = allowance or PullAllowance()
         self._needed = 0
         self._there = _blobs(room.folder)
-        self._had: dict[str, int] = {}  # of each layer, before it began
+        self._had: dict[str, int] = {}  # layer -> bytes that were there before the pull
         self._have: dict[str, int] = {}
-        self.layers: set[str] = set()  # of which something was heard
-        self._noted: dict[str, int] = {}  # how far each was when it was broken off
-        self._told: set[str] = set()  # layers of which it was told that they are whole
-        self._whole = False  # whether one is: Ollama checks it at the end of the transfer that brought it, and not of a later one
+        self.layers: set[str] = set()  # layers that Ollama has reported
+        self._noted: dict[str, int] = {}  # layer -> bytes at its last interruption
+        self._told: set[str] = set()  # layers that Ollama has reported as complete
+        self._whole = False  # True if a layer is complete: Ollama checks it at the end of the transfer that brought it, not of a later one
         self.again()
 
     def again(self) -> None:
@@ -148,7 +149,7 @@ class _Transfer:
         return sum(self._have.values()) - sum(self._had.values())
 
     def _begins(self, layer: str, completed: int, total: int) -> None:
-        # Much of a layer may have come before it is first told of; and what was there is told as if it had come just now.
+        # Ollama may first report a layer when much of it has come, and reports bytes that were there as new bytes.
         known_before = self._there is None or _blob(layer) in self._there
         there = completed if completed >= total and known_before else 0
         self._needed += total - there
@@ -190,7 +191,7 @@ class _Transfer:
                 raise _Anew
 
     def over(self) -> None:
-        """Nothing more comes."""
+        """End the transfer."""
         for layer in self.layers:
             self._room.release((self._model, layer))
 
@@ -286,10 +287,10 @@ async def _recorded(folder: Path | None, layers: set[str]) -> None:
 
 
 async def clear_when_quiet(folder: Path, layers: Collection[str], since: float | None) -> list[str]:
-    """Delete what a pull that was given up left; the names of what was deleted. A pull that ended before its first layer was told may begin
-    files a moment later, so it is looked again until nothing has come for `QUIET_S`.
+    """Delete the files of a cancelled pull. Return their names. A pull that was cancelled before its first layer was reported may create
+    files a moment later, so the search is repeated until no file has come for `QUIET_S`.
 
-    :param layers: that it had begun.
+    :param layers: layers that the pull had begun.
     :param since: parts that were written since this time are its, too; None: there may be those of another pull.
     """
     gone: list[str] = []
@@ -321,7 +322,7 @@ def clear_leftovers(folder: Path, layers: Collection[str], since: float | None =
 
 
 def _written(path: Path) -> float:
-    """When a file was written last; long ago, where it is gone."""
+    """Return the time of a file's last change; a time long ago if the file is gone."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -332,7 +333,7 @@ def _used(folder: Path) -> set[str]:
     """Return the files of layers that models of an Ollama refer to."""
     used = set()
     for path in (folder / "manifests").rglob("*"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a folder, or what is no manifest
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a folder, or a file that is not a manifest
             read = json.loads(path.read_bytes())
             used |= {_blob(str(one["digest"])) for one in (read["config"], *(read.get("layers") or ()))}
     return used

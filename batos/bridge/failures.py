@@ -28,15 +28,15 @@ from batos.concurrency import cancel_and_wait
 from batos.config.limits import Limits, limit
 from batos.errors import InferenceFailed
 
-NO_SPACE = "no space left on device"  # the words of ENOSPC, which Ollama passes on
-NO_SUCH = "pull model manifest: file does not exist"  # its words for a name that the registry does not have
+NO_SPACE = "no space left on device"  # the text of ENOSPC, which Ollama passes on
+NO_SUCH = "pull model manifest: file does not exist"  # Ollama's text for a name that the registry does not have
 
 
 @contextlib.contextmanager
 def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Turn what a request raises into `InferenceFailed`.
 
-    :param begun: whether a part of the answer has come: then a broken connection has cut it.
+    :param begun: True if a part of the answer has come: then a broken connection has cut it.
     """
     import httpx
 
@@ -52,7 +52,7 @@ def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda
         cause = "truncated" if begun() else "unreachable"
         raise InferenceFailed(f"the connection to Ollama at {host} broke: {e!r}", cause=cause, model=model) from e
     except (ValueError, TypeError, AttributeError) as e:
-        # json and pydantic raise ValueError; a line that is JSON but no object fails inside the client with the others.
+        # json and pydantic raise ValueError. For a JSON line that is not an object, the client raises one of the others.
         raise InferenceFailed(f"Ollama at {host} sent what is no answer: {e}", cause="malformed", model=model) from e
 
 
@@ -81,7 +81,7 @@ def failure_cause(error: BaseException, reported: str = "server_error") -> str:
 T = TypeVar("T")
 
 RACE_TRIES = 3
-"""How often the same is asked: between a listing and its looks there is a millisecond, so twice in a row is rare."""
+"""Greatest number of tries of a request: listing and lookup are a millisecond apart, so two races in a row are rare."""
 
 
 async def retry_on_race(call: Callable[[], Awaitable[T]]) -> T:
@@ -117,17 +117,17 @@ class RetryPolicy(Limits):
     """Rules for requests that fail: repetition, the breaker of a host, and how long inferences wait for one."""
 
     inference_retries: int = limit(2, ge=0, le=20)
-    """Times that a request is repeated at once, if no token has come."""
+    """Greatest number of immediate retries of a request, if no token has come."""
     inference_backoff_s: float = limit(0.2, ge=0, le=60)
-    """Seconds before the first repetition of a request; doubled for each further one."""
+    """Seconds before the first retry of a request; doubled for each further one."""
     breaker_failures: int = limit(3, ge=1, le=1000)
-    """Failures in a row after which an Ollama is left alone until it answers."""
+    """Number of failures in a row that open the breaker of an Ollama."""
     breaker_probe_s: float = limit(1.0, ge=0.01, le=600)
-    """Seconds between two questions whether an Ollama that was left alone answers again."""
+    """Seconds between two probes of an Ollama whose breaker is open."""
     outage_wait_s: float = limit(600.0, ge=0, le=7 * 86400)
     """Seconds that an inference waits while no Ollama answers."""
     switch_wait_s: float = limit(30.0, ge=0, le=7 * 86400)
-    """Seconds that an inference waits while one answers whose model of that name has other weights."""
+    """Seconds that an inference waits while the only Ollama that answers has other weights under the model's name."""
 
 
 class Breaker:
@@ -160,7 +160,7 @@ class Breaker:
         return time.monotonic() - self._since if self.open else 0.0
 
     def check(self, model: str) -> None:
-        """Let an inference through.
+        """Admit an inference if the breaker is closed.
 
         :raises InferenceFailed: with cause `breaker` while it is open.
         """
@@ -184,7 +184,7 @@ class Breaker:
         self._closed.clear()
         self._since, self._why = time.monotonic(), why
         self.opened += 1
-        if self._probing is None or self._probing.done():  # else it was closed and is open again between two of its looks
+        if self._probing is None or self._probing.done():  # otherwise the breaker was closed and opened again between two probes
             self._probing = asyncio.create_task(self._probe(), name=f"probe of {self._host}")
         log.warning("ollama does not answer; what needs it waits", host=self._host, why=why)
 

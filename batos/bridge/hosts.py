@@ -45,7 +45,7 @@ class Host(Inference, Protocol):
 
     @property
     def under_way(self) -> int:
-        """Chats that it was given and that are not at their end."""
+        """Return the number of chats under way."""
         ...
 
     @property
@@ -87,7 +87,7 @@ class Hosts(Generic[H]):
     ) -> None:
         self._hosts, self._crowded = list(hosts), crowded
         self._wait_s, self._switch_s, self._look_s = wait_s, switch_s, look_s
-        self._held: dict[str, str] = {}  # a model's name to its digest
+        self._held: dict[str, str] = {}  # name of a model -> its digest
 
     async def close(self) -> None:
         """Close the connections to all hosts."""
@@ -120,7 +120,7 @@ class Hosts(Generic[H]):
         """See `Inference.digest`."""
         return await self._anywhere(model, lambda host: host.digest(model))
 
-    # --- which host
+    # --- choice of a host
 
     async def _anywhere(
         self, model: str, ask: Callable[[H], Awaitable[T]], begun: Callable[[], bool] = lambda: False, digest: str = ""
@@ -143,7 +143,7 @@ class Hosts(Generic[H]):
             others = any(why is not None and why.cause == "model_changed" for why in failed.values())
             until = begun_at + (self._switch_s if others else self._wait_s)
             if time.monotonic() >= until:
-                self._held.pop(tagged(model), None)  # the next attempt may think with what is there
+                self._held.pop(tagged(model), None)  # the next attempt may use a version that is there
                 raise failure
             await self._wait(until)
             failed = dict.fromkeys(self._hosts)
@@ -172,22 +172,24 @@ class Hosts(Generic[H]):
         return held
 
     async def _have(self, model: str, hosts: dict[H, InferenceFailed | None]) -> dict[H, str | InferenceFailed]:
-        """Ask each host that has not failed yet for the model. Return for each a digest, or the failure that says why it has none."""
+        """Ask each host that has not failed yet for the model. Return for each a digest, or its failure."""
         asked = [host for host, failure in hosts.items() if failure is None]
 
         async def look(host: H) -> str | InferenceFailed:
             try:
-                host.breaker.check(model)  # its last list may be young enough to be believed
+                host.breaker.check(model)  # the host's cached list may be valid still
                 return await host.digest(model)
             except InferenceFailed as e:
                 return e
 
-        if len(asked) == 1:  # no task for it: that is a tenth of a millisecond of each chat
+        if len(asked) == 1:  # one host needs no task: that saves a tenth of a millisecond of each chat
             return {asked[0]: await look(asked[0])}
         return dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
 
     def _why(self, failed: dict[H, InferenceFailed | None]) -> InferenceFailed:
-        """Why no host can: one that tried says it best; what the first lacks is made anew there; else an outage is waited for."""
+        """Return the failure to report: that of a host that tried; else that of the first host if it lacks the model, which it then
+        rebuilds; else the outage, which the caller waits for.
+        """
         failures = [failure for failure in failed.values() if failure is not None]
         tried = [failure for failure in failures if failure.cause not in (*AWAY, *LACKS)]
         if not tried and failures[0].cause != "model_missing":
@@ -198,7 +200,8 @@ class Hosts(Generic[H]):
 
     async def _wait(self, until: float) -> None:
         """Return when a host answers again, or it is time to look."""
-        left = min(max(0.0, until - time.monotonic()), self._look_s)  # not all that are away need be left alone yet
+        # look before `until`: the breakers of unreachable hosts may be closed still
+        left = min(max(0.0, until - time.monotonic()), self._look_s)
         closing = [asyncio.create_task(host.breaker.closed()) for host in self._hosts if host.breaker.open]
         try:
             if closing:
@@ -230,8 +233,8 @@ class Hosts(Generic[H]):
         ]
 
 
-PROBE_S = 120.0  # for one tiny inference, the loading of the model included
-LOOK_S = 0.25  # between two looks whether who waits for a model waits for an Ollama
+PROBE_S = 120.0  # seconds for one tiny inference, including the load of the model
+LOOK_S = 0.25  # seconds between two checks whether a wait for a model is a wait for Ollama
 
 
 class ManagedHost(ResidentInference):
@@ -290,7 +293,7 @@ class ManagedHost(ResidentInference):
             self.under_way -= 1
 
     def adopt(self, options: Mapping[str, Any], marks: Sequence[str]) -> None:
-        """Think with other options from now on: those of another profile."""
+        """Use the options of another profile from now on."""
         self._ollama.adopt(options)
         self.residency.options = dict(options)
         self.marks = tuple(marks)
@@ -321,7 +324,7 @@ class ManagedHost(ResidentInference):
         return self.known.of(digest)
 
     async def takes(self, model: str, context: int, options: Mapping[str, Any], deadline_s: float = PROBE_S) -> bool:
-        """Load a model with a context; whether its Ollama gives it as much. True if that Ollama does not say.
+        """Load a model with a context. Return True if its Ollama gives it the whole context, or does not report it.
 
         :raises InferenceFailed: if it cannot be loaded.
         """
@@ -342,13 +345,13 @@ class ManagedHost(ResidentInference):
         return replace(found, context=given if given < asked else found.context, probed=found.probed | {"context"})
 
     async def _look_closer(self, request: ChatRequest, digest: str, deadline_s: float) -> None:
-        """Find out what the request needs of a model that may think before it answers: only there claims are not to be relied on."""
+        """Probe the capabilities that the request needs, if the model may think before it answers: only then claims are unreliable."""
         can = self.known.of(digest)
         if can is None or not can.thinks:
             return
         wanted = {"think"} | ({"format"} if request.schema is not None else set())
         if not can.probed.issuperset(wanted):
-            with contextlib.suppress(InferenceFailed):  # the request itself will meet what was in the way
+            with contextlib.suppress(InferenceFailed):  # the request itself will report the same failure
                 await self.probe(request.model, wanted, deadline_s, {**self.residency.options, **dict(request.options)})
 
     async def digest(self, model: str) -> str:
@@ -366,7 +369,7 @@ class ManagedHost(ResidentInference):
             return False
 
     async def made(self, model: str) -> None:
-        """Take note that a model was made here: its digest may be another, and what it takes in memory."""
+        """Record that a model was built here: its digest and its memory may have changed."""
         self._ollama.models_changed()
         await self.residency.learn_all([model])
 
@@ -376,11 +379,11 @@ class ManagedHost(ResidentInference):
         return load is not None and any(gate.conflict(load, other) for other in gate.in_use)
 
     async def look_after(self, again_s: float, speaking: Callable[[], Iterable[str]], once: asyncio.Event) -> None:
-        """Bring the profile's models about, for ever: what cannot be had, now or later, is tried again.
+        """Provide the profile's models until cancelled; retry those that are not available.
 
         :param again_s: pause before that, unless the Ollama did not answer: then it is when it does.
         :param speaking: the models whose loads the grouping wants to know.
-        :param once: set when each model is there or was found not to be had.
+        :param once: set when each model is there or has failed.
         """
         while True:
             if not all(status.ready for status in self.provisioner.status()):
@@ -405,7 +408,7 @@ class ManagedHost(ResidentInference):
 class ManagedHosts:
     """Which of several places has a model that is to be used, or will have it.
 
-    :param wait_s: how long a model is waited for where none of those that could have it answers.
+    :param wait_s: seconds to wait for a model while no host that could have it answers.
     """
 
     def __init__(self, places: Sequence[ManagedHost], wait_s: float) -> None:
@@ -414,20 +417,20 @@ class ManagedHosts:
     async def ready(self, model: str) -> None:
         """Return when a model is there, at one place at least.
 
-        :raises ProvisioningFailed: when it can be had nowhere; the first place says why.
+        :raises ProvisioningFailed: if no host can have the model; the reason is that of the first host.
         :raises InferenceFailed: with cause `breaker` when the wait was too long.
         """
         if any(place.provisioner.is_ready(model) for place in self._places):
             return
         wanted = [place for place in self._places if place.provisioner.knows(model)]
-        if not wanted:  # of no profile: one that has it will do, else it is pulled, once
+        if not wanted:  # a model outside of the profile: any host that has it will do, else one host pulls it
             if any(await asyncio.gather(*(place.has(model) for place in self._places))):
                 return
             wanted = [self._places[0]]
         await self._first(model, wanted)
 
     async def heal(self, model: str) -> None:
-        """Bring back a model that was there and is gone; returns when one place has it, or none can."""
+        """Restore a missing model. Return when one host has it, or none can have it."""
         wanted = [place for place in self._places if place.provisioner.knows(model)] or self._places[:1]
         tasks = [asyncio.create_task(place.provisioner.heal(model)) for place in wanted]
         try:
@@ -435,7 +438,7 @@ class ManagedHosts:
                 if (await healed).ready:
                     return
         finally:
-            _cancel(tasks)  # the work itself goes on
+            _cancel(tasks)  # the provisioning itself continues
 
     async def _first(self, model: str, wanted: Sequence[ManagedHost]) -> None:
         waits = {asyncio.create_task(place.provisioner.ready(model)): place for place in wanted}
@@ -450,11 +453,11 @@ class ManagedHosts:
                     return
                 pending = [place for task, place in waits.items() if not task.done()]
                 away = all(place.breaker.open for place in pending)
-                if failures and away:  # who is away may never come back
+                if failures and away:  # an unreachable host may never come back
                     raise failures[0]
                 away_s = away_s + clock() - looked if away else 0.0
                 if away_s > self._wait_s:
-                    pending[0].breaker.check(model)  # says for how long
+                    pending[0].breaker.check(model)  # raises with the remaining time
         finally:
             _cancel(waits)
 
@@ -464,4 +467,4 @@ def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
         if not task.done():
             task.cancel()
         elif not task.cancelled():
-            task.exception()  # looked at: nobody waits for it any more
+            task.exception()  # retrieve the exception, which would be logged otherwise

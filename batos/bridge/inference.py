@@ -52,8 +52,8 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answer with what it cost; `text` is the whole of it, what was begun before included. `digest` is that of the model
-    that answered. `thinking` is what the model thought before, never part of `text`; its tokens count among the answer's.
+    """An answer with its cost. `text` is the whole answer, including its earlier partial text. `digest` is that of the model that answered.
+    `thinking` is the model's thought and never part of `text`; its tokens count as tokens of the answer.
 
     Times in milliseconds, as Ollama gives them: loading the model, reading the prompt, writing; `total_ms` is what the caller waited.
 
@@ -79,7 +79,7 @@ class Inference(Protocol):
     """Something that thinks. `bridge.client.OllamaInference` is the real one."""
 
     async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
-        """Answer `request`; `on_text` gets each piece of text as it comes.
+        """Answer `request`; `on_text` gets each piece of text as it arrives.
 
         :raises InferenceFailed: with its cause; cancelling the caller stops the generation on the server.
         """
@@ -113,7 +113,7 @@ class ReadyInference:
 
     def __init__(self, inference: Inference, *, ready: Ensure, heal: Ensure) -> None:
         """
-        :param ready: returns when a model is there; raises ProvisioningFailed when it cannot be had.
+        :param ready: returns when a model is there; raises ProvisioningFailed if the model is not available.
         :param heal: brings back a model that was there and is gone.
         """
         self._inference, self._ready, self._heal = inference, ready, heal
@@ -137,7 +137,7 @@ class ReadyInference:
         except InferenceFailed as e:
             if e.cause != "model_missing":
                 raise
-        await self._heal(model)  # deleted by hand, say
+        await self._heal(model)  # the model is gone, for example deleted by hand
         await self._ready(model)
         return await ask()
 
@@ -150,7 +150,7 @@ _OTHERS = (
     (4, b"ftypheix", "a HEIC"), (4, b"ftypmif1", "a HEIF"), (4, b"ftypavif", "an AVIF"), (0, b"%PDF", "a PDF"), (0, b"<svg", "an SVG"),
     (0, b"<?xml", "an XML file"),
 )  # fmt: skip
-"""What a file is that Ollama does not read: where it says so, how, and its name."""
+"""Image formats that Ollama does not read: offset and bytes of the signature, and the name of the format."""
 
 
 class PictureLook(NamedTuple):
@@ -162,7 +162,7 @@ class PictureLook(NamedTuple):
 
 
 def picture_look(data: bytes) -> PictureLook:
-    """Tell what a picture is.
+    """Return format and size of a picture.
 
     :raises InvalidInput: for what Ollama cannot read: another format, one that breaks off before it says its size, one that moves.
     """
@@ -193,12 +193,12 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF:
         mark = data[at + 1]
-        if mark == 0xFF:  # a byte of filling
+        if mark == 0xFF:  # a fill byte
             at += 1
-        elif 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):  # the beginning of a frame
+        elif 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):  # start of a frame
             frame = data[at + 5 : at + 9]
             return (int.from_bytes(frame[2:], "big"), int.from_bytes(frame[:2], "big")) if len(frame) == 4 else _NO_SIZE
-        elif mark == 0x01 or 0xD0 <= mark <= 0xD7:  # marks without a length
+        elif mark == 0x01 or 0xD0 <= mark <= 0xD7:  # markers without a length
             at += 2
         else:
             at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")

@@ -22,27 +22,29 @@ from batos.config import MIB
 if TYPE_CHECKING:
     from ollama import AsyncClient
 
-LOOK_S = 10.0  # time for an Ollama to tell what it has
-LOOKED_AT = 256  # models of one Ollama; one has some ten
+LOOK_S = 10.0  # seconds for an Ollama to list its models
+LOOKED_AT = 256  # greatest number of models of one Ollama that are looked at; a usual Ollama has about ten
 SHOWN_AT_ONCE = 8
 LEAST_PARAMETERS = 300_000_000
-"""Parameters below which a model is no better than the one that comes with BAT OS."""
+"""Number of parameters below which a model is not better than the one that comes with BAT OS."""
 LEAST_CONTEXT = 2048
 CONTEXTS = (8192, 4096, 2048)
-"""Contexts that a model is given, the first one that it has and that fits: a mission's prompts have some 1,000 to 4,000 tokens."""
+"""Context sizes in tokens. A model gets the first one that it supports and that fits: prompts of a mission have about 1,000 to 4,000
+tokens.
+"""
 BESIDE = 256 * MIB
-"""What a model takes beside weights and cache, and the embedder beside it."""
+"""Bytes that a model takes besides weights and cache, and the embedder with it."""
 UNKNOWN_CACHE = 128 * 1024
-"""Bytes of cache for each token where a model does not say its shape: those of an 8B model."""
+"""Bytes of cache for each token, if a model does not report its shape: those of an 8B model."""
 LACKING = 0.8
-"""What a model counts that cannot use tools, or has a short context, beside one that can."""
+"""Factor for a model that cannot use tools, or has a short context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A model of an Ollama.
 
-    :ivar bytes: of its files. `cache`: bytes that each token of its context takes. `ours`: whether BAT OS made it, on another one.
+    :ivar bytes: bytes of its files. `cache`: bytes for each token of its context. `ours`: True if BAT OS made it, on another model.
     """
 
     name: str
@@ -81,7 +83,7 @@ class Candidate:
         return (self.can.parameters or 0) * LACKING**lacks
 
     def unfit(self, budget: int) -> str:
-        """Why it does not think here unless it is asked to by name, in words; empty if it may."""
+        """Return the reason why the model is used only by explicit request; empty if it may be chosen."""
         if self.ours:
             return "BAT OS made it, on another model"
         if not self.can.chats:
@@ -128,7 +130,7 @@ async def list_models(
             async def look(name: str, digest: str, size: int) -> Candidate | None:
                 async with turns:
                     shown = await show_model(client, name)
-                if shown is None:  # deleted since it was listed
+                if shown is None:  # deleted after it was listed
                     return None
                 hear(digest, shown)
                 return Candidate.of(name, digest, size, shown)
@@ -147,7 +149,7 @@ async def listed_name(client: AsyncClient, name: str) -> str:
 
 
 async def show_model(client: AsyncClient, name: str) -> dict[str, Any] | None:
-    """Ask `/api/show` about a model; None if it is not there. `AsyncClient.show` leaves out fields that it does not know.
+    """Ask `/api/show` about a model; return None if it does not exist. `AsyncClient.show` omits fields that it does not know.
 
     :raises ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError: where the Ollama does not say.
     """
@@ -193,5 +195,5 @@ def _is_whole(manifest: Path, blobs: Path) -> bool:
         told = json.loads(manifest.read_text("utf-8"))
         parts = [told["config"], *told["layers"]]
         return all((blobs / part["digest"].replace(":", "-")).stat().st_size == part["size"] for part in parts)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # it is read as well as can be; Ollama itself will say more
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # use what could be read: Ollama itself will report the rest
         return False

@@ -24,7 +24,7 @@ def main() -> None:
         if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
-        sys.exit(1)  # it died before the line above
+        sys.exit(1)  # the parent died before the line above
     idle = rest[0] == IDLE
     if idle:
         os.nice(19)

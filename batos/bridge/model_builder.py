@@ -56,14 +56,14 @@ async def upload_blob(client: AsyncClient, path: Path, *, digest: str | None = N
     """
     known = await asyncio.to_thread(blob_digest, path) if digest is None else digest
     if not await has_blob(client, known):
-        # As AsyncClient.create_blob, which would read the file a second time for its digest and says nothing of progress.
+        # Like AsyncClient.create_blob, which would read the file a second time for its digest and reports no progress.
         await client._request_raw("POST", f"/api/blobs/{known}", content=_chunks(path, on_bytes))  # type: ignore[no-untyped-call]
     return known
 
 
 async def has_blob(client: AsyncClient, digest: str) -> bool:
     """Return True if Ollama has the blob with that digest."""
-    # AsyncClient has no call for this question; its address and connections are the ones to ask with.
+    # AsyncClient has no call for this question: use its address and connections.
     return bool((await client._client.head(f"/api/blobs/{digest}")).status_code == 200)
 
 
@@ -89,7 +89,7 @@ VERSION = 1
 
 
 def built_models_file(folder: Path, host: str) -> Path:
-    """Return the file of a further Ollama, at `host`; that of the first one is `built.json`."""
+    """Return the file for a further Ollama, at `host`; the first Ollama has `built.json`."""
     return folder / f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
 
 
@@ -165,7 +165,7 @@ class BuiltModels:
             )
 
 
-# In a folder of weights, the first of these that is there counts, as with `ollama create`; an adapter's weights are named otherwise.
+# In a folder of weights the first of these that exists counts, as with `ollama create`. Weights of adapters have other names.
 WEIGHTS = ("model*.safetensors", "consolidated*.safetensors", "*.gguf")
 ADAPTER_WEIGHTS = ("adapter*.safetensors", "*.safetensors", "*.gguf")
 BESIDE_WEIGHTS = ("*.json", "*/*.json", "tokenizer.model", "*/tokenizer.model", "vocab.txt", "merges.txt")
@@ -191,7 +191,7 @@ class Recipe:
 
     @property
     def converted(self) -> list[Path]:
-        """Return those that Ollama converts, which writes about as much again."""
+        """Return the files that Ollama converts; the results take about the same space again."""
         return [path for path in self.paths if path.suffix == ".safetensors"]
 
     def request(self, digests: Mapping[Path, str]) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def recipe_from_source(source: BaseModelSource) -> Recipe:
 
 
 def recipe_from_modelfile(made: Modelfile, folder: Path) -> Recipe:
-    """Return the recipe of a Modelfile that lies in `folder`. What FROM names is a file or a folder if there is one, else a model.
+    """Return the recipe of a Modelfile in `folder`. FROM names a file or a folder if there is one, else a model.
 
     :raises Cannot: for a file that is not there, and for what Ollama cannot build.
     """
@@ -307,7 +307,7 @@ class ModelBuilder:
         return found
 
     async def is_built(self, model: str, recipe: Recipe, digests: dict[Path, str], base_digest: str, digest: str) -> bool:
-        """Return True if the model, listed under `digest`, is what the recipe makes on the base with that digest.
+        """Return True if the model with this digest is the recipe's result on the base with that digest.
 
         A model that was built here is known by its fingerprint. Any other, such as one of an earlier version, is compared with the
         output of `show`, if that tells everything.
@@ -328,7 +328,7 @@ class ModelBuilder:
         return True
 
     async def build(self, model: str, recipe: Recipe, digests: dict[Path, str], base_digest: str) -> None:
-        """Upload what Ollama lacks, create the model, and note what it was built from.
+        """Upload what Ollama lacks, create the model, and record its sources.
 
         :raises Cannot: when it does not come about.
         """
@@ -382,7 +382,7 @@ class ModelBuilder:
             for path, digest in files.items():
                 await self._upload(model, path, digest)
         with ServerErrors(f"cannot build {model}", ROOM_REMEDY):
-            # As AsyncClient.create, which has no words for RENDERER, PARSER and REQUIRES.
+            # Like AsyncClient.create, which has no parameters for RENDERER, PARSER and REQUIRES.
             body = {"model": model, "stream": True, **request}
             stream = await self._client._request(ProgressResponse, "POST", "/api/create", json=body, stream=True)
             await follow_steps(stream, lambda part: self._hear(model, part), ROOM_REMEDY)
@@ -444,7 +444,7 @@ def _same_from(weights: str, shown: Modelfile, recipe: Recipe) -> bool:
 
 
 def _same_on(base: Modelfile, shown: Modelfile, recipe: Recipe) -> bool:
-    """Return True if a model is what the recipe makes on the current base. `show` names the weights by the digest of their blob."""
+    """Return True if a model is the recipe's result on the current base. `show` names the weights by the digest of their blob."""
     said = recipe.said
     inherited = _rest_of(base)
     return (

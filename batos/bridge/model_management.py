@@ -2,7 +2,7 @@
 
 Removal deletes only models that BAT OS made in the user's Ollama. It recognises them by three signs: the prefix of personas' models, the
 mark in an expert's licence, and the records of builds for a profile (`ollama/built*.json` in the data folder) with their digests. A model
-that was changed since belongs to whoever changed it and stays.
+that a user has changed since belongs to the user and stays.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from batos.bridge.installed_models import show_model
 from batos.bridge.lora.expert_model import delete_model, failing, model_digests
 from batos.bridge.model_builder import BuiltModels, built_models_file
 from batos.bridge.modelfile import tagged
+from batos.bridge.ollama_server import DEFAULT_HOST, version_at
 from batos.bridge.profiles import EXPERT_MARK, PERSONA_PREFIX
-from batos.bridge.service import DEFAULT_HOST, version_at
 from batos.config import Settings
 from batos.errors import InferenceFailed, InvalidInput, OllamaUnavailable
 
@@ -50,9 +50,9 @@ class ModelManager:
         self._profile, self._places, self._use, self._fit = profile, places, use, fit
 
     async def use(self, name: str) -> Reply:
-        """Let a model think from now on, also after a restart.
+        """Select a model, also after a restart.
 
-        :param name: of a model, of a profile, or `robin=NAME` for one persona.
+        :param name: name of a model or a profile, or `robin=NAME` for one persona.
         :raises InvalidInput: if it cannot.
         """
         if self._use is None:
@@ -74,11 +74,11 @@ class ModelManager:
         return [self._told(place, status) for place in self._places for status in place.provisioner.status()]
 
     def there(self) -> set[str]:
-        """Return the names of those that can be asked now."""
+        """Return the names of the models that can be asked now."""
         return {status.name for place in self._places for status in place.provisioner.status() if status.ready}
 
     async def refresh(self) -> None:
-        """Ask each Ollama what it has in memory now."""
+        """Ask each Ollama which models are in memory."""
         await asyncio.gather(*(place.residency.refresh() for place in self._places))
 
     def _told(self, place: ManagedHost, status: ModelStatus) -> Reply:
@@ -95,7 +95,7 @@ class ModelManager:
         return {"profile": self._profile(), "models": models, "under_way": under_way}
 
     async def ensure(self, names: Sequence[str] = ()) -> Reply:
-        """Build or pull those of these models, or of all, that are missing. Return `describe` when each is ready or has failed.
+        """Build or pull the missing ones of these models, or of all. Return `describe` when each is ready or has failed.
 
         If the call is cancelled, the work goes on.
         """
@@ -150,7 +150,7 @@ class RemovedModel(NamedTuple):
 
 
 async def remove_own_models(settings: Settings, *, dry: bool = False) -> list[RemovedModel]:
-    """Delete what BAT OS made in each Ollama that the settings name, or in the one at the default port.
+    """Delete the models that BAT OS made, in each Ollama of the settings, or in the one at the default port.
 
     :param dry: delete nothing, and answer the same.
     :raises OllamaUnavailable: if none of them answers.
@@ -181,6 +181,6 @@ async def _made_here(client: AsyncClient, name: str, digest: str, notes: list[Bu
 
 
 def _notes(settings: Settings, host: str) -> list[Path]:
-    """Return the notes of what was built in an Ollama: it may have been the first one of a daemon, or a further one."""
+    """Return the notes about models built in an Ollama, whether it was the first one of a daemon or a further one."""
     folder = settings.data / "ollama"
     return [folder / "built.json", built_models_file(folder, host)]

@@ -18,13 +18,13 @@ _FENCE = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[^\n`]*+\n(.*?)(?:^[ \t]*\1[ \t]*$|
 
 WHITESPACE_RUN = 160  # characters of whitespace in a row; deep JSON indentation stays well below
 LOOP_REPEATS = 4
-LOOP_SPAN = 240  # characters that the repeats cover together; table rulers stay below
-LOOP_PERIOD = 240  # longest repeated unit that is looked for
-CHECK_EVERY = 48  # characters between two checks: each costs some microseconds
+LOOP_SPAN = 240  # total characters of the repeats; table rulers stay below
+LOOP_PERIOD = 240  # greatest length of a repeated unit
+CHECK_EVERY = 48  # characters between two checks: each check costs some microseconds
 
 
 def strip_fences(text: str) -> str:
-    """Return the content of the first fenced block, or the text itself where there is none, stripped at both ends.
+    """Return the content of the first fenced block, or the text itself if it has none, stripped at both ends.
 
     A fence that is never closed ends with the text: a model that ran out of tokens.
     """
@@ -49,7 +49,7 @@ class RunawayWatch:
         return self._text
 
     def feed(self, piece: str) -> str | None:
-        """Add a piece. Answers None while all is well, else the text without its runaway tail."""
+        """Add a piece. Return None if the text is sound, else the text without its runaway tail."""
         self._text += piece
         if len(self._text) - self._checked < CHECK_EVERY:
             return None
@@ -104,21 +104,22 @@ _OTHERS = (
     ("<|channel|>commentary<|message|>", "<|channel|>final<|message|>"),
 )
 THOUGHTS = (*((f"<{tag}>", f"</{tag}>") for tag in _TAGS), *_OTHERS)
-"""What models write before and after a thought, in small letters: Qwen, DeepSeek and most others; EXAONE; Seed; LongCat; Magistral; Kimi;
-Sky-T1; Command; MedGemma; Gemma; gpt-oss."""
+"""Marks before and after a thought, in lower case: Qwen, DeepSeek and most others; EXAONE; Seed; LongCat; Magistral; Kimi; Sky-T1;
+Command; MedGemma; Gemma; gpt-oss.
+"""
 _SAID = (("here is my thought process:", "here is my response:"), ("here's my thought process:", "here's my response:"))
-"""The same in words (Granite): a thought only where both are there."""
+"""Marks in words (Granite): the text is a thought only if both are there."""
 _ENVELOPES = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>")
-"""What stands before an answer and is nothing of it."""
+"""Marks before an answer that are not part of it."""
 _ENDS = ("<|end_response|>", "<|return|>", "<|end|>")
 _OPENINGS = tuple(opening for opening, _ in THOUGHTS)
 _LONGEST = max(map(len, _OPENINGS))
-_SHORT = 120  # characters of an opening such as "Sure."
-_SENTENCE_ENDS, _CLOSERS = ".!?…。！？", "\"'”’»)]*_"  # of a sentence, and what may follow that
+_SHORT = 120  # greatest number of characters of an opening such as "Sure."
+_SENTENCE_ENDS, _CLOSERS = ".!?…。！？", "\"'”’»)]*_"  # ends of a sentence, and characters that may follow them
 _FOLDED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _CLOSE = "|".join(re.escape(close) for _, close in THOUGHTS)
 _ORPHAN = re.compile(
-    rf"^[ \t]*(?:{_CLOSE})(?=[ \t]*$|\S)"  # begins a line, and is alone on it or has the answer right behind it
+    rf"^[ \t]*(?:{_CLOSE})(?=[ \t]*$|\S)"  # starts a line, and is alone on it or comes right before the answer
     rf"|(?<=[.!?…。！？:)\]*\"”])(?:{_CLOSE})(?=[ \t]*$|[^\s`'\".,;:)])",  # right behind the end of a sentence
     re.MULTILINE,
 )
@@ -128,12 +129,12 @@ class ThoughtSplitter:
     """Parts a stream of text into thought and answer. A thought that is never closed is one to its end, where the text begins with it."""
 
     def __init__(self) -> None:
-        self._state = "undecided"  # thought, maybe (held until it is closed), closed (held until more comes), answer
+        self._state = "undecided"  # thought; maybe (held until it is closed); closed (held until more text comes); answer
         self._opening = self._close = ""
         self._held = ""
-        self._aside = ""  # what a thought within the answer stands for, should it turn out to be none
-        self._told = ""  # of the answer
-        self._before = ""  # the mark of the thought before
+        self._aside = ""  # text within the answer that may be a thought
+        self._told = ""  # the answer so far
+        self._before = ""  # opening mark of the previous thought
 
     def feed(self, piece: str) -> tuple[str, str]:
         """Add a piece. Return the new certain parts of the answer and of the thought."""
@@ -148,7 +149,7 @@ class ThoughtSplitter:
                 return answers, thoughts
 
     def _step(self) -> tuple[str, str]:
-        """Answer and thought that can be told now; the same state with as much held: nothing more can be."""
+        """Return certain parts of answer and thought. If state and held text do not change, no more is certain yet."""
         match self._state:
             case "undecided":
                 self._decide()
@@ -156,7 +157,7 @@ class ThoughtSplitter:
             case "thought" | "maybe":
                 return self._within()
             case "closed":
-                if not self._held.strip():  # nothing may come behind it
+                if not self._held.strip():  # no text may follow
                     return "", ""
                 thought, self._aside = self._aside[len(self._opening) : -len(self._close)], ""
                 self._state, self._before = "answer", self._opening
@@ -165,7 +166,7 @@ class ThoughtSplitter:
                 return self._answer(), ""
 
     def _decide(self) -> None:
-        """Find out what comes: a thought, or the answer."""
+        """Decide whether a thought or the answer comes."""
         solid = self._held.lstrip()
         small = solid.translate(_FOLDED)
         for mark in _ENVELOPES:
@@ -228,11 +229,11 @@ class ThoughtSplitter:
         return opening == self._before or (not self._before and len(before) <= _SHORT and _line_ended(before))
 
     def end(self) -> tuple[str, str]:
-        """Nothing more comes: what was held back, as `feed` answers it."""
+        """End the stream. Return the held text, as `feed` does."""
         held, self._held = self._aside + self._held, ""
         if self._state == "thought":
             return "", held
-        if self._state == "closed" and self._opening == self._before:  # the model thought about its answer in the end
+        if self._state == "closed" and self._opening == self._before:  # the thought about the answer came at the end
             return "", self._aside[len(self._opening) : -len(self._close)]
         return (held.lstrip() if self._before and not self._told else held), ""
 
@@ -290,7 +291,7 @@ class StreamedAnswer:
         self.parts = 0
 
     def hear(self, content: str, thought: str) -> bool:
-        """Take the next piece; False when the model has run away and should be stopped."""
+        """Add the next piece. Return False if the model has run away and should be stopped."""
         self.parts += 1
         self._tell(self._splitter.feed(content)[0])
         self._kept = self._content.feed(content)
@@ -307,7 +308,7 @@ class StreamedAnswer:
 
     @property
     def length(self) -> int:
-        """Characters that have come."""
+        """Return the number of characters so far."""
         return len(self._content.text) + len(self._thoughts.text)
 
     def answer(self) -> tuple[str, str]:

@@ -67,7 +67,7 @@ class ModelStatus:
 
 
 class ModelUnavailable(Exception):
-    """A model cannot be had: why, what to do, and the cause in one word (see `errors.ProvisioningFailed`)."""
+    """A model is not available: the reason, the remedy, and the cause in one word (see `errors.ProvisioningFailed`)."""
 
     def __init__(self, detail: str, remedy: str, cause: str = "recipe") -> None:
         super().__init__(detail)
@@ -140,9 +140,9 @@ class ServerErrors:
 
         from batos.bridge.client_library import ResponseError
 
-        # ValueError: an answer that is no JSON, or not of its schema.
+        # ValueError: an answer that is not JSON, or does not fit its schema.
         if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError):
-            # Of an error in the middle of a stream, ollama says "(status code: -1)" at the end.
+            # For an error in the middle of a stream, ollama adds "(status code: -1)".
             said = error.error if isinstance(error, ResponseError) else str(error)
             raise ModelUnavailable(f"{self._what}: {said or repr(error)}", self._remedy, failure_cause(error, self._reported)) from error
 
@@ -152,9 +152,9 @@ log = structlog.get_logger(__name__)
 Event = dict[str, Any]
 Hear = Callable[[Event], None]
 
-EVENT_GAP_S = 0.1  # between two events of one layer
-LINE_GAP_S, LINE_DUE_S = 1.0, 10.0  # between two lines about one layer: at least, where a tenth was done, and at most
-LINE_BYTES = 1024 * 1024  # layers below this have no lines of their own
+EVENT_GAP_S = 0.1  # seconds between two events of one layer
+LINE_GAP_S, LINE_DUE_S = 1.0, 10.0  # seconds between two log lines about one layer: at least, after a tenth of it; and at most
+LINE_BYTES = 1024 * 1024  # a smaller layer has no log lines of its own
 
 
 class Reports:
@@ -171,14 +171,14 @@ class Reports:
         self._lines: dict[tuple[str, str], tuple[float, int]] = {}
 
     def watch(self, hear: Hear) -> Callable[[], None]:
-        """Call `hear` with the events from now on, and first with those of the work under way. Return the function that ends that."""
+        """Call `hear` with the events of the work under way, then with all later events. Return the function that ends this."""
         for step in self._steps.values():
             hear({"type": "progress", **step.to_wire()})
         self._hearers.append(hear)
         return lambda: self._hearers.remove(hear)
 
     def step(self, step: ModelProgress) -> None:
-        """Take a progress event of a model."""
+        """Record a progress event of a model."""
         key, now = (step.model, step.layer), self._clock()
         before = self._steps.get(key)
         self._steps[key] = step
@@ -190,13 +190,13 @@ class Reports:
             self._line(key, step, now)
 
     def over(self, model: str) -> None:
-        """Nothing more is done about a model for now."""
+        """Report that the work on a model has ended for now."""
         for kept in (self._steps, self._told, self._lines):
             for key in [key for key in kept if key[0] == model]:
                 del kept[key]
 
     def status(self, status: ModelStatus) -> None:
-        """Take a new status of a model."""
+        """Record a new status of a model."""
         self._tell({"type": "model", **status.to_wire()})
         if status.state == "failed":
             log.warning("model cannot be had", model=status.name, cause=status.cause, detail=status.detail, remedy=status.remedy)

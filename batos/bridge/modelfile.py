@@ -28,7 +28,7 @@ _REGISTRY, _LIBRARY, _TAG = "registry.ollama.ai/", "library/", "latest"
 
 
 def tagged(name: str) -> str:
-    """Return the one spelling by which a model's name is compared: `Robin` is `robin:latest`. A pull goes by the name as it was given."""
+    """Return a model's name in the form in which names are compared: `Robin` becomes `robin:latest`. A pull uses the original name."""
     bare = name.strip().translate(_SMALL)
     for scheme in _SCHEMES:
         bare = bare.removeprefix(scheme)
@@ -56,12 +56,12 @@ PARAMETER_TYPES: dict[str, type] = {
     **dict.fromkeys(_BOOLS.split(), bool),
     "stop": list,
 }
-"""Every parameter that Ollama knows, those of older versions included (models made then still show them)."""
+"""Parameters that Ollama knows -> their types. Those of older versions are among them, since older models still show them."""
 
 DEPRECATED = (
     "penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock", "mirostat", "mirostat_tau", "mirostat_eta",
 )  # fmt: skip
-"""Parameters that Ollama 0.17 takes and leaves out."""
+"""Parameters that Ollama 0.17 accepts and ignores."""
 
 _TRUTH = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
@@ -69,11 +69,11 @@ _TRUTH = {
 }
 _INT = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_INT_LIMIT, _FLOAT_LIMIT = 2**63, 3.4028235e38  # 64-bit integers, 32-bit floats
+_INT_LIMIT, _FLOAT_LIMIT = 2**63, 3.4028235e38  # limits of 64-bit integers and 32-bit floats
 _VERSION = re.compile(r"v?(?P<number>[0-9]+(\.[0-9]+(\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?)?)")
 _LINE_END = re.compile(r"(\r\n|\r|\n)")
 _INSTRUCTION = re.compile(r"[ \t]*(?P<word>[^ \t]+)(?P<rest>[ \t].*)?", re.DOTALL)
-# What Ollama trims from a value: Unicode's white space. (str.strip() would take the separators 0x1c to 0x1f as well.)
+# Characters that Ollama trims from a value: Unicode's white space. (str.strip() would trim the separators 0x1c to 0x1f as well.)
 _BLANK = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
@@ -177,7 +177,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Line, name in lower case, head (a parameter's name, a message's role) and value of each instruction."""
+    """Yield line, name in lower case, head (a parameter's name, a message's role) and value of each instruction."""
     lines = enumerate(_lines(text), 1)
     for number, (line, end) in lines:
         parts = _INSTRUCTION.fullmatch(line)

@@ -2,7 +2,7 @@
 
 Shipped profiles are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
 
-For a persona on a model that someone else made, a Modelfile is made from the codex. It gives only the system message and the temperature:
+For a persona on a model of another author, BAT OS makes a Modelfile from the codex. It gives only the system message and the temperature:
 template, stop marks, renderer and parser are those of the base model. All names begin with `PERSONA_PREFIX`, so that models made by BAT OS
 in a user's Ollama are recognised, and can be removed.
 """
@@ -26,7 +26,7 @@ from batos.errors import ConfigError
 PROFILES = "profiles.toml"
 PROFILES_FILE = Path(__file__).with_name(PROFILES)
 AUTO, EMBEDDED = "auto", "embedded"
-"""The name in the settings that means the best that is there, and the profile that needs nothing but what is installed."""
+"""Names of profiles: `auto` in the settings stands for the best available profile; `embedded` needs no further installation."""
 
 
 class BaseModelSource(BaseModel):
@@ -50,7 +50,7 @@ class BaseModelSource(BaseModel):
     pulled: bool = True
 
     def paths(self) -> dict[str, Path]:
-        """File of the package by its name in the model, without importing the package.
+        """Return the files of the package by their names in the model, without an import of the package.
 
         :raises FileNotFoundError: naming the package that is not installed or the file that it lacks.
         """
@@ -101,7 +101,7 @@ class Profile(BaseModel):
 
     @property
     def base(self) -> str:
-        """Name of the model that the personas are made of: the first that is not the embedder, if there is another."""
+        """Return the name of the model that the personas are made of: the first model that is not the embedder, if there is one."""
         return next((model.name for model in self.models if model.name != self.embedder), self.embedder)
 
 
@@ -177,7 +177,7 @@ def shipped_profiles() -> frozenset[str]:
 
 @functools.cache
 def shipped_names() -> frozenset[str]:
-    """Return the models that BAT OS makes for these profiles, each with its tag: those of personas, and bases that a package has."""
+    """Return the models that BAT OS makes for these profiles, with their tags: models of personas, and bases from a package."""
     profiles = [load_profile(name) for name in shipped_profiles()]
     return frozenset(name for one in profiles for name in (*one.personas.values(), *(model.name for model in one.models if model.package)))
 
@@ -185,7 +185,7 @@ def shipped_names() -> frozenset[str]:
 def on_model(
     name: str, model: str, *, context: int, answer: int, pulled: bool = True, thinks: bool = False, description: str = ""
 ) -> Profile:
-    """Return a profile that thinks with a model that someone else made, and embeds as the shipped ones do.
+    """Return a profile that thinks with a model of another author, and embeds as the shipped profiles do.
 
     :param context: tokens of an inference; `answer`: maximum tokens of its answer.
     :param pulled: True if the model may be pulled when it is missing.
@@ -207,7 +207,7 @@ def modelfiles_folder(override: str = "") -> Path:
     :raises ConfigError: if there is none.
     """
     package = Path(__file__).parents[1]
-    # Installed from a wheel they lie in the package; in a checkout beside it.
+    # A wheel installs them in the package; in a checkout they are beside it.
     places = [Path(override)] if override else [package / "modelfiles", package.parent / "modelfiles"]
     for place in places:
         if place.is_dir():
@@ -217,8 +217,8 @@ def modelfiles_folder(override: str = "") -> Path:
 
 PERSONA_PREFIX = "batos/"
 EXPERT_MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
-"""What an expert's model says of itself in its license: its name, and what it was made of."""
-TAG_CHARS = 80  # Ollama takes no longer tag than this
+"""Matches the mark in the license of an expert's model: the expert's name, and the digest of its content."""
+TAG_CHARS = 80  # greatest number of characters of a tag that Ollama accepts
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-BROKEN_S = 0.2  # before what broke off is tried once more: one that dies may answer for a moment still
+BROKEN_S = 0.2  # seconds before the only retry after a broken connection: a dying server may still answer for a moment
 
 
 class Provisioner:
@@ -63,9 +63,9 @@ class Provisioner:
         self._reports, self._room = Reports(), room or DiskSpace()
         self._builder = ModelBuilder(client, built or BuiltModels(), self._room, self._reports.step)
         self.unreached = asyncio.Event()
-        """Set when a model had to be left because Ollama does not answer; for who looks after them to clear."""
+        """Set when Ollama does not answer and a model stays unfinished. The watcher of the hosts clears it."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when a model may have been made, pulled or deleted, before those who wait for it go on."""
+        """Called after each build, pull or deletion of a model, before waiting requests continue."""
         self._works: SingleFlight[None] = SingleFlight("provisioning")
         self._runs = 0
         self._stopping = False
@@ -74,7 +74,7 @@ class Provisioner:
         self._folder = modelfiles_dir
         self._wants = self._wanted(profile)
 
-    # --- what is asked of it
+    # --- requests
 
     def status(self) -> list[ModelStatus]:
         """Return the current state of each model."""
@@ -111,7 +111,7 @@ class Provisioner:
 
         While its Ollama does not answer, this goes on waiting.
 
-        :raises ProvisioningFailed: when it cannot be had, with the cause, and the remedy in the message.
+        :raises ProvisioningFailed: if the model is not available, with the cause, and the remedy in the message.
         """
         want = self._wants.get(tagged(model))
         if want is None:
@@ -197,7 +197,7 @@ class Provisioner:
         """Delete what a pull that was given up left, where the folder of the models is known. An Ollama that is not the daemon's own does
         so when it starts.
 
-        :param layers: that it had begun, and `since` when; seconds since the epoch.
+        :param layers: layers that the pull had begun; `since` is its start in seconds since the epoch.
         """
         folder = self._room.folder
         if folder is not None:
@@ -211,7 +211,7 @@ class Provisioner:
         return self._room.left()
 
     async def discard(self, model: str) -> None:
-        """Delete a model that nothing needs any more, if it is there.
+        """Delete an unused model, if it exists.
 
         :raises InferenceFailed: if Ollama does not do it now.
         """
@@ -292,7 +292,7 @@ class Provisioner:
                 except ModelUnavailable as e:
                     if e.cause != "truncated":
                         raise
-                    await asyncio.sleep(BROKEN_S)  # a connection that broke: once more, and then it is known what of
+                    await asyncio.sleep(BROKEN_S)  # the connection broke: a second failure shows the cause
                     await self._provide(want)
             except ModelUnavailable as e:
                 await self._fell(want, e)
@@ -311,7 +311,7 @@ class Provisioner:
                 self._reports.status(want.status)
 
     async def _fell(self, want: WantedModel, why: ModelUnavailable) -> None:
-        """Without an Ollama nothing can be said of a model: it waits, as inferences do. What else is in the way, it has failed for."""
+        """Settle a failure. Without an answer from Ollama the model waits, as inferences do; after any other failure it has failed."""
         cause = why.cause
         if cause == "truncated" and await version_of(self._client) is None:
             cause = "unreachable"
@@ -323,7 +323,7 @@ class Provisioner:
 
     async def _provide(self, want: WantedModel) -> None:
         have = await self._builder.listed()
-        # Before any work begins: who waits for a model that is gone must not be let through on its old state.
+        # Before any work: a request that waits for a missing model must not see the old state.
         if want.name not in have:
             want.reopen("missing")
         elif not want.status.ready:
@@ -379,7 +379,7 @@ class Provisioner:
             below = below.waits_for
         want.waits_for = base = self._want(model, kept=want.kept)
         try:
-            if base.ended < want.began:  # else it was looked after just now, for another that builds on it
+            if base.ended < want.began:  # otherwise another model that builds on this base has just checked it
                 await asyncio.wait([self._begin(base)])
         finally:
             want.waits_for = None

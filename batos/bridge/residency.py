@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-TRUST_S = 30.0  # how long a load that was used is believed to be there still: Ollama keeps it for minutes
-UNLOAD_S = 10.0  # time for a model to leave the memory
-PRELOAD_S = 300.0  # time for one to come when nobody waits for it
+TRUST_S = 30.0  # seconds for which a used load is assumed to be in memory: Ollama keeps it for minutes
+UNLOAD_S = 10.0  # seconds for a model to leave the memory
+PRELOAD_S = 300.0  # seconds for a preload, for which no request waits
 POLL_S = 0.02
 
 
@@ -45,11 +45,11 @@ class ResidencyLimits(Limits):
     """Limits of the choice which models are loaded, and for whom."""
 
     group_missions: int = limit(64, ge=1, le=4096)
-    """Waiting missions of which those on a loaded model may go first: 2, 4, 8 ...; 1: in the order in which they came."""
+    """Number of waiting missions in a block (2, 4, 8 ...), within which missions on a loaded model go first; 1: strict order of arrival."""
     group_wait_s: float = limit(120.0, ge=0, le=86_400)
-    """Greatest number of seconds for which missions on a loaded model go first; 0: none."""
+    """Greatest number of seconds for which missions on a loaded model go first; 0: never."""
     preload_idle_s: float = limit(1.0, ge=0, le=86_400)
-    """Pause of inferences after which the likely next model is loaded; 0: never."""
+    """Seconds without an inference after which the likely next model is loaded; 0: never."""
 
 
 class Residency:
@@ -57,7 +57,7 @@ class Residency:
 
     :param client: a client of that Ollama (`bridge.client.connect`).
     :param budget: bytes that models may take.
-    :param options: those that inferences are sent with where they name no others.
+    :param options: default options of inferences.
     """
 
     def __init__(self, client: AsyncClient, budget: int, options: Mapping[str, Any], fairness: Fairness) -> None:
@@ -65,18 +65,18 @@ class Residency:
         self._clock = fairness.clock
         self.gate = AdmissionGate(fairness, self.fits, self._rest)
         self.hear: Callable[[str, Mapping[str, Any]], object] = lambda digest, shown: None
-        """Told what `/api/show` says of the model of a digest, before anything is loaded for it."""
-        self._made: dict[str, modelfile.Modelfile | None] = {}  # by digest of the model
-        self._bytes: dict[str, int] = {}  # of a model's files, by its digest
-        self._known: dict[str, Load] = {}  # by name, with the options of every chat
-        self._digests: dict[str, str] = {}  # by name, as learnt last
-        self._contexts: dict[str, int] = {}  # by digest of what is in memory, as last asked
+        """Takes a digest and the answer of `/api/show` for its model, before the model is loaded."""
+        self._made: dict[str, modelfile.Modelfile | None] = {}  # digest of a model -> its Modelfile
+        self._bytes: dict[str, int] = {}  # digest of a model -> bytes of its files
+        self._known: dict[str, Load] = {}  # name of a model -> its load with the options of every chat
+        self._digests: dict[str, str] = {}  # name of a model -> its last known digest
+        self._contexts: dict[str, int] = {}  # digest of a model in memory -> its context, as last reported
         self._files: dict[Load, int] = {}
         self._measured: dict[Load, int] = {}
         self._names: dict[Load, str] = {}
-        self._resident: dict[str, Load] = {}  # by weights
-        self._latest: dict[tuple[str, tuple[str, ...]], Load] = {}  # by weights and adapters
-        self._coming: set[Load] = set()  # asked for, and no inference on it has ended yet
+        self._resident: dict[str, Load] = {}  # weights -> load
+        self._latest: dict[tuple[str, tuple[str, ...]], Load] = {}  # weights and adapters -> load
+        self._coming: set[Load] = set()  # requested loads on which no inference has ended yet
         self._foreign = 0
         self._used: dict[Load, float] = {}
         self._used_at: dict[Load, float] = {}
@@ -93,19 +93,20 @@ class Residency:
             await self.preloader.stop()
         await self._background.stop()
 
-    # --- what is known
+    # --- known facts
 
     def load_of(self, model: str) -> Load | None:
         """Return the load of a model; None as long as that is not known."""
         return self._known.get(tagged(model))
 
     def digest_of(self, model: str) -> str:
-        """Return the digest that a model was last learnt with; empty where it was not."""
+        """Return the last known digest of a model; empty if it is unknown."""
         return self._digests.get(tagged(model), "")
 
     def context_of(self, digest: str) -> int | None:
-        """Return the context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not
-        said."""
+        """Return the context of the model of a digest in memory, as Ollama last reported it; None if it is not in memory or not
+        reported.
+        """
         return self._contexts.get(digest)
 
     def size(self, load: Load) -> int:
@@ -113,22 +114,22 @@ class Residency:
         return self._measured.get(load, self._files.get(load, 0))
 
     def fits(self, loads: Set[Load]) -> bool:
-        """Return whether these loads are within the budget together."""
+        """Return True if these loads fit within the budget together."""
         return sum(map(self.size, loads)) <= self._budget
 
     def is_resident(self, load: Load) -> bool:
-        """Return whether a load is believed to be in memory."""
+        """Return True if a load is assumed to be in memory."""
         return self._resident.get(load.weights) == load
 
     async def learn(self, model: str, digest: str, sent: Mapping[str, Any] | None = None) -> Load:
-        """Return the load of a model for a request with these options; those of every chat if left out.
+        """Return the load of a model for a request with these options; the default is the options of every chat.
 
         :param digest: digest of the model, as `Inference.digest` returns it.
         """
         if digest not in self._made:
             await self._look_at(model, digest)
         made = self._made.get(digest)
-        # Without a readable Modelfile a model is its own load: that is safe, and groups too little at worst.
+        # A model without a readable Modelfile is a load of its own: that is safe, and at worst groups too few missions.
         usual = Load(digest) if made is None else Load.of(made, self.options)
         load = usual if made is None or sent is None else Load.of(made, sent)
         self._known[tagged(model)], self._digests[tagged(model)] = usual, digest
@@ -137,7 +138,7 @@ class Residency:
         return load
 
     async def learn_all(self, models: Iterable[str]) -> None:
-        """Learn those of these models that Ollama has."""
+        """Learn the loads of those models that Ollama has."""
         wanted = {tagged(model) for model in models}
         with self._tolerant("list the models"):
             async with asyncio.timeout(CONNECT_S):
@@ -151,7 +152,7 @@ class Residency:
             async with asyncio.timeout(CONNECT_S):
                 shown = await retry_on_race(lambda: show_model(self._client, model))
                 self._bytes = {m.digest: int(m.size or 0) for m in (await retry_on_race(self._client.list)).models if m.digest}
-            if shown is None:  # it went away; who needs it asks again
+            if shown is None:  # the model is gone: the next request asks again
                 return
             self.hear(digest, shown)
             try:
@@ -172,7 +173,7 @@ class Residency:
             try:
                 yield
             except BaseException:
-                self._used.pop(load, None)  # whether it is there is to be asked again
+                self._used.pop(load, None)  # ask Ollama again whether the load is in memory
                 raise
             finally:
                 self._coming.discard(load)
@@ -181,7 +182,7 @@ class Residency:
                 self._measure_later(load)
 
     def preload_with(self, preloader: Preloader) -> None:
-        """From now on load models in pauses. A pause that has begun after an inference counts."""
+        """Preload models in pauses from now on. A pause since the last inference counts."""
         self.preloader = preloader
         if self._used_at and self.gate.idle:
             preloader.rest()
@@ -194,7 +195,7 @@ class Residency:
         self._used[load], self._used_at[load] = self._clock(), time.time()
 
     async def _prepare(self, load: Load) -> bool:
-        """Make room for a load that is not in memory; whether it was not."""
+        """Make room for a load that is not in memory. Return True if it was not."""
         if self.is_resident(load) and self._clock() - self._used.get(load, float("-inf")) < TRUST_S:
             return False
         async with self._one_change:
@@ -278,7 +279,7 @@ class Residency:
             log.warning("a model stays in memory", model=name, bytes=self.size(load))
 
     async def _wait_gone(self, load: Load) -> bool:
-        """Return whether a load leaves the memory within `UNLOAD_S`; False at once when an inference needs it again."""
+        """Return True if a load leaves the memory within `UNLOAD_S`; False at once if an inference needs it again."""
         until = asyncio.get_running_loop().time() + UNLOAD_S
         while True:
             await self._ask()
@@ -292,7 +293,7 @@ class Residency:
         async def measure() -> None:
             async with self._one_change:
                 await self._refresh()
-                await self._make_room(load)  # it may be larger than its files
+                await self._make_room(load)  # a load may take more memory than its files
 
         self._background.start(measure(), "residency-measure", "residency")
 
@@ -321,7 +322,7 @@ class Residency:
                 continue
             there[load.weights] = load
             self._measured[load] = int(row.size or 0)
-        # What was being loaded when it was asked is not listed yet, though it may be there by now, and what it throws out still is.
+        # A load in progress is not listed, though it may be there now; and a model that it displaces is listed still.
         self._resident = there | coming | {load.weights: load for load in self._coming}
 
     def _recognised(self, digest: str) -> Load | None:
@@ -335,7 +336,7 @@ class Residency:
 
     @contextlib.contextmanager
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
-        """Log a failure, which fails no inference: that one will meet the same Ollama and say what is wrong with it."""
+        """Log a failure without failing the inference, which will reach the same Ollama and report the cause."""
         import httpx
 
         from batos.bridge.client_library import ResponseError
@@ -349,10 +350,10 @@ class Residency:
             TimeoutError,
             ValueError,
             TypeError,
-        ) as e:  # the last two: an answer of the wrong form
+        ) as e:  # the last two: an answer with a wrong form
             log.warning("could not " + doing, error=str(e) or repr(e), **about)
 
-    # --- facts
+    # --- queries
 
     def facts(self) -> dict[str, Any]:
         """Return the facts for `info` about the memory; sizes in bytes."""
@@ -394,7 +395,7 @@ class ResidentInference:
             return await self._inference.chat(request, deadline_s=deadline_s, on_text=on_text)
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        load = await self._residency.learn(model, await self._inference.digest(model), {})  # it is sent without options
+        load = await self._residency.learn(model, await self._inference.digest(model), {})  # this request has no options
         async with self._residency.turn(load):
             return await self._inference.embed(model, texts, deadline_s=deadline_s)
 
@@ -430,7 +431,7 @@ class Preloader:
             self._task = self._background.start(self._run(), "preload")
 
     async def give_way(self, load: Load) -> None:
-        """Give up what is being preloaded for an inference that comes, unless it needs that very load."""
+        """Cancel the preload for an arriving inference, unless the inference needs that load."""
         if self._loading != load:
             await self.stop()
 
@@ -455,7 +456,7 @@ class Preloader:
             self._loading = None
 
     def _choose(self, tried: Set[Load]) -> tuple[Load, set[Load]] | None:
-        """Return the load to preload next, and those that must stay for it: in use, needed by waiting missions, or likelier."""
+        """Return the load to preload next, and the loads that must stay for it: in use, needed by waiting missions, or likelier."""
         residency, (needed, likely) = self._residency, self._expected()
         waited_for = [load for model in needed if (load := residency.load_of(model))]
         kept = {*residency.gate.in_use, *waited_for}

@@ -36,9 +36,9 @@ from batos.config import Settings, nearest
 from batos.errors import ConfigError
 
 OWN = "own"
-"""The name of the profile that thinks with one model of the user's."""
+"""Name of the profile that uses one model of the user."""
 LEAST_ANSWER, MOST_ANSWER, ANSWER_SHARE = 256, 1024, 8
-"""Tokens of an answer on such a model: that share of its context, within these bounds."""
+"""Least and greatest tokens of an answer on such a model; between these bounds, 1/8 of the context."""
 
 
 class NamedModels(NamedTuple):
@@ -121,7 +121,7 @@ def choose_profile(settings: Settings, voices: Mapping[str, Voice], found: Seque
 
 
 def answer_limit(context: int) -> int:
-    """Tokens of an answer at most, of a model that is loaded with such a context."""
+    """Return the greatest number of tokens of an answer of a model with such a context."""
     return max(min(context // ANSWER_SHARE, MOST_ANSWER), min(LEAST_ANSWER, context // 2))
 
 
@@ -170,7 +170,7 @@ class ModelChoice(NamedTuple):
     """A model that meets the needs.
 
     :ivar model: empty: the one that thinks anyway, with another context.
-    :ivar source: where it is to be had, in words; empty: it is here.
+    :ivar source: where the model comes from, in words; empty: it is here.
     :ivar context: tokens that it is loaded with, `answer` those of its answer at most, `memory` the bytes that it takes then.
     """
 
@@ -213,7 +213,7 @@ def best_available(
     first: Collection[str] = (),
     left_out: Collection[str] = (),
 ) -> ModelChoice | None:
-    """Return the model to be had of several lists, of which an earlier one goes first; None if none can or fits.
+    """Return the best available model of several lists; an earlier list has priority. None if no model is available or fits.
 
     :param least: parameters of what thinks now.
     :param first: models that go before all others: those that may be pulled without asking.
@@ -239,7 +239,7 @@ def best_available(
 
 
 def why_none_available(offered: Sequence[Sequence[Offer]], needs: Needs, room: Space, left_out: Collection[str] = ()) -> str:
-    """Why none of these can be had, in words."""
+    """Return the reason why no model is available, as text."""
     reasons = Counter(
         "was tried, or not wanted" if one.model.name in left_out else _unfit(one.model, needs, room, disk=True) or "fits"
         for some in offered
@@ -255,7 +255,7 @@ def _is_short(one: Candidate) -> bool:
 
 
 def _unfit(one: Candidate, needs: Needs, room: Space, *, disk: bool) -> str:
-    """Why a model does not do, as the end of a sentence about several; empty if it does."""
+    """Return the reason why a model does not fit, as the end of a sentence about several models; empty if it fits."""
     if not one.can.chats:
         return "do not answer messages"
     if lacks := needs.lacking(one.can):

@@ -27,8 +27,8 @@ from pydantic import BaseModel, ValidationError
 from batos.bridge.model_output import strip_fences, without_thought
 from batos.errors import InferenceFailed
 
-MOST = 2000  # repetitions: MAX_REPETITION_THRESHOLD of llama.cpp
-LARGEST = 2**53  # of a bound: beyond it the converter's integers end
+MOST = 2000  # greatest number of repetitions: MAX_REPETITION_THRESHOLD of llama.cpp
+LARGEST = 2**53  # largest bound: the converter's integers end here
 _TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 _FORMATS = frozenset(("date", "time", "date-time", "uuid"))
 _COUNTS = frozenset(("minLength", "maxLength", "minItems", "maxItems"))
@@ -37,7 +37,7 @@ _CHOICES = frozenset(("anyOf", "oneOf", "allOf"))
 _NAMED = frozenset(("$defs", "definitions"))
 _NOTES = frozenset(("title", "description"))
 _NAME = re.compile(r'[^"\\\x00-\x1f\x7f\ud800-\udfff]+')
-"""Names of properties that the converter writes as they are."""
+"""Matches names of properties that the converter writes unchanged."""
 _REF = re.compile(r"#/[A-Za-z0-9_$./-]+")
 _SHORT = {"d": "0-9", "w": "A-Za-z0-9_"}
 _LITERAL = r"""[^\\^$.|?*+()\[\]{}"\x00-\x1f\x7f\ud800-\udfff]"""
@@ -45,17 +45,17 @@ _CLASS = rf"""\[(?:{_LITERAL}|[.|?*+(){{}}$]|\\[dw.\-+*?|/])+\]"""
 _TOKEN = re.compile(rf"""(?P<class>{_CLASS})|\\(?P<short>[dw])|\\(?P<plain>[.\-+*?|/(){{}}$:@_])
     |(?P<open>\((?:\?:)?)|(?P<as_is>{_LITERAL}|[|)])
     |(?P<times>[?*+]|\{{(?P<least>\d+)(?:,(?P<most>\d*))?\}})(?![?+*{{])""", re.VERBOSE | re.DOTALL)  # fmt: skip
-"""A part of a pattern that the converter understands as JSON Schema does."""
+"""Matches a part of a pattern that the converter reads as JSON Schema does."""
 
 
 def grammar_schema(schema: Any) -> Any:
-    """Return the schema, or a copy without what no grammar can be made of; None if there is none."""
+    """Return the schema, or a copy without the parts that have no grammar; None for None."""
     return dict(_kept(schema)) if isinstance(schema, dict) else schema if schema is None else {}
 
 
 def _kept(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     odd = {name for name in _names(schema.get("properties")) if not _NAME.fullmatch(name)}
-    if odd:  # an object of any names: a grammar without those would forbid them
+    if odd:  # an object with any names: a grammar without these properties would forbid them
         yield "type", "object"
         return
     for name, value in schema.items():
@@ -114,8 +114,8 @@ def grammar_pattern(text: str) -> str | None:
     if len(text) < 3 or not (text.startswith("^") and text.endswith("$")):
         return None
     body, made, at = text[1:-1], ["^"], 0
-    groups: list[bool] = []  # open ones: whether something in it is repeated
-    countable = repeated = False  # what stands before: whether it can be repeated, and whether something in it is
+    groups: list[bool] = []  # for each open group: True if it contains a repetition
+    countable = repeated = False  # for the last token: it can be repeated; it contains a repetition
     while at < len(body):
         token = _TOKEN.match(body, at)
         if token is None:
@@ -134,7 +134,7 @@ def grammar_pattern(text: str) -> str | None:
             countable = False
         elif found["times"] is not None:
             most = [int(times) for times in (found["least"], found["most"]) if times]
-            nested = repeated and made[-1] == ")" and found["times"] != "?"  # more ways to read one text than there is time for
+            nested = repeated and made[-1] == ")" and found["times"] != "?"  # a nested repetition: matching could take exponential time
             if not before or nested or any(times > MOST for times in most) or (len(most) == 2 and most[0] > most[1]):
                 return None
             made.append(found["times"])
@@ -178,7 +178,7 @@ def json_values(text: str) -> Iterator[tuple[Any, str]]:
 
 
 def _read(text: str) -> Iterator[tuple[str, list[Any]]]:
-    # One after the other: of nearly all texts the first is taken.
+    # In order: nearly all texts match the first one.
     yield "", _whole(text)
     bare = without_thought(text)[0].strip()
     yield "thought", _whole(bare)
@@ -202,12 +202,12 @@ def _sound(value: Any) -> Any:
 def _whole(text: str) -> list[Any]:
     try:
         return [_sound(json.loads(text, parse_constant=_refuse))]
-    except (ValueError, RecursionError):  # RecursionError: brackets without end
+    except (ValueError, RecursionError):  # RecursionError: endless brackets
         return []
 
 
 def _first(text: str) -> list[Any]:
-    """Return the first object or array that stands anywhere in a text."""
+    """Return the first object or array in a text."""
     for at, letter in enumerate(text):
         if letter in _CLOSERS:
             try:
@@ -244,10 +244,10 @@ def _closed(text: str) -> list[Any]:
 
 Form = TypeVar("Form", bound=BaseModel)
 Ask = Callable[[str, dict[str, Any] | None], Awaitable[str]]
-"""Asks a model: prompt and JSON schema (None: no constraint) in, its text out."""
+"""Asks a model: takes a prompt and a JSON schema (None: no constraint), and returns the text of the answer."""
 
-FAULTS_SHOWN = 4  # of the faults of one answer, to the model that made them
-SHOWN_CHARS = 600  # of the refused answer, likewise
+FAULTS_SHOWN = 4  # greatest number of faults of an answer in the next prompt
+SHOWN_CHARS = 600  # greatest number of characters of the refused answer in the next prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, r
     without a schema and with its words instead, since constrained output may loop or never end (ollama#15502, ollama#18567).
     A schema that Ollama refuses is left out at once.
 
-    :param repairs: how often it is asked again at most.
+    :param repairs: greatest number of further requests.
     :param raw_chars: characters of each refused answer that the failure keeps.
     :raises InferenceFailed: with cause `malformed` and all answers as `raw` in its context; or as `ask` raises it.
     """

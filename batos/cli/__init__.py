@@ -42,9 +42,9 @@ def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
         try:
             print(f"batos {__version__}", flush=True)
         except OSError:
-            pass  # what it is, the application says
+            pass  # the application reports this error
         else:
             return 0
-    from batos.cli import app  # late: it takes most of the time of a short command
+    from batos.cli import app  # imported late: this import takes most of the time of a short command
 
     return app.main(argv, alone=alone)

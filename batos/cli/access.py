@@ -16,7 +16,7 @@ from batos.wire import keys as made
 from batos.wire.fields import ROLES, Role
 
 ACTIONS = ("new", "list", "role")
-CLIENT = "client"  # the first one's name
+CLIENT = "client"  # name of the first client
 _MAY: dict[Role, str] = {
     "read": "look at everything",
     "submit": "give missions, steer them and look at everything",
@@ -158,7 +158,7 @@ def console(
     info = ask(endpoint(connect), lambda client: client.info())
     if not info.get("console"):
         raise ConfigError('this daemon serves no console; start it with `batos run --console`, or set console = "on" in batos.toml')
-    from batos.console.access import token_of  # late: only this verb needs it
+    from batos.console.access import token_of  # imported late: only this verb needs it
 
     link = f"{info['console']}/?token={token_of(settings_of(info['data']).data)}"
     if as_json:
@@ -172,7 +172,7 @@ def _folder_of_daemon(connect: str | None) -> str | None:
     try:
         folder: str = ask(endpoint(connect), lambda client: client.info())["data"]
     except DaemonUnavailable:
-        if connect:  # that one was meant
+        if connect:  # the user named this daemon
             raise
         return None
     return folder

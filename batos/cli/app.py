@@ -4,7 +4,7 @@ Verbs are grouped as `batos --help` lists them, each with its module. A command 
 does not pay for the others. Negative numbers such as `-5` are arguments and not options.
 
 The default data folder is the user's own, unless an earlier version of `make run` kept the image in the checkout. `make run`, `batos run`,
-`doctor` and `service` use the same folder. A user with an image in another one is asked, on a terminal, or told.
+`doctor` and `service` use the same folder. A user with an image in another folder gets a question on a terminal, and a message elsewhere.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class Grouped(TyperGroup):
 
 
 _PORTS = 65535
-CONNECT_S = 3.0  # to find out whether anything listens
-_DASHBOARD_FLAGS = ("--connect", "--json", "--once")  # of a command line that names no verb
-INTERRUPTED = 130  # as a shell reports SIGINT
-_WRONG_USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, which typer has under no name of its own
+CONNECT_S = 3.0  # seconds for checking that a daemon listens
+_DASHBOARD_FLAGS = ("--connect", "--json", "--once")  # flags of a command line that names no verb
+INTERRUPTED = 130  # the exit code with which a shell reports SIGINT
+_WRONG_USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, which typer does not export
 T = TypeVar("T")
 
 app = typer.Typer(
@@ -164,21 +164,21 @@ def settings_from(
 
 def endpoint(connect: str | None) -> str:
     """Return the endpoint of the daemon for a client verb."""
-    from batos.wire.endpoints import to_connect  # late: not every verb asks one
+    from batos.wire.endpoints import to_connect  # imported late: not every verb asks a daemon
 
-    if connect == "":  # of a shell variable that is not set, say: another daemon than was meant would be asked
+    if connect == "":  # for example an unset shell variable: the command would ask another daemon than the user meant
         raise typer.BadParameter("'' names no endpoint; leave --connect out to ask the daemon of the setting wire.listen")
     return connect or to_connect(config.load().endpoints[0])
 
 
 SOURCES = ("mission:", "said:", "note:", "archive:")
-"""How sources of the memory begin that are no files."""
+"""Prefixes of memory sources that are not files."""
 
 
 def check_named(*given: str | None) -> None:
     """Refuse an empty path, as from an unset shell variable: it would mean the whole working folder.
 
-    :raises typer.BadParameter: if one of them is empty.
+    :raises typer.BadParameter: if one of the paths is empty.
     """
     if "" in given:
         raise typer.BadParameter("'' names no file and no folder; the working folder is .")
@@ -199,7 +199,7 @@ def check_reachable(address: str) -> None:
     elif kind == "ipc":
         family, target = socket.AF_UNIX, ("\0" + rest[1:] if rest.startswith("@") else rest)  # type: ignore[assignment]
     else:
-        return  # the client says what is wrong with it
+        return  # the client reports the error
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.settimeout(CONNECT_S)
         try:
@@ -242,7 +242,7 @@ def _run(words: list[str]) -> int:
     """Run a verb. Return its exit code, and print its error."""
     try:
         invoke(words)
-    except SystemExit as e:  # how typer ends
+    except SystemExit as e:  # typer ends with SystemExit
         return e.code if isinstance(e.code, int) else int(e.code is not None)
     except BatosError as e:
         return _told(e, words)
@@ -251,10 +251,10 @@ def _run(words: list[str]) -> int:
         return 4
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe went away
+    except BrokenPipeError:  # the reader of the pipe is gone
         discard_output()
         return 1
-    except Exception as e:  # a fault of ours: named as one, with a code, and without pages of source
+    except Exception as e:  # an internal fault: report it with a code, and without pages of source
         return _told(BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it"), words)
     return 0
 
@@ -302,8 +302,8 @@ def _own_process(verb: str) -> None:
     """Set up a process that is nothing but this command. What it, its libraries and its children make is for its user alone."""
     os.umask(private_files.UMASK)
     set_up_streams(output_may_be_closed=verb == "run")
-    if verb != "run":  # the daemon sets up its own
-        logs.configure("error", "auto")  # what libraries log must not stand between the results
+    if verb != "run":  # the daemon configures its own log
+        logs.configure("error", "auto")  # log lines of libraries must not appear between the results
         logging.getLogger().setLevel(logging.ERROR)
 
 
@@ -321,7 +321,7 @@ def with_verb(words: list[str], alone: str = "run") -> list[str]:
 
 
 _NEGATIVE = re.compile(r"-\.?\d[\d.]*([eE][+-]?\d+)?")
-_MARK = "\0"  # in no word of a command line
+_MARK = "\0"  # a character that no word of a command line contains
 
 
 class NumbersCommand(TyperCommand):
@@ -330,7 +330,7 @@ class NumbersCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the words of a command line apart, as `click.Command.parse_args` does."""
         options = (one for one in self.params if getattr(one, "is_flag", None) is False)
-        taking = {name for one in options for name in (*one.opts, *one.secondary_opts)}  # what follows one of these is its value
+        taking = {name for one in options for name in (*one.opts, *one.secondary_opts)}  # the word after one of these options is its value
         pairs = zip(["", *args], args, strict=False)
         marked = [_MARK + word if _NEGATIVE.fullmatch(word) and before not in taking else word for before, word in pairs]
         rest = super().parse_args(ctx, marked)
@@ -354,12 +354,12 @@ def meant_folder(
 
 
 def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
-    """Data folders with an image, of this checkout, that would not be used, since nothing names a folder."""
+    """Return data folders with an image of this checkout that the command would not use, since no folder is named."""
     if any(sources[name] != "default" for name in ("data", "image.uri")):
         return []
     try:
         here = [Path.cwd()]
-    except FileNotFoundError:  # it was deleted under this process
+    except FileNotFoundError:  # another process deleted the folder
         here = []
     found = dict.fromkeys((folder / _OF_CHECKOUT).resolve() for folder in (*here, Path(__file__).parents[2]))
     return [folder for folder in found if folder != settings.data.resolve() and (folder / IMAGE_FILE).is_file()]
@@ -368,10 +368,10 @@ def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
 def chosen_folder(
     settings: Settings, sources: Mapping[str, str], output: Output, ask: Callable[[str], str] = input, *, terminal: bool | None = None
 ) -> str | None:
-    """Return the data folder to use, if there is a doubt and a user to ask; None if it stays as it is.
+    """Return the data folder to use, if there is a doubt and a user to ask; None if the setting stays.
 
     :param ask: shows a question, and returns the answer.
-    :param terminal: True if there is a user to ask; default: found out.
+    :param terminal: True if there is a user to ask; default: True on a terminal.
     """
     others = other_images(settings, sources)
     if not others:

@@ -15,7 +15,7 @@ from batos.wire.fields import ChangeState
 
 STATES = get_args(ChangeState)
 STYLES = {"promoted": "yellow", "kept": "green", "refused": "dim", "undone": "red", "disabled": "bold red"}
-_PAIR = 2  # figures of before and after
+_PAIR = 2  # two figures: before and after
 
 
 @app.command()
@@ -117,7 +117,7 @@ def _page(change: dict[str, Any], output: Output) -> None:
 
 
 def _figures(figures: dict[str, Any], output: Output) -> None:
-    """Figures as they come: a table of before and after where there are two sides of them, else names and values."""
+    """Print figures: as a table of before and after if there are two sides, else as names and values."""
     sides = _sides(figures)
     plain = {name: value for name, value in figures.items() if name not in ("without", "changed") and not _is_pairs(value)}
     output.pairs((name, _shown(value)) for name, value in plain.items() if value not in ("", [], None))
@@ -127,9 +127,9 @@ def _figures(figures: dict[str, Any], output: Output) -> None:
 
 def _sides(figures: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     without, changed = figures.get("without"), figures.get("changed")
-    if isinstance(without, dict) and isinstance(changed, dict):  # of a rehearsal
+    if isinstance(without, dict) and isinstance(changed, dict):  # figures of a rehearsal
         return [(name, value, changed.get(name)) for name, value in without.items()]
-    kinds = ((kind, pairs) for kind, pairs in figures.items() if _is_pairs(pairs))  # of a watch
+    kinds = ((kind, pairs) for kind, pairs in figures.items() if _is_pairs(pairs))  # figures of a watch
     return [(f"{kind}: {name}", *pair) for kind, pairs in kinds for name, pair in pairs.items()]
 
 

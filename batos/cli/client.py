@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from batos.api.queries import Queries
 
 T = TypeVar("T")
-SHOWN_AFTER_S = 1.0  # what is answered sooner needs no sign that something goes on
+SHOWN_AFTER_S = 1.0  # a faster answer needs no sign of progress
 LOOK_S = 0.5
 
 
@@ -61,9 +61,9 @@ def client_of(address: str) -> Client:
 
 
 async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:
-    """Return the result of some work, shown from its second second on.
+    """Return the result of some work. Show progress after the first second.
 
-    :param step: what it is at, asked now and then.
+    :param step: returns the present step; called now and then.
     """
     task, said = asyncio.ensure_future(work), "waiting"
     try:
@@ -156,7 +156,7 @@ def grouped(verb: Callable[..., None]) -> Callable[..., None]:
         made = {name: kind(**{one.name: given.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
         verb(**given, **made)
 
-    del flat.__wrapped__  # typer would read the signature of that
+    del flat.__wrapped__  # else typer would read the signature of the wrapped function
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {one.name: one.annotation for one in parameters}
     return flat
@@ -181,12 +181,12 @@ class QuerySource(OptionGroup):
 
 DAEMON = QuerySource()
 AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
-_CACHE = 2000  # objects
+_CACHE = 2000  # objects kept in the cache of the database
 _TID = re.compile(r"[0-9a-f]{16}\Z")
 _AGO = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)(?: ago)?\Z")
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
-_FIRST = 0.0  # before that there was no image
-_LAST = 1e-6  # of a second: a TIME is the last instant of what it names
+_FIRST = 0.0  # images do not reach further back
+_LAST = 1e-6  # seconds: a TIME means the last instant of what it names
 
 
 def moment(text: str | None, now: Callable[[], float] = time.time) -> float | str | None:
@@ -223,13 +223,13 @@ def _calendar(text: str, today: datetime.datetime) -> float:
         size = datetime.timedelta(seconds=1)
     try:
         return max(_FIRST, _seconds(begin + size) - _LAST)
-    except OverflowError:  # the end of the last year that there is
+    except OverflowError:  # the end of the last year that the calendar has
         return _seconds(datetime.datetime.max)
 
 
 def _seconds(moment: datetime.datetime) -> float:
-    """Return the seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks,
-    in UTC.
+    """Return the seconds since 1970. If clocks are set back and an hour occurs twice, the second one counts. Years beyond local clocks
+    count in UTC.
     """
     try:
         return max(_FIRST, *(moment.replace(fold=fold).timestamp() for fold in (0, 1)))
@@ -256,12 +256,12 @@ def look(
 
 
 def into_file(image: str, into: Callable[[Queries], Reply]) -> Reply:
-    """Look into an image that is only read; of one that a daemon has open, what it has committed so far is seen.
+    """Query an image read-only. If a daemon has the image open, the query sees all commits so far.
 
-    :raises ImageError: one of its kinds.
+    :raises ImageError: if the image cannot be opened.
     """
     from batos.api.queries import Queries
-    from batos.image.storage import check_format, open_database  # late: a verb that asks a daemon needs no database
+    from batos.image.storage import check_format, open_database  # imported late: a verb that asks a daemon needs no database
     from batos.image.unit_of_work import snapshot
 
     uri = image if "://" in image else f"file://{os.path.abspath(image)}"

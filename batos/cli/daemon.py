@@ -44,13 +44,13 @@ from batos.errors import EXIT_IMAGE_FAILED, EXIT_STALLED, ConfigError, OutputFai
 log = structlog.get_logger("batos")
 
 RESTARTED = {EXIT_IMAGE_FAILED: "its storage failed", EXIT_STALLED: "its loop stood"}
-"""Exit codes after which the daemon is started again, and what they mean."""
+"""Exit codes after which the daemon is restarted, and their meaning."""
 
 RESTARTS, WITHIN_S = 5, 60.0
-"""So many starts within so many seconds, and it is given up."""
+"""Number of starts within that many seconds after which the command gives up."""
 
 PAUSE_S = 1.0
-"""Before a start."""
+"""Seconds to wait before a restart."""
 
 _ENDING = {signal.SIGTERM, signal.SIGINT}
 _PASSED_ON = {*_ENDING, signal.SIGHUP}
@@ -64,7 +64,7 @@ def run_supervised(words: Sequence[str]) -> int:
 
     :param words: its command line.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as a parent may have it, children could not be waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have set it to be ignored; then children could not be waited for
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     try:
         return _until_it_ends(words, before)
@@ -91,8 +91,8 @@ def _until_it_ends(words: Sequence[str], mask: set[signal.Signals | int]) -> int
 
 
 def _once(words: Sequence[str], mask: set[signal.Signals | int]) -> tuple[int, bool]:
-    """Start the daemon and wait for its end: its exit code, and whether it was asked to end."""
-    # Through the launcher, so that it ends with this process, however that ends.
+    """Start the daemon and wait for its end. Return its exit code, and True if it was asked to end."""
+    # Use the launcher, so that the daemon ends whenever this process ends.
     command = [sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), "--", *words]
     child = subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask))
     stopped = False
@@ -173,16 +173,16 @@ def run(  # noqa: PLR0913  each is an option of the command line
         command = [sys.executable, "-m", "batos", "run", *flags, *(["--json"] if as_json else [])]
         raise typer.Exit(run_supervised(command))
 
-    from batos import daemon  # late: the other verbs need none of it
+    from batos import daemon  # imported late: the other verbs do not need it
     from batos.app import kernel
 
     def started(daemon: kernel.Kernel) -> None:
         try:
             if as_json:
                 output.event({"type": "started", **daemon.info()})
-            elif not supervision().journal:  # there the log says it, and nothing but the log is to be there
+            elif not supervision().journal:  # under systemd the log reports it, and only the log may appear there
                 report(daemon.info(), output, daemon.console.link if daemon.console else "")
-        except (BrokenPipeError, OutputFailed) as e:  # a pipe that nobody reads, a full disk: no reason not to serve
+        except (BrokenPipeError, OutputFailed) as e:  # a closed pipe or a full disk must not keep the daemon from serving
             discard_output()
             output.note(f"what it has come up with cannot be told: {e}")
 
@@ -190,9 +190,9 @@ def run(  # noqa: PLR0913  each is an option of the command line
 
 
 def report(info: dict[str, Any], output: Output, link: str = "") -> None:
-    """Print what a daemon has come up with: image, personas, models, endpoint, profile.
+    """Print the parts of a started daemon: image, personas, models, endpoint, profile.
 
-    :param link: to the console, with its token: shown on a terminal, and not where a log may keep it.
+    :param link: the link to the console with its token: shown on a terminal only, since a log could keep it.
     """
     image, served, missions = info.get("image", {}), info.get("ollama", {}), info.get("missions", {})
     models = [f"{model['name']} {model['state']}" for model in info.get("models", ())]
@@ -263,7 +263,7 @@ def show_config(  # noqa: PLR0913  each is an option of the command line
 ) -> None:
     """Print the settings in force: value and source of each (a flag, the environment, a file, or the default). Exit code 2 if
     `batos run` would refuse one."""
-    from batos.preflight import doubts, refusals  # late: it asks many others
+    from batos.preflight import doubts, refusals  # imported late: it imports many modules
 
     settings, sources = settings_from(data, image, listen, profile, config_file, assignments, model)
     rows = [_row(row, settings, sources) for row in _named(name)]
@@ -288,7 +288,7 @@ def show_config(  # noqa: PLR0913  each is an option of the command line
 
 
 async def _thinks(settings: Settings) -> str:
-    """Which model a start would think with now, and why: `auto` asks what there is."""
+    """Return the model that a start would use now, and the reason. The profile `auto` asks Ollama for its models."""
     from batos.doctor import ollama
 
     checks = await ollama(settings, None)

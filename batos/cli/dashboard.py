@@ -32,8 +32,8 @@ from batos.config.limits import Limits, limit
 from batos.errors import BatosError, DaemonUnavailable
 from batos.wire import Client
 
-WIDE = 100  # columns from which there are two of panels
-_FACTS = 46  # columns of the right one
+WIDE = 100  # width in columns from which the panels stand in two columns
+_FACTS = 46  # width of the right column
 _UNDER_WAY = ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")
 
 
@@ -52,11 +52,11 @@ class Panels:
         self.address = address
         self.seen: dict[str, Any] = {}
         self.tokens_s: float | None = None
-        self.away = ""  # why there is nothing newer
-        self.selected = ""  # id of the mission that is pointed at
-        self.reading: dict[str, Any] | None = None  # the mission that is read, as of `status`
-        self._line = 0  # the first one that is shown of it
-        self._page = 1  # lines that were shown at once
+        self.away = ""  # the reason for showing old data; empty while the data are fresh
+        self.selected = ""  # id of the selected mission
+        self.reading: dict[str, Any] | None = None  # the mission on display, as `status` describes it
+        self._line = 0  # its first visible line
+        self._page = 1  # visible lines at a time
 
     def press(self, key: str) -> str:
         """Heed a key: `read` where the mission that is read has to be asked for, `leave`, or nothing to do but to draw anew."""
@@ -230,7 +230,7 @@ def _backups(told: dict[str, Any]) -> str:
 
 
 def summary(seen: dict[str, Any], output: Output) -> None:
-    """Print what there is once, for a pipe or a log."""
+    """Print the dashboard once, for a pipe or a log."""
     info = seen["info"]
     output.pairs(
         [("version", info.get("version", "")), ("endpoint", ", ".join(info.get("endpoints", ()))), *facts_of(seen), *personas_of(seen)]
@@ -244,8 +244,8 @@ def summary(seen: dict[str, Any], output: Output) -> None:
     output.rows(columns, rows, STATE_STYLES)
 
 
-SHOWN_MISSIONS = 50  # that are asked for; what fits is shown
-WINDOW_S = 30.0  # over which tokens a second are taken
+SHOWN_MISSIONS = 50  # missions requested; the dashboard shows as many as fit
+WINDOW_S = 30.0  # seconds over which the tokens per second are averaged
 
 
 @app.command()
@@ -270,7 +270,7 @@ def dashboard(
 
 
 class Speed:
-    """Tokens of answers a second, over the last `WINDOW_S` of what was seen."""
+    """Tokens of answers per second, averaged over the last `WINDOW_S`."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -281,7 +281,7 @@ class Speed:
         :param now: seconds of a clock that never goes back.
         :param tokens: of all answers ever.
         """
-        if self._seen and tokens < self._seen[-1][1]:  # another daemon, or another image
+        if self._seen and tokens < self._seen[-1][1]:  # the counter fell: another daemon, or another image
             self._seen.clear()
         self._seen.append((now, tokens))
         while now - self._seen[0][0] > WINDOW_S:
@@ -321,7 +321,7 @@ async def _live(address: str, output: Output) -> None:
                     panels.tokens_s = speed.take(time.monotonic(), costs.get("answer_tokens", 0))
                 except DaemonUnavailable as e:
                     panels.away = e.message
-                except BatosError as e:  # busy, or a mission that was taken out between two questions: look again
+                except BatosError as e:  # busy, or the mission was removed between two requests: try again later
                     panels.away = f"{e.code}: {e.message}"
                 live.refresh()
                 if not await _heeded(pressed, panels, live.refresh, pause_s):
@@ -336,7 +336,7 @@ async def _heeded(pressed: asyncio.Queue[str], panels: Panels, redraw: Callable[
                 match panels.press(await pressed.get()):
                     case "leave":
                         return False
-                    case "read":  # at once, and not at the next look
+                    case "read":  # at once, not at the next update
                         return True
                 redraw()
     return True
@@ -358,7 +358,7 @@ _SENT = {
     "\x1b[6~": "page down", " ": "page down", "\r": "enter", "\n": "enter", "\x1b[C": "enter", "\x1b[D": "back", "\x1b": "back",
     "\x7f": "back", "q": "q", "Q": "q",
 }  # fmt: skip
-"""What a terminal sends for a key; longer ones first where one begins another."""
+"""Maps the characters that a terminal sends to keys. Longer sequences come first where one is the beginning of another."""
 
 
 @contextlib.contextmanager
@@ -390,7 +390,7 @@ def _keys(pressed: asyncio.Queue[str]) -> Iterator[None]:
 
 
 _TIMES = {"due", "next", "until", "at", "since", "started"}
-_DIGITS = 4  # of what is no whole number
+_DIGITS = 4  # significant digits of a fraction
 
 
 @app.command()
@@ -405,7 +405,7 @@ def info(connect: Connect = None, as_json: Json = False) -> None:
 
 
 def _flat(facts: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    """Nested facts as one list, each with the names that lead to it."""
+    """Return nested facts as one list, each with the names that lead to it."""
     found: list[tuple[tuple[str, ...], Any]] = []
     for name, value in facts.items():
         found += _flat(value, (*path, name)) if isinstance(value, dict) and value else [((*path, name), value)]

@@ -15,7 +15,7 @@ from batos.errors import InvalidInput, Unreadable
 from batos.wire.client import Client
 
 VERBS = ("curate", "archives", "restore", "pin", "unpin")
-_SOURCES = 3  # of an archive, in a row
+_SOURCES = 3  # sources of an archive shown in one row
 
 
 def curated(told: dict[str, Any], output: Output, *, dry: bool) -> None:
@@ -108,7 +108,7 @@ def ingest(
 
     try:
         end = ask(endpoint(connect), follow, shows=True)
-    except Unreadable as e:  # none of it can be: one exit code for whoever asks whether all was read
+    except Unreadable as e:  # nothing could be read: give one exit code to a caller that checks whether all was read
         output.error(e)
         raise typer.Exit(1) from None
     refused = {one["path"] for one in end.get("refused", ())}
@@ -214,7 +214,7 @@ def _asked(what: str | None, source: str | None, limit: int, connect: str | None
         return ask(endpoint(connect), lambda client: client.memory(**wanted))
     except InvalidInput as e:
         if e.code == "unknown_source" and path != source:
-            wanted = {str(what): source}  # one that is no path
+            wanted = {str(what): source}  # a source that is not a path
             return ask(endpoint(connect), lambda client: client.memory(**wanted))
         raise
 
@@ -258,8 +258,8 @@ def _figures(reply: dict[str, Any], output: Output) -> None:
     output.pairs(shown)
 
 
-SHOWN_CHARS = 600  # of a passage; --json has all of it
-SHOWN_SOURCES = 5  # that are named of what a summary is of
+SHOWN_CHARS = 600  # characters of a passage shown; --json shows the whole passage
+SHOWN_SOURCES = 5  # sources of a summary shown
 _SAID = {"user": "you said so", "self": "it said so itself", "tool": "a method noted it"}
 
 

@@ -27,7 +27,7 @@ Target = Annotated[str, typer.Argument(metavar="OBJECT", help="Path of an object
 Selector = Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")]
 
 DOUBTFUL = 3
-"""Tries from which a method that passed one example only is likelier wrong."""
+"""Number of tries from which a method that passed only one example is more likely wrong than right."""
 
 
 @app.command()
@@ -65,7 +65,7 @@ def method(
     for number, version in enumerate(reply["versions"]):
         _version(version, output, whole=number == 0)
         if number == 0 and (asked := version["provenance"].get("open")):
-            receiver = version["provenance"]["receiver"]  # whose examples they are: another than this one may hold its method
+            receiver = version["provenance"]["receiver"]  # the object of the examples; the method may belong to another object
             _ask(target if reply.get("oid") == receiver else receiver, selector, asked, output)
 
 
@@ -161,7 +161,7 @@ def read_example(text: str) -> dict[str, Any]:
     arrows = [found.start() for found in re.finditer("->", text)]
     if text.rstrip().endswith("->"):
         raise typer.BadParameter(f"--example {text!r} does not say what it answers; an empty text is written 'ARGS -> \"\"'")
-    for at in arrows:  # one within a text of JSON leaves no JSON on either side
+    for at in arrows:  # an arrow within a JSON text leaves no valid JSON on either side
         try:
             args, result = _side(text[:at]) if text[:at].strip() else [], _side(text[at + 2 :])
         except (ValueError, RecursionError):

@@ -35,7 +35,7 @@ class Answering:
         if output.as_json or sys.stdin is None or not (sys.stdin.isatty() and output.console.is_terminal):
             return False
         try:
-            return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()  # in the background a read would stop it
+            return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()  # in the background, a read would stop the process
         except OSError:
             return False
 
@@ -54,7 +54,7 @@ class Answering:
         while True:
             self._output.write("> ")
             line = await _line()
-            if not line:  # Ctrl-D: it stays open
+            if not line:  # Ctrl-D: the question stays open
                 self._output.note(f"\nanswer it with: batos answer {id} TEXT", "dim")
                 return
             if not (text := line.decode("utf-8", "replace").strip()):
@@ -86,7 +86,7 @@ async def _line() -> bytes:
 
 STATE_STYLES = {"COMPLETE": "green", "FAILED": "bold red"}
 _AGAIN = ("ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING", "PAUSED", "NEEDS_INPUT")
-"""States after which the answer is written anew."""
+"""States after which the answer starts again from its beginning."""
 _COLUMN = 14  # wide enough for the longest name of a state
 
 
@@ -99,13 +99,13 @@ class MissionWatcher:
     def __init__(self, output: Output, client: Client | None = None) -> None:
         self._output = output
         self._answering = Answering(client, output) if client is not None and Answering.possible(output) else None
-        self._asked: Any = None  # number of the question that was shown last
-        self._heard = ""  # what is being streamed of the answer
+        self._asked: Any = None  # number of the question shown last
+        self._heard = ""  # streamed text of the current answer
         self._streamed = ""  # the last answer that was streamed
-        self._facets: dict[str, int] = {}  # characters heard of each facet
+        self._facets: dict[str, int] = {}  # characters received from each facet
         self._passing = PassingLine(output)
         self._shown: tuple[Any, Any] = (None, None)  # last state line, as (state, persona)
-        self._chosen: tuple[Any, Any] = (None, None)  # last persona shown, and why
+        self._chosen: tuple[Any, Any] = (None, None)  # last persona shown, and the reason for choosing it
 
     async def follow(self, events: AsyncIterator[dict[str, Any]]) -> int:
         """Show events until the result; the exit code it means."""
@@ -144,7 +144,7 @@ class MissionWatcher:
             self._provision(event)
         elif kind in ("state", "status"):
             self._state(event)
-            if isinstance(event.get("question"), dict):  # it had asked before it was watched
+            if isinstance(event.get("question"), dict):  # the mission had asked before the watch began
                 self._question({"id": event.get("id"), **event["question"]})
 
     def _state(self, event: dict[str, Any]) -> None:
@@ -156,7 +156,7 @@ class MissionWatcher:
         if (state, persona) == self._shown and not error:
             return
         self._passing.clear()
-        if self._answering is not None and state != "NEEDS_INPUT":  # it was answered, or is over
+        if self._answering is not None and state != "NEEDS_INPUT":  # the question was answered, or the mission has ended
             self._answering.stop()
         self._close_answer()
         if state in _AGAIN:
@@ -212,7 +212,7 @@ class MissionWatcher:
         text = str((result or {}).get("text", ""))
         if (result or {}).get("cut") and self._streamed.strip().startswith(text.rstrip("…`\n ")):
             self._output.note("(it came to the longest answer that it may give, num_predict: kept up to its last whole sentence)", "dim")
-        elif text.strip() != self._streamed.strip():  # joined late, events were dropped, or it is another
+        elif text.strip() != self._streamed.strip():  # the watch joined late, events were dropped, or the answer was revised
             heard = self._streamed.strip()
             if not (text.strip().startswith(heard) or text.strip().endswith(heard)):
                 self._discard("the answer is another")
@@ -293,8 +293,8 @@ def called(result: dict[str, Any]) -> list[str]:
 def doubts(result: dict[str, Any]) -> list[str]:
     """Return the doubts about a result, a line each.
 
-    They are: it is the best of answers that were all refused; parts that did not fit into the prompt; methods that were written for it,
-    with the command that says what to teach.
+    Doubts are: all answers were refused and this is the best one; parts did not fit into the prompt; methods were written for the
+    mission (with the command that shows what to teach).
     """
     unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
     if left := result.get("left_out"):
@@ -303,12 +303,12 @@ def doubts(result: dict[str, Any]) -> list[str]:
     if images := result.get("images_left_out"):
         unsure.append(f"not shown again, since all was longer than the model reads at a time: {images} of the images of earlier turns")
     wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
-    told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new one has no name yet
+    told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new object has no name yet
     return [*unsure, *(f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told)]
 
 
 def provision(result: dict[str, Any]) -> str:
-    """Return the model that a mission was provided with because none here could do what it needed, and how that is taken back."""
+    """Return the model that was provided for a mission because no available one met its needs, and the command that undoes that."""
     provided = result.get("provided") or {}
     if not provided:
         return ""
@@ -332,7 +332,7 @@ def cost(result: dict[str, Any]) -> str:
 
 
 FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings image.mission_days, image.missions_kept)"
-_WIDTH = 400  # characters of one text; `--json` has them whole
+_WIDTH = 400  # characters of one text; `--json` shows the whole text
 
 
 def page(record: dict[str, Any], output: Output) -> None:

@@ -51,7 +51,7 @@ OUTCOMES = {
 STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
 ENDED = ("COMPLETE", "FAILED")
 DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
-_SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
+_SPELL_S = 5.0  # seconds between two checks of what an awaited mission does
 MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question: here with --watch, else it waits for `batos answer`.")]
 _HELD = {
     "NEEDS_INPUT": "{id} has a question, and waits for its answer: `batos status {id}` shows it, `batos answer {id} ...` answers it",
@@ -215,10 +215,10 @@ def result(
 
 
 async def _awaited(client: Client, id: str, timeout: float | None, output: Output) -> dict[str, Any]:
-    """Return the result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
+    """Return the result once there is one. Report that the mission waits for its user, since only the user can end that.
 
-    :raises MissionPending: if there is none in that time.
-    :raises Busy: if the daemon is stopping, or too many wait for results, until that time is over.
+    :raises MissionPending: if there is no result in that time.
+    :raises Busy: if the daemon is stopping or too many clients wait for results, until that time is over.
     """
     now, told = asyncio.get_running_loop().time, ""
     end = math.inf if timeout is None else now() + timeout
@@ -230,7 +230,7 @@ async def _awaited(client: Client, id: str, timeout: float | None, output: Outpu
             state = str(e.context.get("state"))
             if end - now() <= 0:
                 raise
-        except Busy:  # the client has asked again for as long as the spell was
+        except Busy:  # the client has repeated its request for the whole interval
             if end - now() <= _SPELL_S:
                 raise
             continue
@@ -299,7 +299,7 @@ def replay(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     raise typer.Exit(1 if reply["outcome"] == "different" else 0)
 
 
-# --- what these verbs share
+# --- helpers of these verbs
 
 
 def print_missions(listed: list[dict[str, Any]], output: Output) -> None:
@@ -316,7 +316,7 @@ def read_brief() -> str:
     :raises typer.BadParameter: if it is not UTF-8.
     """
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig").strip()  # some shells put a mark before it
+        return sys.stdin.buffer.read().decode("utf-8-sig").strip()  # some shells write a byte order mark first
     except UnicodeDecodeError as e:
         raise typer.BadParameter(f"the brief on standard input is not UTF-8 (byte {e.start})") from None
 
@@ -341,7 +341,7 @@ def value_of(word: str) -> Any:
     """Return an argument of a message: the JSON value it is, else the word itself."""
     try:
         return json.loads(word)
-    except (ValueError, RecursionError):  # a number of too many digits, or nested too deep, too
+    except (ValueError, RecursionError):  # also a number with too many digits, or JSON that is nested too deep
         return word
 
 
@@ -420,7 +420,7 @@ def _print_accepted(accepted: Accepted, output: Output) -> None:
 
 
 def steered(reply: dict[str, Any], what: str, output: Output) -> None:
-    """Print the state of a mission after it was steered, or that it had ended before.
+    """Print the state of a mission after it was steered, or report that it had ended before.
 
     :param what: requested action: cancelled, paused, resumed.
     """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 STYLES = {"present": "green", "created": "green", "pulled": "green", "failed": "bold red"}
-LAYER_CHARS = 28  # of a layer's name, in a bar
+LAYER_CHARS = 28  # characters of a layer's name shown in a progress bar
 
 
 @app.command()
@@ -138,7 +138,7 @@ def _fitting(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _remove(settings: Settings, dry: bool, at: str, output: Output) -> None:
-    from batos.bridge.model_management import remove_own_models  # late: the other verbs ask a daemon
+    from batos.bridge.model_management import remove_own_models  # imported late: the other verbs ask a daemon
 
     if not dry:
         with contextlib.suppress(DaemonUnavailable):
@@ -188,7 +188,7 @@ def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _named(facts: dict[str, Any], key: str) -> str:
-    """Return a model's name, and where it is if there is more than one Ollama."""
+    """Return a model's name, with its place if there is more than one Ollama."""
     return f"{facts[key]} at {facts['host']}" if facts.get("host") else str(facts.get(key))
 
 
@@ -304,10 +304,10 @@ def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _waits(facts: dict[str, Any]) -> str:
-    """Return in words what an expert waits for that works only once it is chosen."""
+    """Return in words the choice that an expert waits for."""
     if not facts.get("on_choice") or facts["speaks"]:
         return ""
-    if facts.get("role") == "methods":  # no voice: who writes, the loop decides
+    if facts.get("role") == "methods":  # not a voice: the loop decides which model writes methods
         return "; writes methods once its rehearsal was good: batos changes"
     return f"; waits to be chosen: --voice {facts['persona']}={facts['model']}"
 
@@ -341,7 +341,7 @@ def train(  # noqa: PLR0913  each is an option of the command line
         raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
     if fresh and resume:
         raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
-    from batos.autotelic.prerequisites import LoopTrainingLimits
+    from batos.autotelic.change_preparation import LoopTrainingLimits
     from batos.bridge.lora.staging import staging_folder
     from batos.training.lora import TrainingPlan
     from batos.training.methods import train_methods
@@ -359,7 +359,7 @@ def train(  # noqa: PLR0913  each is an option of the command line
         else:
             own = image if from_image else ""
             made = train_methods(settings, plan, staging, image=own, known=image, resume=resume, fresh=fresh, tell=output.note)
-    except OSError as e:  # a full disk, say, after many minutes
+    except OSError as e:  # for example a full disk, after many minutes
         words = f"{e.filename or settings.data}: {e.strerror or e}; see owner, mode and free space"
         raise InvalidInput(f"{words}; if anything was trained yet, --resume goes on with it") from e
     if as_json:

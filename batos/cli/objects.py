@@ -50,7 +50,7 @@ def show(
 
 
 def _prompts(reply: dict[str, Any], output: Output) -> None:
-    """Print what each inference of a mission was asked, and what it said."""
+    """Print the prompt and the answer of each inference of a mission."""
     if output.as_json:
         output.document(reply)
         return
@@ -198,7 +198,7 @@ def personas(
 def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
     """Return the facts about a persona, as names and values."""
     shown: list[tuple[str, object]] = []
-    if "model" in persona:  # else it is not in the image
+    if "model" in persona:  # else the persona is not in the image
         shown = [("mission", persona["core_mission"]), ("model", persona["model"])]
         for heading, facet in (("facets", True), ("answers to", False)):
             ways = [f"{way['selector']} ({way['kind']})" for way in persona["behaviour"] if way["facet"] is facet]
@@ -230,8 +230,8 @@ def _moment(seconds: float) -> str:
 
 
 LOOKS = ("show", "ls", "missions", "failures", "method", "methods")
-"""The verbs that take `--at`."""
-_MISSIONS = 10  # that a look at the whole tells of
+"""The verbs that accept `--at`."""
+_MISSIONS = 10  # missions that `show` without a path lists
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})

@@ -27,7 +27,7 @@ from batos.errors import BatosError, OutputFailed
 if TYPE_CHECKING:
     from rich.status import Status
 
-PIPE_WIDTH = 10_000  # columns where there is no terminal: nothing is cut or wrapped there
+PIPE_WIDTH = 10_000  # columns without a terminal, so that nothing is cut or wrapped
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -116,7 +116,7 @@ class Output:
         self._table(table)
 
     def _table(self, table: Table) -> None:
-        # rich fills the last column up with blanks, which a pipe would carry on and a narrow window would wrap
+        # Rich pads the last column with blanks. A pipe would pass them on, and a narrow window would wrap them.
         with self.console.capture() as capture:
             self.console.print(table)
         for line in capture.get().splitlines():
@@ -127,20 +127,20 @@ class Output:
         if self.as_json:
             self.document({"type": "error", **error.to_wire()})
             return
-        code = str(error.context.get("code", error.code))  # of a mission that FAILED: what it failed of
+        code = str(error.context.get("code", error.code))  # for a mission that FAILED: the code of its error
         line = Text(f"{clean(code)}: ", style="bold red")
         self.errors.print(line.append(clean(error.message), style="not bold default"))
 
 
 class PassingLine:
-    """A line on a terminal that says what goes on now, and vanishes. Elsewhere nothing is said."""
+    """A line on a terminal with the present activity, which vanishes. Elsewhere it prints nothing."""
 
     def __init__(self, output: Output) -> None:
         self._console = output.console
         self._live: Status | None = None
 
     def tell(self, text: str) -> None:
-        """Say this in the place of what it says."""
+        """Replace the text of the line."""
         if not self._console.is_terminal:
             return
         if self._live is None:
@@ -156,7 +156,7 @@ class PassingLine:
 
 
 def _console(stream: Any) -> Console:
-    # soft_wrap only off a terminal: there a line is a line, however long
+    # Use soft_wrap only without a terminal: there each line stays one line, however long.
     terminal = bool(stream.isatty())
     return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, markup=False, emoji=False, soft_wrap=not terminal)
 
@@ -183,7 +183,7 @@ class _Told(io.FileIO):
 
 
 class _Lossy(io.FileIO):
-    """Standard error: what it does not take is lost."""
+    """Standard error. Output that it does not accept is lost."""
 
     def write(self, data: Any) -> int:
         try:
@@ -193,9 +193,9 @@ class _Lossy(io.FileIO):
 
 
 def set_up_streams(*, output_may_be_closed: bool) -> None:
-    """Make the standard streams of this process such that no command fails of them, but by `OutputFailed` where its result is lost.
+    """Set up the standard streams so that a command fails only with `OutputFailed`, when its result is lost.
 
-    :param output_may_be_closed: for a daemon, which serves all the same: what it prints goes nowhere then.
+    :param output_may_be_closed: True for a daemon, which serves without standard output; its output is then dropped.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY if output_may_be_closed else os.O_RDONLY), (2, os.O_WRONLY)):
         _fill(number, mode)
@@ -227,7 +227,7 @@ def _stream(given: Any, number: int, raw: type[io.FileIO]) -> io.TextIOWrapper:
     if not isinstance(given, io.TextIOWrapper):
         return io.TextIOWrapper(io.BufferedWriter(raw(number, "w", closefd=False)), encoding="utf-8", errors="replace")
     given.flush()
-    at_once = given.write_through  # PYTHONUNBUFFERED
+    at_once = given.write_through  # PYTHONUNBUFFERED is set
     bare: Any = raw(number, "w", closefd=False)
     return io.TextIOWrapper(
         bare if at_once else io.BufferedWriter(bare),

@@ -1,7 +1,7 @@
 """The verb `service`: a systemd unit that keeps a daemon running, for this user or for the machine.
 
-The hardening leaves what BAT OS itself needs: landlock and seccomp, by which a worker for generated methods gives up its rights
-(systemd 252 knows no group of them); executable memory, since models run code that is made at run time; devices, since a GPU is one.
+The hardening allows what BAT OS itself needs: landlock and seccomp, by which a worker for generated methods gives up its rights
+(systemd 252 has no group for them); executable memory, since models run code made at run time; devices, since a GPU is one.
 Only the main process may notify the manager, so that no child can.
 """
 
@@ -26,7 +26,7 @@ from batos.errors import ConfigError, DaemonUnavailable
 
 MARK = "# made by `batos service install`: changed by hand it is not overwritten any more if this line is taken out"
 NAME = "batos.service"
-_STOP_S = 90  # daemon.shutdown_s, a last commit, and the end of Ollama
+_STOP_S = 90  # covers daemon.shutdown_s, a last commit, and the end of Ollama
 
 _SERVICE = """\
 Type=notify
@@ -68,7 +68,7 @@ ProtectControlGroups=yes
 ProtectProc=invisible
 RemoveIPC=yes
 """
-"""What only a unit of the machine may ask for: they need rights that a user's manager has not."""
+"""Directives for a unit of the whole machine only. They need rights that a user's service manager lacks."""
 
 
 def unit(data: Path, config: Path | None, *, user: bool, python: str = sys.executable) -> str:
@@ -85,8 +85,8 @@ def unit(data: Path, config: Path | None, *, user: bool, python: str = sys.execu
     else:
         home = quoted(str(data))
         where = f"DynamicUser=yes\nUser=batos\nStateDirectory={data.name}\nStateDirectoryMode=0700\nWorkingDirectory={home}\n"
-        where += f"RuntimeDirectory={NAME.removesuffix('.service')}\n"  # of its socket: root finds it there
-        where += f"Environment=HOME={home}\n"  # else a dynamic user's is /, and Ollama would keep its keys there
+        where += f"RuntimeDirectory={NAME.removesuffix('.service')}\n"  # the folder of its socket, where root finds it
+        where += f"Environment=HOME={home}\n"  # else the home of a dynamic user is /, and Ollama would keep its keys there
         rooms, target = _ROOMS, "multi-user.target"
     return (
         f"{MARK}\n[Unit]\nDescription=BAT OS, an agent that lasts\nDocumentation=man:systemd.service(5)\nAfter=network.target\n"
@@ -103,7 +103,7 @@ def quoted(word: str) -> str:
 ACTIONS = ("install", "uninstall", "status", "show")
 MACHINE = Path("/etc/systemd/system")
 STATE = Path("/var/lib/batos")
-SYSTEMCTL_S = 120.0  # it waits for the end of the daemon
+SYSTEMCTL_S = 120.0  # stopping waits for the end of the daemon
 _ROOT = 0
 _OWN = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108  what `PrivateTmp` hides
 
@@ -185,7 +185,7 @@ def _install(path: Path, text: str, manager: _Manager, now: bool) -> dict[str, A
         raise ConfigError(f"{path} was not made by this command; nothing is overwritten: move it away")
     try:
         private_files.folder(path.parent)
-        private_files.write(path, text, 0o644)  # as all units are: the manager may be another user's
+        private_files.write(path, text, 0o644)  # readable for all, like every unit: the service manager may run as another user
     except OSError as e:
         raise ConfigError(f"{path} cannot be written: {e.strerror}") from None
     steps = [["daemon-reload"], *([["enable", NAME], ["restart", "--no-block", NAME]] if now else [])]
@@ -219,7 +219,7 @@ class _Manager:
         self._command = [found, *self.flag.split()] if (found := shutil.which("systemctl")) else []
 
     def say(self, *steps: list[str]) -> str:
-        """Have it do something; `done`, or what it said instead."""
+        """Run systemctl. Return `done`, or its error text."""
         for words in steps:
             code, said = self._run(words)
             if code:

@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 _FOLDER = ".local/share/batos"
 _SOCKET = "wire.sock"
-_SOCKET_BYTES = 107  # unix(7): 108 with the byte that ends it
+_SOCKET_BYTES = 107  # unix(7): 108 with the final zero byte
 
 
 class Supervision(NamedTuple):
     """The wishes of a service manager for a process that it started; empty without a service manager."""
 
     socket: str = ""
-    """Socket for notifications (`NOTIFY_SOCKET`)."""
+    """Socket for notifications (`NOTIFY_SOCKET`). Empty if the daemon has no service manager."""
     watchdog_s: float = 0.0
-    """Seconds of silence after which the manager ends the process; 0: never."""
+    """Seconds of silence after which the service manager ends the process; 0 means never."""
     journal: bool = False
-    """True if standard error goes to the journal."""
+    """True if standard error goes to the systemd journal."""
 
 
 def supervision(environ: dict[str, str] | None = None, *, pid: int | None = None, stream: int = 2) -> Supervision:
@@ -81,7 +81,7 @@ def _own_folders(given: dict[str, str]) -> Iterator[Path]:
 def _home_on_record(user: int) -> str:
     try:
         return pwd.getpwuid(user).pw_dir
-    except KeyError:  # a container's user has no entry
+    except KeyError:  # the user of a container has no entry
         return ""
 
 
@@ -95,6 +95,6 @@ def _belongs(folder: str, user: int) -> bool:
 def _is(journal: str, stream: int) -> bool:
     try:
         seen = os.fstat(stream)
-    except OSError:  # it is closed
+    except OSError:  # the stream is closed
         return False
     return journal == f"{seen.st_dev}:{seen.st_ino}"

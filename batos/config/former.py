@@ -87,7 +87,7 @@ RENAMED: Mapping[str, str] = {
     "log_level": "daemon.log_level",
     "log_format": "daemon.log_format",
 }
-"""Former name -> name of the setting now."""
+"""Maps the former name of a setting to its present name."""
 
 _MOVED: Mapping[str, str] = {
     "batos.api.uploads:UploadLimits": (
@@ -102,7 +102,7 @@ _MOVED: Mapping[str, str] = {
     "batos.autotelic.entropy_records:WeightBounds": "weights_step=step weights_least=least weights_most=most",
     "batos.autotelic.entropy_worker:EntropyLimits": "cem_window=window cem_baseline=baseline cem_missions=missions cem_queue=queue",
     "batos.autotelic.heartbeat:HeartbeatLimits": "heartbeat_jitter=jitter heartbeat_first_s=first_s",
-    "batos.autotelic.prerequisites:LoopTrainingLimits": "training_threads=threads training_limit_s=limit_s",
+    "batos.autotelic.change_preparation:LoopTrainingLimits": "training_threads=threads training_limit_s=limit_s",
     "batos.autotelic.rehearsal_budget:RehearsalLimits": (
         "rehearsal_missions=missions rehearsal_least=least rehearsal_inferences=inferences rehearsal_tokens=tokens rehearsal_s=limit_s "
         "rehearsal_tries=tries rehearsal_costlier=costlier rehearsal_tasks=tasks rehearsal_alike=alike rehearsal_slower=slower "
@@ -129,7 +129,7 @@ _MOVED: Mapping[str, str] = {
         "lora_quantize=quantize"
     ),
     "batos.bridge.residency:ResidencyLimits": "group_missions=group_missions group_wait_s=group_wait_s preload_idle_s=preload_idle_s",
-    "batos.bridge.service:ServiceLimits": "ollama_start_s=start_s broken_pull_days=broken_pull_days",
+    "batos.bridge.ollama_server:ServiceLimits": "ollama_start_s=start_s broken_pull_days=broken_pull_days",
     "batos.cli.dashboard:DashboardLimits": "dashboard_s=every_s",
     "batos.console.access:ConsoleLimits": (
         "console_session_s=session_s console_sessions=sessions console_request_s=request_s console_form_bytes=form_bytes "
@@ -191,21 +191,22 @@ _MOVED: Mapping[str, str] = {
         "handshake_s=handshake_s ping_s=ping_s silence_s=silence_s linger_s=linger_s curve_look_s=key_check_s probe_s=probe_s"
     ),
 }
-"""Dataclass of limits, by its module -> pairs of a former name and the field that has its value now."""
+"""Maps a dataclass of limits, by its module, to pairs: the former name of a setting, and the field that has its value now."""
 
 LIMITS: Mapping[str, tuple[str, str]] = {
     name: (path, field) for path, pairs in _MOVED.items() for name, _, field in (pair.partition("=") for pair in pairs.split())
 }
-"""Former name of what is no setting any more -> dataclass of limits and field."""
+"""Maps the former name of a removed setting to the dataclass of limits and the field that replace it."""
 
 NAMES = frozenset({*RENAMED, *LIMITS})
-"""All former names."""
+"""All former names of settings."""
 
 ORDERED = (("chunk_smallest", "chunk_largest"),)
-"""Former settings of which the first cannot be more than the second."""
+"""Pairs of former settings: the first must not exceed the second."""
 
 PARTS = (("trigger_recent_s", "trigger_window_s"),)
-"""Former settings of which the first is a part of the second and is compared with the rest: there must be a rest."""
+"""Pairs of former settings: the first is a part of the second and is compared with the rest. So the first must be smaller than the second.
+"""
 
 
 class WrongLimit(ValueError):
@@ -222,7 +223,7 @@ class WrongLimit(ValueError):
 def kind_of(name: str) -> tuple[type[Limits], str]:
     """Import the dataclass of limits that a former name belongs to; return it with the field.
 
-    It stands above this layer. Only a former name, which the next version does not know, is looked up so.
+    The dataclass is in a layer above. This lookup serves former names only, and the next version drops it.
     """
     path, field = LIMITS[name]
     module, _, kind = path.partition(":")
@@ -295,7 +296,7 @@ def in_sections(given: Mapping[str, Any], sections: Iterable[str], limits: Itera
     for name, value in given.items():
         if name in LIMITS:
             by_former_name[name] = value
-        elif name in whole and not isinstance(value, str):  # image and console were settings, and are sections now
+        elif name in whole and not isinstance(value, str):  # image and console were settings and are sections now
             found[name] = {**found[name], **value} if isinstance(value, Mapping) and name in found else value
         else:
             section, _, key = RENAMED.get(name, name).rpartition(".")

@@ -1,6 +1,6 @@
-"""Limits: bounds of the house that are no settings. Each stands as a frozen dataclass beside the code that it bounds.
+"""Limits: bounds of the house that are not settings. Each is a frozen dataclass beside the code that it bounds.
 
-A user does not turn them. A test replaces one by construction: `Settings(limits=(CuratorLimits(check_s=0.05),))`.
+Users do not change limits. A test replaces one by construction: `Settings(limits=(CuratorLimits(check_s=0.05),))`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class GivesLimits(Protocol):
 
     @property
     def limits(self) -> tuple[Limits, ...]:
-        """Limits that replace the defaults of their classes."""
+        """Return the limits that replace the defaults of their classes."""
 
 
 class Limits:

@@ -30,7 +30,7 @@ def shown(given: Any) -> str:
 
 def nearest(word: str, names: Iterable[str], prefix: str = "") -> str:
     """Return a half sentence with the name that was perhaps meant: ` (did you mean 'x'?)`, `prefix` before the x, or nothing."""
-    import difflib  # late: only mistakes need it
+    import difflib  # imported late: only mistakes need it
 
     lower = {name.lower(): name for name in names}
     found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
@@ -40,7 +40,7 @@ def nearest(word: str, names: Iterable[str], prefix: str = "") -> str:
 ENV_PREFIX = "BATOS_"
 CONFIG_NAME = "batos.toml"
 CHOSEN_NAME = "chosen.toml"
-"""File in the data folder with the choices that a user made while the daemon ran (`batos models use`). It goes before the settings file."""
+"""File in the data folder with the choices that a user made while the daemon ran (`batos models use`). It overrides the settings file."""
 _CHOSEN_HEAD = "# What was chosen while the daemon ran: `batos models use NAME`; `batos models use auto` takes it back."
 
 
@@ -77,7 +77,7 @@ def load_with_sources(
         given.take(_flat(_read_file(path), path), str(path))
     chosen_path = _path(data) / CHOSEN_NAME
     if chosen_path.is_file():
-        given.take(_flat(_read_file(chosen_path), chosen_path), str(chosen_path), notes=False)  # no user wrote that file
+        given.take(_flat(_read_file(chosen_path), chosen_path), str(chosen_path), notes=False)  # the daemon writes this file, not the user
     given.take_variables(environ)
     given.take(given_flags, "flag")
     if not given.values.get("inference.host") and environ.get("OLLAMA_HOST"):
@@ -104,9 +104,9 @@ class _Given:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        """Value by name with its section."""
+        """Values of settings by name, including the section."""
         self.former: dict[str, Any] = {}
-        """Value of a limit by the former name of its setting."""
+        """Values of limits by the former name of their setting."""
         self.sources: dict[str, str] = {}
         self.notes: list[str] = []
 
@@ -121,7 +121,7 @@ class _Given:
             if now not in known and name not in former.LIMITS:
                 where = "" if source == "flag" else f" in {source}"
                 raise ConfigError(f"unknown setting {name!r}{where}{meant(name)}; `batos config` lists the settings")
-            if name != now and now in values:  # the name of today goes before
+            if name != now and now in values:  # the present name overrides the former one
                 self._note(f"{name} (from {source}) has no effect, since {now}, its name now, is given too; take it out", notes)
                 continue
             self._note(_former_note(name, source), notes)
@@ -178,7 +178,7 @@ def meant(name: str) -> str:
 
 def _likely(name: str) -> str:
     """Return the name of the setting that a wrong name most likely means; empty if there is none."""
-    import difflib  # late: only mistakes need it
+    import difflib  # imported late: only mistakes need it
 
     asked = name.lower().replace("-", "_").replace(".", "_")
     whole = {one.replace(".", "_"): one for one in names()}
@@ -246,12 +246,12 @@ def _here() -> tuple[Path, ...]:
 def _path(named: str | os.PathLike[str]) -> Path:
     try:
         return Path(named).expanduser()
-    except RuntimeError:  # there is no such user: whoever checks the setting, or opens the file, says so
+    except RuntimeError:  # unknown user: the check of the setting, or the opening of the file, reports it
         return Path(named)
 
 
 def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:
-    if named == "":  # a shell variable that is not set, say: what it was to say must not be left out silently
+    if named == "":  # for example an unset shell variable: its value must not be dropped silently
         raise ConfigError("'' names no settings file; name one that exists, or leave --config out")
     if named:
         return _path(named)

@@ -11,15 +11,16 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
 POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
-"""Policies and capabilities of the guardian that `methods.policy` may name. The guardian stands above this layer; a test compares both."""
+"""Policies and capabilities of the guardian that `methods.policy` may name. The guardian is in a layer above, so a test compares these
+values with the guardian's own."""
 
 _FILE = "file://"
 
 MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
-"""Pattern of a model's name, with its registry, tag and digest if it has them."""
+"""Pattern of a model's name, with an optional registry, tag and digest."""
 
 SPEAKER = r"^([a-z][a-z0-9_]{0,31}=)?[A-Za-z0-9._:@/\[\]-]+$"
-"""Pattern of an entry of `inference.model`: a model for all personas, or `robin=MODEL` for one."""
+"""Pattern of an entry of `inference.model`: `MODEL` for all personas, or `robin=MODEL` for one."""
 
 
 class SettingsSection(BaseModel):
@@ -30,7 +31,7 @@ class SettingsSection(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false for a number: Python takes true for 1, but whoever wrote it meant something else."""
+        """Refuse true and false for a number: Python takes true for 1, but the user meant something else."""
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
             raise ValueError("true and false are no numbers; write one")
         return value
@@ -47,7 +48,7 @@ def at_home(value: str) -> str:
     """Replace a leading ~ of a path by the user's home folder. Keep a slash at the end, which a `Path` would cut."""
     try:
         Path(value).expanduser()
-    except RuntimeError:  # Python's own message does not help somebody who mistyped a user's name
+    except RuntimeError:  # Python's own message does not help a user who mistyped a user name
         raise ValueError("there is no such user's home; write the path without ~") from None
     return os.path.expanduser(value)
 
@@ -132,20 +133,20 @@ def guardian_policy(value: str) -> str:
 
 
 DataFolder = Annotated[Path, BeforeValidator(named), AfterValidator(absolute)]
-"""A folder that must be named; made absolute."""
+"""A folder that must be named. It becomes an absolute path."""
 HomePath = Annotated[str, AfterValidator(at_home)]
-"""A file or folder in which ~ is a user's home."""
+"""A file or folder. A leading ~ stands for a user's home."""
 ImageUri = Annotated[str, AfterValidator(at_home_in_uri)]
-"""A URI of an image; in a file:// URI ~ is a user's home."""
+"""A URI of an image. In a file:// URI ~ stands for a user's home."""
 Several = Annotated[tuple[str, ...], BeforeValidator(several)]
 """Texts, given as a list or as one text with commas or spaces."""
 ModelNames = Annotated[tuple[str, ...], BeforeValidator(several), AfterValidator(model_names)]
-"""Names of models."""
+"""Names of models, given as a list or as one text."""
 Speakers = Annotated[tuple[str, ...], BeforeValidator(several), AfterValidator(speakers)]
-"""Models that personas speak with."""
+"""Models that personas speak with, given as a list or as one text."""
 Folders = Annotated[tuple[str, ...], BeforeValidator(several), AfterValidator(absolute_folders)]
-"""Absolute paths of folders."""
+"""Folders, given as a list or as one text. They become absolute paths."""
 Sequences = Annotated[tuple[str, ...], BeforeValidator(sequences), AfterValidator(not_empty)]
 """Sequences that end an answer."""
 GuardianPolicy = Annotated[str, AfterValidator(guardian_policy)]
-"""A policy of the guardian with its capabilities: default+files."""
+"""A policy of the guardian, with its capabilities: `default+files`."""

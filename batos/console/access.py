@@ -39,7 +39,7 @@ log = structlog.get_logger("batos.console")
 
 TOKEN_NAME = "console.token"  # noqa: S105  the name of its file
 _TOKEN_BYTES = 32
-_LONGEST = 1024  # bytes of a token's file that are read
+_LONGEST = 1024  # bytes read of a token's file
 
 
 def token_of(data: Path) -> str:
@@ -71,7 +71,7 @@ def _read(path: Path) -> str | None:
         if about.st_uid not in (
             os.geteuid(),
             path.parent.stat().st_uid,
-        ):  # it would let in whoever put it there; root looks at others', too
+        ):  # a token of another user would admit that user; root reads the files of others, too
             log.warning("console_token_replaced", file=str(path), why="it is another user's")
             return None
         if stat.S_IMODE(about.st_mode) & 0o077:
@@ -89,21 +89,21 @@ class ConsoleLimits(Limits):
     """Limits of the web console."""
 
     session_s: float = limit(7 * 86400, ge=60, le=366 * 86400)
-    """Time after which a browser has to show the token again."""
+    """Seconds after which a browser has to show the token again."""
     sessions: int = limit(256, ge=1, le=10_000)
-    """Sessions of the console at the same time; one more ends the oldest."""
+    """Largest number of console sessions at the same time. One more ends the oldest."""
     request_s: float = limit(30.0, ge=0.05, le=3600)
-    """Time for a browser to send what it wants, form included."""
+    """Seconds that a browser may take to send its request, including the form."""
     form_bytes: int = limit(524_288, ge=1024, le=64 * MIB)
-    """Largest form that the console takes, as it is sent."""
+    """Largest form in bytes that the console accepts, as sent."""
     rows: int = limit(50, ge=1, le=1000)
-    """Missions, passages or documents that one page of the console lists."""
+    """Most missions, passages or documents that one page of the console lists."""
     revisions: int = limit(200, ge=1, le=1000)
-    """Revisions of an object that the console's slider goes through."""
+    """Most revisions of an object that the console's slider covers."""
     pages: int = limit(32, ge=1, le=10_000)
-    """Live pages of the console open at the same time."""
+    """Most live pages of the console that may be open at the same time."""
     refresh_s: float = limit(0.5, ge=0.05, le=60)
-    """Shortest time between two updates of a live page."""
+    """Shortest time in seconds between two updates of a live page."""
 
 
 class Access:
@@ -116,13 +116,13 @@ class Access:
         """
         self.address = f"http://{bracketed(host)}:{port}"
         self.hosts = names_of(host, port)
-        self.cookie_name = f"batos_{port}"  # cookies know no ports: two consoles must not log each other out
+        self.cookie_name = f"batos_{port}"  # cookies ignore ports: two consoles must not log each other out
         self.session_s = int(session_s)
         self._token = token.encode()
 
     @property
     def link(self) -> str:
-        """Return the address with the token in it, which admits everyone who has it."""
+        """Return the address with the token. It admits every user who has it."""
         return f"{self.address}/?token={self._token.decode()}"
 
     def is_token(self, text: str) -> bool:
@@ -130,7 +130,7 @@ class Access:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
-        """Why a request with these headers is refused; "" if it is not.
+        """Return the reason for refusing a request with these headers; "" if it is allowed.
 
         :param headers: by lower-case names.
         """
@@ -152,7 +152,7 @@ class Access:
 
 SESSIONS_NAME = "console.sessions"
 _KEY_BYTES = 32
-_LONGEST_SESSIONS = 4 * 1024 * 1024  # bytes of the file that are read: more than the most sessions that the setting allows
+_LONGEST_SESSIONS = 4 * 1024 * 1024  # bytes read of the session file: room for more sessions than the setting allows
 _Seen = tuple[int, int, int] | None
 
 
@@ -167,9 +167,10 @@ class Sessions:
         self._path = data / SESSIONS_NAME
         self._token, self._lasts_s, self._limit = token.encode(), lasts_s, limit
         self._lock = threading.Lock()
-        self._seen: _Seen = None  # the file as it was when it was read last
-        self._kept: dict[str, float] = {}  # when each ends, in seconds since the epoch; the oldest first
-        self._unkept: dict[str, float] = {}  # begun while the file could not be written; ends when anybody changes the file
+        self._seen: _Seen = None  # state of the file when it was last read
+        self._kept: dict[str, float] = {}  # session: its end in seconds since 1970; the oldest first
+        # sessions begun while the file could not be written; a change of the file by another process ends them
+        self._unkept: dict[str, float] = {}
 
     def begin(self, instead: str = "") -> str:
         """Return the key of a new session. Where the disk is full it lasts until the daemon ends.

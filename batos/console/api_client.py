@@ -36,7 +36,7 @@ class Heard:
         self._limit = limit
         self._key = secrets.token_bytes(8)
         self.closed = False
-        self.operates = True  # whoever has the console's token
+        self.operates = True  # a user with the console's token has the role `operate`
         self.origin = "console"
 
     @property
@@ -53,7 +53,7 @@ class Heard:
             self._replies.put_nowait(reply)
 
     def close(self) -> None:
-        """Hear no more; who waits for a reply gets None."""
+        """Stop receiving; a task that waits for a reply gets None."""
         self.closed = True
         self._replies.put_nowait(None)
 

@@ -81,7 +81,7 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
 
 
 def application(asker: Asker, settings: Settings, access: Access, sessions: Sessions) -> tuple[ASGIApp, Feed]:
-    """Return the console as an ASGI application, and what moves its pages."""
+    """Return the console as an ASGI application, and the feed of its pages."""
     views = Views()
     feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
     seat = PageContext(asker, settings, access, sessions, views, feed)
@@ -107,7 +107,7 @@ def _served(seat: PageContext, page: Page) -> Callable[[Request], Awaitable[Resp
             return await page(seat, request)
         except BatosError as e:
             return await problem(seat, status_of(e), e.message, e.code)
-        except ClientDisconnect:  # in the middle of a form; nobody reads what is said here
+        except ClientDisconnect:  # the client left in the middle of a form and reads no answer
             return Response(status_code=400)
         except Exception:
             log.exception("a page failed", path=request.url.path)

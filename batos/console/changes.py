@@ -16,15 +16,15 @@ from batos.console.api_client import Reply
 from batos.console.pages import PageContext, form_of, needed, see_mission, url, whole
 from batos.errors import InvalidInput, UndoConflict
 
-_PAIR = 2  # figures of before and after
+_PAIR = 2  # two figures: before and after
 
 
 STANDING = ("promoted", "kept")
-"""States of a change of the loop's that is in the image."""
+"""States of a change of the autotelic loop that is in effect."""
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
-    """Return the missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
+    """Return the missions that changed the image, undone ones included, and the changes that the autotelic loop proposed or made."""
     listed = (await seat.asker.ask("missions", state="COMPLETE", limit=ConsoleLimits.of(seat.settings).rows))["missions"]
     own = (await seat.asker.ask("changes", limit=ConsoleLimits.of(seat.settings).rows))["changes"]
     return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
@@ -67,9 +67,9 @@ def _figures(change: Reply) -> list[tuple[str, list[tuple[str, Any, Any]], Reply
 
 def _sides(figures: Reply) -> list[tuple[str, Any, Any]]:
     without, changed = figures.get("without"), figures.get("changed")
-    if isinstance(without, dict) and isinstance(changed, dict):  # of a rehearsal
+    if isinstance(without, dict) and isinstance(changed, dict):  # figures of a rehearsal
         return [(name, value, changed.get(name)) for name, value in without.items()]
-    kinds = ((kind, pairs) for kind, pairs in figures.items() if isinstance(pairs, dict))  # of a watch
+    kinds = ((kind, pairs) for kind, pairs in figures.items() if isinstance(pairs, dict))  # figures of a watch
     return [
         (f"{kind}: {name}", *pair) for kind, pairs in kinds for name, pair in pairs.items() if isinstance(pair, list) and len(pair) == _PAIR
     ]
@@ -103,7 +103,7 @@ async def preview_undo(seat: PageContext, request: Request) -> Response:
 
 
 async def undo(seat: PageContext, request: Request) -> Response:
-    """Undo what was agreed to, and no more: the form names the missions that the preview showed."""
+    """Undo only the missions that the user agreed to: the form names the missions of the preview."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, redo = needed(form, "id"), form.get("redo") == "1"
     done = await seat.asker.ask(
@@ -114,7 +114,7 @@ async def undo(seat: PageContext, request: Request) -> Response:
 
 
 BEFORE_ALL = 0
-"""Stands for what was there before the first version: an intent, or nothing."""
+"""Stands for the state before the first version: an intent, or nothing."""
 
 
 async def preview_revert(seat: PageContext, request: Request) -> Response:

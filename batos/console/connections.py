@@ -1,8 +1,8 @@
 """Connections of the console: a bounded number of places, and a time limit for each request (slow-loris protection).
 
-Browsers that are signed in have places of their own, which others cannot take. A new connection stands; a request with a session seats its
-connection, one without makes it stand again. If too many stand, the one whose arrival or last request is oldest is closed: half a request,
-or a slow one, cannot keep a place from others.
+Signed-in browsers have reserved places: a request with a session seats its connection. All other connections stand: new ones, and those
+whose last request had no session. If too many stand, the one with the oldest arrival or request is closed. So an incomplete or slow
+request cannot keep a place from others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ConnectionSlots:
         :param seats: most connections with one.
         """
         self._standing_limit, self._seats = standing, seats
-        self._standing: dict[ConnectionSlot, None] = {}  # who asked last is the last
+        self._standing: dict[ConnectionSlot, None] = {}  # in the order of their last request
         self._seated: set[ConnectionSlot] = set()
 
     def stand(self, place: ConnectionSlot) -> None:
@@ -89,13 +89,13 @@ _ASKING = (h11.IDLE, h11.SEND_BODY)
 
 
 class BrowserConnection(H11Protocol):
-    """One on which a request, form included, is there within a time; however it drips in. Pauses between two are uvicorn's own matter."""
+    """Connection on which each request, form included, must arrive within a time limit. Uvicorn limits the pauses between requests."""
 
     def __init__(self, within_s: float, places: ConnectionSlots, **given: Any) -> None:
         super().__init__(**given)
         self._within_s = within_s
         self._place = ConnectionSlot(places, lambda: self.transport.abort())
-        self.app_state = {**self.app_state, "place": self._place}  # of each request's scope
+        self.app_state = {**self.app_state, "place": self._place}  # part of the scope of each request
         self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -17,8 +17,8 @@ from batos.console.pages import PageContext, needed, url
 from batos.errors import ImageError, InvalidInput
 
 REVISION_KINDS = ("method", "intent", "primitive", "object", "tree", "data")
-"""The kinds of slots, in the order in which they are shown; parents stand apart."""
-_ANCESTORS = 8  # objects that it delegates to, near or far, of which the page tells what they bring
+"""The kinds of slots, in the order of display. Parents are shown separately."""
+_ANCESTORS = 8  # ancestors whose contribution the page shows
 _BRINGS = ("method", "intent", "primitive")
 
 
@@ -61,10 +61,10 @@ async def method(seat: PageContext, request: Request) -> Response:
 
 
 async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
-    """Return the revisions, the oldest first, and why there are none to be told, if that is so."""
+    """Return the revisions, oldest first, and the reason if there are none."""
     try:
         found = await seat.asker.ask("history", target=oid, limit=ConsoleLimits.of(seat.settings).revisions)
-    except ImageError as e:  # a storage without history: the present can be looked at all the same
+    except ImageError as e:  # a storage without history: the page shows only the present
         return [], e.message
     return found["revisions"][::-1], ""
 
@@ -79,14 +79,14 @@ async def _author(seat: PageContext, mission: str) -> str:
         return url("/change", number=number)
     try:
         await seat.asker.ask("status", id=id)
-    except InvalidInput:  # it was genesis, the operator, a file that was read
+    except InvalidInput:  # the change came from genesis, the operator, or a file that was read
         return ""
     return url("/mission", id=id)
 
 
 async def _changes(seat: PageContext, oid: str, revisions: list[Reply], place: int | None) -> list[Reply]:
     """Return the changes of the selected revision."""
-    if not place:  # the first that is known has nothing before it to be held against
+    if not place:  # there is no earlier revision to compare the first known one with
         return []
     told = await seat.asker.ask("diff", target=oid, a=revisions[place - 1]["tid"], b=revisions[place]["tid"])
     return list(told["changes"])
@@ -134,11 +134,11 @@ DOCUMENT_KINDS = (
     "text", "markdown", "html", "pdf", "document", "table", "mail", "code", "conversation", "note", "statement", "mission", "summary",
 )  # fmt: skip
 SAID_BY = {"user": "you said so", "self": "it said so itself", "tool": "a method noted it"}
-"""Who says a passage, where it is no file."""
+"""Words for the source of a passage that comes from no file."""
 
 
 async def search_memory(seat: PageContext, request: Request) -> Response:
-    """Without a question, what the memory holds."""
+    """Search the memory. Without a question, show its contents."""
     question = request.query_params.get("q", "").strip()
     asked = {name: request.query_params.get(name, "").strip() for name in FIELDS}
     held = await seat.asker.ask("memory", documents=ConsoleLimits.of(seat.settings).rows)

@@ -21,21 +21,21 @@ from batos.wire.endpoints import WireLimits
 log = structlog.get_logger("batos.console")
 
 Rows = dict[str, str]
-_UNHEARD_S = 2.0  # after which the rows are read anew without an event: a mission that waits in the queue has none
+_UNHEARD_S = 2.0  # seconds without an event after which the rows are read again: a mission that waits in the queue sends none
 
 
 class Feed:
-    """Tells live pages what has changed. One task reads for all of them, and only while there are any. On the loop's thread."""
+    """Feed of changes to live pages. One task reads for all pages, and only while there are any. On the loop's thread."""
 
     def __init__(self, look: Callable[[], Awaitable[Rows]], settings: Settings, gone: Callable[[Heard], None] = lambda page: None) -> None:
         """
-        :param look: the rows as they are now: the HTML of each by the mission's id, the newest first.
-        :param gone: told of each page that was shut.
+        :param look: returns the present rows: the HTML of each by the mission's id, newest first.
+        :param gone: called with each page that was closed.
         """
         self._look, self._settings, self._gone = look, settings, gone
         self._touched = asyncio.Event()
-        self._pages: dict[Heard, str] = {}  # with the session of each
-        self._followers: dict[Heard, Rows] = {}  # what each page of rows has been told
+        self._pages: dict[Heard, str] = {}  # page: its session
+        self._followers: dict[Heard, Rows] = {}  # page: the rows that it received last
         self._reader: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -72,9 +72,9 @@ class Feed:
             self._reader = None
 
     async def shut_ended(self, is_open: Callable[[str], bool]) -> None:
-        """Shut the pages of sessions that have ended.
+        """Close the pages of sessions that have ended.
 
-        :param is_open: whether one has not; called in another thread.
+        :param is_open: returns True if a session is open; called in another thread.
         """
         for session in set(self._pages.values()):
             if not await asyncio.to_thread(is_open, session):
@@ -107,7 +107,7 @@ class Feed:
             self._touched.clear()
             try:
                 self._tell(await self._look())
-            except Exception as e:  # the pages keep what they have; the next look may fare better
+            except Exception as e:  # the pages keep their rows; the next read may succeed
                 log.warning("rows_not_read", error=repr(e))
             await asyncio.sleep(ConsoleLimits.of(self._settings).refresh_s)
             with contextlib.suppress(TimeoutError):

@@ -15,7 +15,7 @@ from batos.console.access import TOKEN_NAME, Access, ConsoleLimits, Sessions
 from batos.console.connections import ConnectionSlot
 from batos.console.pages import PageContext, form_of
 
-# No page needs more than its own files: no inline script or style, no frame around it, no form that goes elsewhere.
+# Pages need only their own files: no inline script or style, no frame around a page, no form that goes to another site.
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -26,12 +26,12 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the Origin of our own forms, too
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers would hide the Origin of the console's own forms, too
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
 PUBLIC = ("/static/", "/login")
-"""What may be had without a session: the page that asks for the token, and what it looks like."""
+"""Paths that need no session: the page that asks for the token, and its static files."""
 
 Page = Callable[[int, str], Awaitable[Response]]
 
@@ -48,7 +48,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            return  # no websockets, no lifespan: the server is told so, too
+            return  # no websockets and no lifespan: the server is configured likewise
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -69,7 +69,7 @@ class Guard:
             return await self._refused(421 if headers.get("host", "").lower() not in access.hosts else 403, refusal)
         if scope["path"].startswith(PUBLIC):
             return None
-        if "token" in query:  # a link from the terminal; it must not stay in the address bar
+        if "token" in query:  # a link from the terminal: remove the token from the address bar
             if not access.is_token(query["token"]):
                 return await self._refused(401, "That is not the token of this data folder.")
             left = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
@@ -94,13 +94,13 @@ async def let_in(access: Access, sessions: Sessions, headers: Headers, path: str
 
 def cookie_of(headers: Headers, name: str) -> str:
     """Return the value of a cookie; "" if there is none."""
-    # As browsers read them: other programs of this machine set cookies that come here too, and what the standard library makes of an odd
-    # one of theirs is none at all.
+    # Parse cookies as browsers do: other programs of this machine set cookies that come here, too.
+    # The standard library returns no cookie at all if one of those is malformed.
     return cookie_parser(headers.get("cookie", "")).get(name, "")
 
 
 async def login_page(seat: PageContext, why: str) -> Response:
-    """Return the page that asks for the token, for who has no session."""
+    """Return the page that asks a user without a session for the token."""
     return await seat.views.page("entrance.html", 401, why=why, file=str(seat.settings.data / TOKEN_NAME))
 
 
@@ -109,7 +109,7 @@ async def ask_token(seat: PageContext, request: Request) -> Response:
 
 
 async def enter(seat: PageContext, request: Request) -> Response:
-    """Let in who has the token."""
+    """Begin a session for a user who has the token."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     if not seat.access.is_token(form.get("token", "").strip()):
         return await login_page(seat, "That is not the token of this data folder.")
@@ -117,7 +117,7 @@ async def enter(seat: PageContext, request: Request) -> Response:
 
 
 async def leave(seat: PageContext, request: Request) -> Response:
-    """End the session of this browser: who has a copy of its cookie has nothing."""
+    """End the session of this browser. Copies of its cookie become useless."""
     await asyncio.to_thread(seat.sessions.end, request.state.session)
     return await _left(seat)
 

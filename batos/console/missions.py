@@ -35,7 +35,7 @@ SAID = {
     "redone": "What the mission did is done again.",
     "already": "It was so before; nothing had to be done.",
 }
-"""What a page says after something was done."""
+"""Messages that a page shows after an action."""
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
@@ -166,7 +166,7 @@ async def answer(seat: PageContext, request: Request) -> Response:
 
 
 async def rate(seat: PageContext, request: Request) -> Response:
-    """Keep what the user thinks of a mission."""
+    """Store the user's rating of a mission."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id, given = needed(form, "id"), form.get("rating", "")
     if given not in _RATINGS:
@@ -183,11 +183,11 @@ async def _do(seat: PageContext, request: Request, op: str, said: str) -> Respon
 
 
 TURNS = 50
-"""Missions that one page shows at most, the newest; a link leads to those before."""
+"""Most missions on one page, the newest ones. A link leads to the earlier missions."""
 
 
 async def conversation(seat: PageContext, request: Request) -> Response:
-    """Return the conversation that a mission is part of: what it follows, and what has followed it since."""
+    """Return the conversation of a mission: the missions that it follows, and those that follow it."""
     listed = (await seat.asker.ask("missions", limit=ConsoleLimits.of(seat.settings).rows, system=False))["missions"]
     followers: dict[str, list[Reply]] = {}
     for one in listed:

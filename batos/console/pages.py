@@ -33,9 +33,9 @@ _KIND = "application/x-www-form-urlencoded"
 async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
     """Return the fields of a form.
 
-    :param limit: most bytes of it.
-    :raises MessageTooLarge: past the limit.
-    :raises InvalidInput: for what no form of the console sends.
+    :param limit: largest form in bytes.
+    :raises MessageTooLarge: if the form is larger.
+    :raises InvalidInput: if the console has no such form.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _KIND:
@@ -47,7 +47,7 @@ async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
             raise MessageTooLarge(f"a form of more than {limit} bytes")
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), errors="strict")
-    except ValueError as e:  # UnicodeDecodeError, too
+    except ValueError as e:  # also catches UnicodeDecodeError
         raise InvalidInput(f"the form cannot be read: {e}") from None
     return ImmutableMultiDict([(name, value.replace("\r\n", "\n")) for name, value in pairs])
 
@@ -78,7 +78,7 @@ def whole(text: str, name: str) -> int | None:
 
 HERE = Path(__file__).parent
 THINKING = ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")
-"""The states of a mission that is being thought through, in their order."""
+"""The states of a running mission, in their order."""
 _STEPS = (*THINKING, "COMPLETE")
 _WORDS = {
     "ACCEPTED": "waiting",
@@ -202,7 +202,7 @@ def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class PageContext:
-    """One console's parts, as its pages use them."""
+    """Parts of one console that its pages use."""
 
     asker: Asker
     settings: Settings

@@ -35,10 +35,10 @@ except ModuleNotFoundError as e:
 
 log = structlog.get_logger("batos.console")
 
-_REQUESTS = 64  # connections of browsers that are signed in, live pages apart; a request on one more is answered 503
+_REQUESTS = 64  # connections of signed-in browsers, without live pages; a request on one more is answered 503
 _STRANGERS = 256  # connections without a session; one more cuts off the oldest
-_ARRIVALS = 64  # taken at once, before those that came are heard: fewer than strangers, so that none is cut off before it could speak
-_TICK_S = 1.0  # the server's clock, by which it dates its answers
+_ARRIVALS = 64  # connections accepted at once, before they are served: fewer than strangers, so that none is cut off before its request
+_TICK_S = 1.0  # seconds between two ticks of the server's clock, which dates its answers
 
 
 class Console:
@@ -69,8 +69,8 @@ class Console:
     async def run(self, desk: DaemonHandler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
         """Serve until `stop`.
 
-        :param desk: answers what the console asks.
-        :param listen: tells of every mission's events of a kind (`Events.listen`).
+        :param desk: answers the console's requests.
+        :param listen: subscribes to a kind of events of all missions (`Events.listen`).
         """
         app, feed = application(Asker(desk, self._settings), self._settings, self._access, self._sessions)
         self._feed = feed
@@ -82,14 +82,14 @@ class Console:
             await server.serve([self._listening])
         finally:
             feed.close()
-            for listener in getattr(server, "servers", ()):  # where it fell over they are open still
+            for listener in getattr(server, "servers", ()):  # after a failure they are still open
                 listener.close()
             self._listening.close()
             self._ended.set()
 
     async def stop(self) -> None:
         """Close live pages, let answers under way leave, close the socket. May be called again."""
-        if self._server is None or self._feed is None:  # it never ran
+        if self._server is None or self._feed is None:  # the server never ran
             self._listening.close()
             return
         self._feed.close()
@@ -110,7 +110,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody may say for another that they come from elsewhere
+        proxy_headers=False,  # no client may claim the address of another one
         backlog=_ARRIVALS,
         timeout_graceful_shutdown=max(1, int(WireLimits.of(settings).linger_s)),
     )
@@ -144,7 +144,7 @@ class _Server(uvicorn.Server):
 def loopback(address: str) -> tuple[str, int]:
     """Return host and port of the setting `console.listen`.
 
-    :raises EndpointError: if they are none, or other machines could reach them.
+    :raises EndpointError: if the setting is invalid, or other machines could reach the address.
     """
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")
@@ -163,7 +163,7 @@ def loopback(address: str) -> tuple[str, int]:
 
 
 def _bound(host: str, port: int, address: str) -> socket.socket:
-    # With its protocol: asyncio switches Nagle's delay of 40 ms off only where it is told that this is TCP.
+    # Pass the protocol: asyncio switches Nagle's delay of 40 ms off only for sockets that name TCP.
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -58,7 +58,7 @@ async def examine(settings: Settings) -> list[Check]:
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
-    """Run a check; turn an error that it did not foresee into a finding, so that the other checks go on."""
+    """Run a check; turn an unforeseen error into a finding, so that the other checks go on."""
     try:
         return check()
     except Exception as e:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
-    """Check that an Ollama answers or can be started, that the profile's models are there or can be had, and say which one thinks.
+    """Check that an Ollama answers or can be started, and that the profile's models are or can be installed. Report the model in use.
 
-    :param info: answer of a running daemon to `info`; with it the daemon's Ollama is asked, without it one is looked for.
+    :param info: reply of a running daemon to `info`: ask the daemon's Ollama; None: look for an Ollama.
     """
     from batos.bridge.installed_models import models_in_folder
-    from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
+    from batos.bridge.ollama_server import DEFAULT_HOST, OllamaService, find_binary
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
     host = address or settings.inference.host or DEFAULT_HOST
@@ -72,12 +72,12 @@ async def _chosen(settings: Settings, host: str) -> ChosenProfile:
 
 
 async def _further(host: str) -> Check:
-    """Check one of `inference.hosts`. The daemon goes on without it, so its absence is no failure."""
+    """Check one of `inference.hosts`. The daemon works without it, so its absence is not a failure."""
     try:
         version, served = await _asked(host)
     except ConfigError as e:
         return Check("ollama", "fail", e.message, "correct it in inference.hosts: the daemon does not start with it")
-    except Exception as e:  # whatever answers there
+    except Exception as e:  # any failure there is the finding
         return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in inference.hosts")
     if version is None:
         return Check("ollama", "warn", f"none answers at {host} (inference.hosts)", "start that Ollama, or take it out of inference.hosts")
@@ -96,7 +96,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
     """Return the version of the Ollama at `host` and the names of its models; None as the version if none answers."""
     from batos.bridge.client import connect
     from batos.bridge.failures import retry_on_race
-    from batos.bridge.service import version_at
+    from batos.bridge.ollama_server import version_at
 
     version = await version_at(host)
     if version is None:
@@ -107,7 +107,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
 
 
 def _server(settings: Settings, address: str, version: str | None) -> Check:
-    from batos.bridge.service import DEFAULT_HOST, find_binary
+    from batos.bridge.ollama_server import DEFAULT_HOST, find_binary
 
     host = address or settings.inference.host or DEFAULT_HOST
     if version is not None:
@@ -131,7 +131,7 @@ def _server(settings: Settings, address: str, version: str | None) -> Check:
 
 def _binary_version(binary: Path) -> str | None:
     try:
-        # an address where nobody is: the client must not take time to ask a server for its version
+        # An address without a server, so that the client spends no time asking a server for its version.
         done = subprocess.run(
             [binary, "--version"], capture_output=True, text=True, timeout=10, check=True, env={"OLLAMA_HOST": "127.0.0.1:9", "HOME": "/"}
         )

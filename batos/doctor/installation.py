@@ -29,7 +29,7 @@ class DoctorLimits(Limits):
     """Limits of `batos doctor`."""
 
     disk_bytes: int = limit(1024 * MIB, ge=0, le=2**50)
-    """Free disk in bytes below which `batos doctor` warns."""
+    """Free disk space in bytes below which `batos doctor` warns. With 0 it never warns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ DEPENDENCIES = (
     "gguf", "zope.index", "snowballstemmer", "jsonschema", "charset-normalizer", "prometheus-client", "structlog", "typer", "rich",
     "prompt-toolkit", "backports.zstd",
 )  # fmt: skip
-"""Distributions that must be installed: those of pyproject.toml, which a source tree without an installation cannot read."""
+"""Distributions that must be installed: those of pyproject.toml. A source tree without an installation cannot read that list."""
 
 TRAINING = ("torch", "transformers", "accelerate", "safetensors", "gguf")
-"""Distributions of the extra `training` without which no training begins."""
+"""Distributions of the extra `training` that a training needs."""
 TRAINING_BYTES = 8 * 10**9
-"""Memory in bytes that `batos train methods` takes, as measured."""
+"""Memory in bytes that `batos train methods` needs, as measured."""
 _BUILT_IN = {"backports.zstd": (3, 14)}
-"""Distributions that Python has built in, each with the first such version."""
+"""Distributions that later Python versions include, each with the first such version."""
 
 
 def python() -> Check:
@@ -136,14 +136,14 @@ def sandbox() -> Check:
     """Check that a worker of the sandbox starts and runs a function."""
     remedy = f"generated methods cannot run without it; {REINSTALL}"
     try:
-        # The synchronous pool: the asynchronous one may abort the interpreter when it exits at once.
+        # Use the synchronous pool: the asynchronous one may abort the interpreter when it exits at once.
         from pydantic_monty import Monty
 
         with Monty(min_processes=1, max_processes=1, checkout_timeout=10, request_timeout=10) as pool, pool.checkout() as session:
             answer = session.feed_run("def twice(n):\n    return 2 * n\n\ntwice(21)")
     except ImportError as e:
         return Check("sandbox", "fail", f"pydantic-monty cannot be imported: {e}", remedy)
-    except Exception as e:  # whatever keeps a foreign worker from starting is the finding
+    except Exception as e:  # any failure to start a foreign worker is the finding
         return Check("sandbox", "fail", f"no worker runs: {type(e).__name__}: {e}", remedy)
     if answer != 42:
         return Check("sandbox", "fail", f"a worker answered {answer!r} instead of 42", remedy)
@@ -196,7 +196,7 @@ def _available() -> int | None:
 
 _LOOKED_AT = ("data", "wire.listen", "image.uri", "inference.profile", "inference.host", "inference.hosts")
 """Settings that have a check of their own."""
-_NAMED = 3  # files that a finding names
+_NAMED = 3  # most files that a finding names
 
 
 def files(settings: Settings) -> Check:
@@ -290,7 +290,7 @@ def endpoint(address: str, info: dict[str, Any] | None, *, guarded: bool = False
 
 def _is_free(host: str, port: int) -> bool:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as libzmq does: connections that linger do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # libzmq does the same: lingering connections do not count
         try:
             probe.bind((host, port))
         except OSError:

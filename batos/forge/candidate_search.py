@@ -22,14 +22,14 @@ from batos.mind.attempt import current
 from batos.mind.psm import lobby_of
 from batos.objects import Example, Method, SlotDict, SlotList, UvmObject, find, lookup_order
 from batos.sandbox import unsupported
-from batos.synthesis import adaptation, batch_runner, composer, mutations, ranking, translation_model
+from batos.synthesis import adaptation, batch_runner, composer, mutations, ranking, word_costs
 from batos.synthesis.batch_runner import BatchRunner
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
 from batos.synthesis.repair import answers_edge_case, implied, lacks_edge_case, with_edge_case
 from batos.synthesis.specification import MethodCall, RequestFacts, SearchBudget, SearchContext, Specification, is_plain
 
-_TITLES = ("name", "comment")  # slots of the object itself: the word "name" in a request means another
-_LARGE = 4000  # characters of a slot's value
+_TITLES = ("name", "comment")  # slots of the object itself: the word "name" in a request has another meaning
+_LARGE = 4000  # characters of a slot's value above which the search ignores the slot
 
 
 def specification_of(
@@ -110,19 +110,21 @@ def _as_json(value: Any) -> Any:
 
 
 Faults = Callable[[str], Awaitable[tuple[list[str], str]]]
-"""Returns why a source cannot be kept, in an empty list if it can; and its outcome on the call that asked for the method."""
+"""Returns the reasons why a source cannot be kept (an empty list: it can), and its result for the call that needs the method."""
 KNOWN = 4.2
-"""The highest cost of an adapted method."""
-_LIKE = 2.5  # the highest cost of an adapted or composed method that casts doubt on another
+"""Highest cost of an adapted method."""
+_LIKE = 2.5  # highest cost of an adapted or composed method that casts doubt on another method
 _CHANCE = (2.64, 3.24, -0.81, -0.27, 0.14)
-"""Log odds that an adapted or composed method is right: the constant, and the factors of its share of the weight, of its cost, of the
-number of words in the request, and of specific examples. Logistic regression on 176 searches of tasks for validation (docs/training.md)."""
-_WORDS = 40  # words that count at most: no request that was fitted had more
+"""Log odds that an adapted or composed method is right: a constant, and the factors of its share of the weight, its cost, the number of
+words in the request, and the number of specific examples. Logistic regression on 176 searches of tasks for validation
+(docs/training.md).
+"""
+_WORDS = 40  # greatest number of words that count: no fitted request had more
 AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5
-"""The chance that is required: before a model is asked, after a refused draft, and once every draft was refused."""
+"""Least chance of a method that is accepted: before a model is asked, after a refused draft, and after the refusal of all drafts."""
 ELSEWHERE = 0.8
-"""The cost of a method that was written for another request."""
-_AMENDED = 3  # equal mutants, of which the first that passes all trials is taken
+"""Cost of a method that was written for another request."""
+_AMENDED = 3  # mutants of equal cost, of which the first one that passes all trials wins
 
 
 class CandidateSearch:
@@ -137,7 +139,7 @@ class CandidateSearch:
 
     @cached_property
     def context(self) -> SearchContext:
-        """The specification by the cycle's examples, with a runner and an auditor of this attempt."""
+        """Return the specification by the cycle's examples, with a runner and an auditor of this attempt."""
         cycle, session, making, settings = self._cycle, self._session, self._attempt.making, self._settings
         methods = making.methods
 
@@ -155,7 +157,7 @@ class CandidateSearch:
 
     @property
     def spec(self) -> Specification:
-        """The specification by the cycle's examples."""
+        """Return the specification by the cycle's examples."""
         return self.context.spec
 
     async def exact_match(self) -> str | None:
@@ -175,13 +177,13 @@ class CandidateSearch:
         return next(iter(await ranking.likely(self.context, passed)), None)
 
     async def best_composed(self) -> str | None:
-        """Return an adapted or composed method that is likely enough to be taken before a model is asked; None where there is none."""
+        """Return an adapted or composed method that is likely enough to be used before a model is asked; None if there is none."""
         if not self._legible():
             return None
         return next(iter(await self._likely(await self._priced(await self._found()), AT_ONCE)), None)
 
     async def last_resort(self) -> str | None:
-        """Return an adapted or composed method that is likelier than not, once every draft was refused; None where there is none."""
+        """Return an adapted or composed method that is likelier right than wrong, after all drafts were refused; None if there is none."""
         if not self._legible():
             return None
         refused = {source for source, _ in self._cycle.refusals}
@@ -198,7 +200,7 @@ class CandidateSearch:
             return None
         before = [known for known, _ in self._cycle.refusals]
         new = await ranking.mutants_passing(self.context, draft, before) if self.spec.tells else ()
-        if not before:  # what is known does not change with the draft
+        if not before:  # known methods do not change between drafts
             new = (*new, *await self._found())
         session.passed = (*session.passed, *new)
         if not new:
@@ -293,9 +295,9 @@ class CandidateSearch:
         return any(one != "think_" and one not in but for one in named)
 
     async def _priced(self, passed: ranking.Passed) -> ranking.Passed:
-        """Return sources with their costs given the words of the request (`batos.synthesis.translation_model`)."""
+        """Return sources with their costs given the words of the request (`batos.synthesis.word_costs`)."""
         known = self.spec.known
-        return await in_helper(lambda: translation_model.priced(passed, known.told, without=known.slots))
+        return await in_helper(lambda: word_costs.priced(passed, known.told, without=known.slots))
 
     async def _likely(self, passed: ranking.Passed, sure: float) -> Sequence[str]:
         """Return the sources that are most likely right, the cheapest first; none below a chance of `sure`."""
@@ -310,7 +312,7 @@ def chance(share: float, cost: float, spec: Specification) -> float:
     """Return the chance that an adapted or composed method is right, from 0 to 1.
 
     :param share: its share of the weight of the cheapest method of each group (`ranking.by_best`).
-    :param cost: of the cheapest method of its group (`translation_model.priced`).
+    :param cost: cost of the cheapest method of its group (`word_costs.priced`).
     """
     words = words_in(spec.known.told) - words_in(" ".join(spec.known.slots).replace("_", " "))
     told = 1.0, share, cost, min(len(words), _WORDS), spec.tells

@@ -3,7 +3,7 @@
 The examples are kept with the acceptance, and stay where the lesson fails: the next one goes on from them. An undo of the lesson takes
 them back, also where it FAILED.
 
-Methods of an image that somebody vouches for, with the calls that asked for them: what may be learned from.
+Methods of an image that a user has confirmed, with the calls that needed them: training may use them.
 
 A model wrote them, they are in place, and there is an example that they answer, or a rating of +1 and none of -1.
 """
@@ -28,7 +28,7 @@ from batos.objects import Example, Intent, Method, Primitive, UvmObject, check_s
 from batos.synthesis import specification
 from batos.synthesis.handbook import LONGEST, HandbookEntry, words_in
 
-_KIN = 64  # others whose examples a method has to keep, too
+_KIN = 64  # greatest number of other objects whose examples a method has to fulfil as well
 
 
 class Lesson(NamedTuple):
@@ -36,7 +36,7 @@ class Lesson(NamedTuple):
 
     mission: str
     pupil: str
-    """The oid of who is taught, as the wire shows it."""
+    """Id of the object that the lesson is for, as on the wire."""
     selector: str
     examples: list[dict[str, Any]]
     intent: str = ""
@@ -63,7 +63,7 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
     """
     pupil = resolve(root, lesson.pupil)
     check(pupil, lesson.selector)
-    if (count := len(lesson.examples)) > limit:  # else the first of them would be let go of unseen
+    if (count := len(lesson.examples)) > limit:  # otherwise the oldest examples would be dropped without notice
         raise InvalidInput(f"a lesson of {count} examples, and {limit} are kept for one message; teach fewer")
     for number, one in enumerate(lesson.examples):
         _check_slots(one, number)
@@ -71,7 +71,7 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
 
 
 def take_back(root: Any, mission: UvmObject) -> list[dict[str, Any]]:
-    """Part of the transaction that undoes a mission: take back what it taught; what that was, as `objects` of an undo.
+    """Part of the transaction that undoes a mission: take back its lesson. Return the lesson as the `objects` of an undo.
 
     :raises InvalidInput: for one that FAILED and has nothing here that could be taken back.
     """
@@ -90,7 +90,7 @@ def take_back(root: Any, mission: UvmObject) -> list[dict[str, Any]]:
 
 
 def teach_again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any]]:
-    """Part of the transaction that does a mission again: teach what it taught.
+    """Part of the transaction that does a mission again: store its lesson again.
 
     :raises InvalidInput: if an example contradicts another one by now.
     """
@@ -102,10 +102,10 @@ def teach_again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any
 
 
 def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[UvmObject]:
-    """Return the other objects that were taught a message and get its method from the same holder. A method for one of them serves all."""
+    """Return the other objects that were taught this message and get its method from the same holder. One method serves all of them."""
     found = []
     for oid in taught_examples.taught_objects(root, selector) if holder._p_oid else ():
-        with contextlib.suppress(POSKeyError, ImageDamaged):  # it is gone, or what it was taught cannot be read
+        with contextlib.suppress(POSKeyError, ImageDamaged):  # the object is gone, or its examples cannot be read
             obj = root._p_jar.get(oid)
             held = find(obj, selector)
             if obj is not pupil and held is not None and held[0] is holder and taught_examples.examples_of(root, obj, selector)[0]:
@@ -116,7 +116,7 @@ def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[U
 def whose(root: Any, pupils: Iterable[UvmObject], selector: str, reason: str, mission: str) -> str:
     """Return a hint that names the lesson by which a method was refused, and how to take it back; "" where no lesson is the cause.
 
-    :param pupils: who may have been taught it.
+    :param pupils: objects that may have been taught the message.
     :param mission: in which it was refused.
     """
     for pupil in pupils:
@@ -158,7 +158,7 @@ def _check_slots(example: dict[str, Any], number: int) -> None:
 
 
 def _check_together(root: Any, lesson: Lesson) -> None:
-    """Refuse what no method can keep: two examples of the same call with different ends."""
+    """Refuse contradictions: two examples of one call with different results."""
     known: dict[str, list[tuple[Example, str]]] = {}
     told = [(Example.from_json(one), lesson.mission) for one in lesson.examples]
     for one, by in [*taught_examples.examples_with_missions(root, lesson.oid, lesson.selector), *told]:
@@ -200,8 +200,8 @@ def check_name(selector: str) -> None:
         raise InvalidInput(f"{selector!r} is no selector, so no method can be written for it; choose another. {A_SELECTOR}")
 
 
-_LOOKED_AT = 16  # failures of a selector, the newest first
-_MISSIONS = 256  # the newest, among which a handbook looks for methods
+_LOOKED_AT = 16  # greatest number of failures of a selector that are looked at, the newest
+_MISSIONS = 256  # greatest number of missions in which a handbook looks for methods, the newest
 _REFUSED = (MethodRefused.code, CovenantViolationError.code)
 
 
@@ -222,7 +222,7 @@ def accepted_entries(root: Any, before: float, but: tuple[UvmObject, str]) -> li
     """
     found: dict[str, HandbookEntry] = {}
     for mission in itertools.islice(ledger.newest_first(root), _MISSIONS):
-        with contextlib.suppress(ImageDamaged):  # what cannot be read vouches for nothing
+        with contextlib.suppress(ImageDamaged):  # unreadable methods have no confirmation
             for call in recorded_calls(root, mission) if (mission.finished or before) < before else ():
                 held = find(call.target, call.selector)
                 known = held is not None and isinstance(held[1], Method) and held[1].source in found
@@ -237,7 +237,7 @@ def _entry(root: Any, call: RecordedCall, method: Method) -> HandbookEntry:
     slots = {*does.get("reads", ()), *does.get("writes", ())}
     told = f"{intent} {call.selector}".replace("_", " ")
     return HandbookEntry(
-        " ".join(method_prompts.purpose(call.selector, intent).split()),  # it stands behind a mark of one line
+        " ".join(method_prompts.purpose(call.selector, intent).split()),  # the prompt shows it on one line, behind a mark
         method.source.strip(),
         words_in(told) - words_in(" ".join(map(str, slots)).replace("_", " ")),
         tuple(specification.parameters(call.selector, call.args, call.kwargs)),
@@ -280,7 +280,7 @@ def method_for(root: Any, mission: UvmObject, call: RecordedCall) -> Method | No
     writer = ledger.ledger_of(root).missions.get(came.get("mission", ""))
     ratings = {_rating(mission), _rating(writer)}
     if -1 in ratings or (writer is not None and last_refusal(root, call) > (writer.finished or 0)):
-        return None  # it is wrong, or in place because nothing better could be written
+        return None  # the method is wrong, or a stopgap for a better one
     return method if 1 in ratings or taught_examples.examples_of(root, call.target, call.selector)[0] else None
 
 
@@ -300,5 +300,5 @@ def last_refusal(root: Any, call: RecordedCall) -> float:
 def _resolved(root: Any, target: str) -> UvmObject | None:
     try:
         return history.resolve(root, target)
-    except BatosError:  # it is gone
+    except BatosError:  # the mission is gone
         return None

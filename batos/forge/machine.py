@@ -37,7 +37,7 @@ from batos.mind.psm import inner_number, lobby_of, run_cycle
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 from batos.resources import charged, give_memory_back
 
-if TYPE_CHECKING:  # a daemon whose writer is no expert loads none of the search
+if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
     from batos.forge.candidate_search import CandidateSearch
     from batos.synthesis.ranking import OpenQuestion
 
@@ -45,13 +45,13 @@ log = structlog.get_logger(__name__)
 
 
 def _handbook() -> None:
-    from batos.synthesis.handbook import handbook  # late, as the others here: whoever has no expert for methods pays for none of it
+    from batos.synthesis.handbook import handbook  # late import, as the others here: only a daemon with an expert for methods pays for it
 
     handbook()
 
 
 def _channel() -> None:
-    from batos.synthesis.translation_model import channel
+    from batos.synthesis.word_costs import channel
 
     channel()
 
@@ -70,8 +70,9 @@ def _reserved() -> None:
 
 WARM_UP_KNOWN: Sequence[Callable[[], Any]] = (_handbook, _channel)
 WARM_UP_PARTS: Sequence[Callable[[], Any]] = (_idioms, _reserved)
-"""What is read for methods that are known, and for those put together of parts: each some tenths of a second to some seconds of a
-processor, which nothing interrupts."""
+"""Functions that load the tables for known and for composed methods. Each takes tenths of a second to some seconds of processor time,
+and cannot be interrupted.
+"""
 
 
 def is_warm_up_wanted(root: Any, writer: str) -> bool:
@@ -97,12 +98,12 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
     await asyncio.sleep(SynthesisLimits.of(settings).ahead_s)
     if not await asked_for():
         await in_helper(_give_back)
-        return  # the tables are read when they are first needed
+        return  # the tables are loaded on first use
     for step in steps:
         await quiet()
         await in_helper(step)
-    gc.freeze()  # it stays: to look through it would stop the loop for a tenth of a second, each time
-    await in_helper(give_memory_back)  # reading takes twice what is kept
+    gc.freeze()  # the tables stay: a collection that visits them would block the loop for a tenth of a second each time
+    await in_helper(give_memory_back)  # loading takes twice the memory that stays in use
     log.debug("handbook_read")
 
 
@@ -113,11 +114,11 @@ def _give_back() -> None:
 
 
 HANDBOOK, PARTS = "handbook", "parts"
-"""Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
+"""Writers of methods without a model: `handbook` for an adapted known method, `parts` for a composed one."""
 _WITHOUT_MODEL = (HANDBOOK, PARTS)
-_DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
-_SECOND_LOOK = (
-    "batos.forge.candidate_search"  # brings numpy and dictionaries: late, for whoever is taught nothing, and not on the loop's time
+_DRAWS = 2  # draws for each allowed try: a repeated draft does not count as a try, and the expert may know no other
+_SEARCH_MODULE = (
+    "batos.forge.candidate_search"  # a module that loads numpy and dictionaries: late, in a helper thread, and only if a lesson needs it
 )
 
 
@@ -151,11 +152,12 @@ async def forge(
         open_session(cycle, args, kwargs, lacked)
         if attempt.policy.keeps:
             if attempt.making.methods.writer_awaited and not model_registry.speaks_methods(_root(cycle)):
-                raise WriterAwaited  # else the first message of a new image is left to a voice that can write no methods
+                raise WriterAwaited  # otherwise a model that cannot write methods would answer the first message of a new image
             attempt.making.methods.claims.claim(key, attempt.id)
         cycle.number = inner_number(attempt)
         attempt.tally.forged.append(cycle)
-        await charged(run_cycle(cycle, attempt), None)  # it has bounds of its own, and is not the work of the method that sent the message
+        # the cycle has limits of its own, and does not count as work of the method that sent the message
+        await charged(run_cycle(cycle, attempt), None)
         method: Method = holder._slots[selector]
         return method
 
@@ -178,13 +180,13 @@ def _writer(lobby: UvmObject) -> UvmObject:
     return writer
 
 
-# --- what the states do
+# --- the states
 
 
 @Primitive.register("forge.reify")
 async def reify(cycle: UvmObject) -> str:
     """IDLE: turn the message into a cycle, and find its purpose and its examples."""
-    await in_helper(importlib.import_module, _SECOND_LOOK)
+    await in_helper(importlib.import_module, _SEARCH_MODULE)
     found = find(cycle.target, cycle.selector)
     held = found[1] if found is not None else None
     taught, intent = taught_examples.examples_of(_root(cycle), cycle.target, cycle.selector)
@@ -215,7 +217,7 @@ async def study(cycle: UvmObject) -> str:
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
     wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, session.args, dict(session.kwargs), cycle.intent, session.taught)
     if cycle.expert:
-        from batos.synthesis.handbook import handbook  # late: only an expert's daemon reads the tables
+        from batos.synthesis.handbook import handbook  # late import: only a daemon with an expert loads the tables
 
         own = lessons.accepted_entries(_root(cycle), attempt.mission.accepted, (cycle.target, cycle.selector))
         book = await in_helper(handbook)
@@ -228,7 +230,7 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
-        avoid = _lessons(cycle, attempt)
+        avoid = _earlier_refusals(cycle, attempt)
         session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
@@ -243,7 +245,7 @@ async def write(cycle: UvmObject) -> str:
             cycle.last, cycle._tmp_synthesis_, cycle.mended, session.prompt = True, last, (), ""
             cycle.written_by = _without_model(session, last)
             return "SYNTHESIZING"
-        source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the model's
+        source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the draft of the model
         raise _refused(cycle, source, reasons, await search.open_question())
     reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, session, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
@@ -296,7 +298,7 @@ async def try_out(cycle: UvmObject) -> str:
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
     attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
-    verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also where a cycle came here past the other states
+    verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also for a cycle that came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     provenance = {
         "mission": attempt.id,
@@ -325,15 +327,15 @@ async def put_in_place(cycle: UvmObject) -> None:
         provenance=provenance,
         previous=before if isinstance(before, Method) else None,
     )
-    cycle._slots.pop("_tmp_synthesis_", None)  # the rest of the working state is the session's
+    cycle._slots.pop("_tmp_synthesis_", None)  # the session holds the rest of the working state
     cycle.answer = source
 
 
-# --- what they need
+# --- helpers of the states
 
 
 def _search(cycle: UvmObject) -> CandidateSearch:
-    from batos.forge.candidate_search import CandidateSearch  # late: `reify` has brought it, in a helper thread
+    from batos.forge.candidate_search import CandidateSearch  # late import: `reify` has loaded it in a helper thread
 
     return CandidateSearch(cycle, session_of(cycle), partial(_faults, cycle))
 
@@ -370,7 +372,7 @@ def _wanted(cycle: UvmObject) -> int:
 
 
 def _settle(cycle: UvmObject) -> None:
-    """Take the first candidate of the largest group that agrees: whose outcomes on the call that asked for the method are equal."""
+    """Take the first candidate of the largest group with equal results on the call that needs the method."""
     session = session_of(cycle)
     counts = Counter(one.did for one in session.candidates)
     agreed = max(counts.values())
@@ -446,7 +448,7 @@ def _model(cycle: UvmObject, attempt: Attempt) -> str:
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
 
 
-def _lessons(cycle: UvmObject, attempt: Attempt) -> list[str]:
+def _earlier_refusals(cycle: UvmObject, attempt: Attempt) -> list[str]:
     """Return the reasons of earlier refusals for this selector, the newest first. Only those before the mission was accepted count, so
     that a replay asks the same.
     """

@@ -20,7 +20,7 @@ from batos.mind.psm import by
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.specification import parameters, signature
 
-if TYPE_CHECKING:  # a daemon whose writer is no expert has no handbook
+if TYPE_CHECKING:  # a daemon without an expert writer has no handbook
     from batos.synthesis.handbook import Handbook, HandbookEntry
 
 SYSTEM = (
@@ -31,13 +31,14 @@ SYSTEM = (
     "re, json, math, datetime, random, itertools, functools, collections, statistics, string."
 )
 COMPACT_SYSTEM = "Write one Python method."
-"""What an expert for methods is told: it has the rest by heart."""
+"""System prompt of an expert for methods: its training holds the rest."""
 VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
-"""Which of the handbook's methods, nearest first, an expert is shown: at first the three nearest, at further draws others, or none.
-What it is shown changes what it writes more than chance does."""
+"""Indexes of the handbook's methods, nearest first, in the prompt of an expert: at first the three nearest, in further draws others or
+none. Other methods change the draft more than another random seed does.
+"""
 TOLD = 0.9
-"""Share of what is asked that the nearest method tells, from which it is likely to show what is wanted: then nothing else is shown."""
-_VALUE = 80  # characters of one value that a prompt shows
+"""Share of the request's words that the nearest method must explain to be the only one in the prompt."""
+_VALUE = 80  # greatest number of characters of a value in a prompt
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
 
@@ -47,27 +48,27 @@ class SynthesisLimits(Limits):
     """Limits of the writing of methods."""
 
     tries: int = limit(4, ge=1, le=32)
-    """Times that a model may write one method, repairs included."""
+    """Greatest number of drafts that a model may write for one method, repairs included."""
     expert_tries: int = limit(8, ge=1, le=64)
-    """Different methods that an expert may write for one message; each takes about a second."""
+    """Greatest number of different drafts of an expert for one message; each takes about a second."""
     candidates: int = limit(3, ge=1, le=16)
-    """Methods that an expert writes where no example was taught; how many agree is told."""
+    """Number of drafts of an expert for a method without examples; the result states how many agree."""
     edits: int = limit(600, ge=0, le=10_000)
-    """Edits of a method that are tried on its examples, about a second's worth; 0: none."""
+    """Greatest number of edits of a method that are tried on its examples, for about a second; 0: none."""
     reuse: int = limit(1500, ge=0, le=100_000)
-    """Calls of known methods that are tried on the examples of a new one, about a second's worth; 0: none."""
+    """Greatest number of calls of known methods that are tried on the examples of a new method, for about a second; 0: none."""
     parts: int = limit(300_000, ge=0, le=10_000_000)
-    """Values computed from what is given, of which a method may be composed, about three seconds' worth; 0: none."""
+    """Greatest number of values computed from the inputs to compose a method, for about three seconds; 0: no method is composed."""
     ahead_s: float = limit(10.0, ge=0, le=86_400)
-    """Seconds from the start after which what an expert's lessons need is read in a pause; 0: at the first lesson."""
+    """Seconds after the start from which the tables for an expert's lessons are loaded in a pause; 0: at the first lesson."""
     chars: int = limit(4000, ge=500, le=100_000)
-    """Longest request for a method, in characters."""
+    """Greatest number of characters of a request for a method."""
     reasons: int = limit(4, ge=1, le=32)
-    """Reasons of a refusal that go back to the model."""
+    """Greatest number of reasons of a refusal in the next prompt."""
     lessons: int = limit(20, ge=0, le=1000)
-    """Earlier failures of a selector that are looked at for lessons."""
+    """Greatest number of earlier failures of a selector that are searched for lessons; 0: none."""
     examples: int = limit(16, ge=1, le=1000)
-    """Examples kept for one message of one object, the newest."""
+    """Number of examples kept for one message of one object, the newest."""
 
 
 def purpose(selector: str, intent: str) -> str:
@@ -250,14 +251,15 @@ def _short(value: Any) -> str:
 
 
 TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
-"""Of the first try and those after it: a model that was refused shall not write the same again."""
+"""Temperatures of the first and the later tries: after a refusal a model must not write the same draft again."""
 EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
-The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
+"""Temperatures of an expert. After a refusal it gets the same request again, in turn with another draw and with other methods of the
+handbook (`VIEWS`). Another draw finds what the nearest methods show and the draft missed; other methods find what the nearest ones hide.
+"""
 
 
 async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
-    """Ask a general model for a draft. After a refusal it is told the draft that was refused, and why."""
+    """Ask a general model for a draft. After a refusal the prompt contains the refused draft and the reasons."""
     request = session.prompt = session.prompts[0]
     if cycle.refusals:
         source, reasons = cycle.refusals[-1]
@@ -267,7 +269,7 @@ async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Attem
 
 
 async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
-    """Ask an expert for methods for a draft: after a refusal the same again, by another draw or beside other known methods."""
+    """Ask an expert for a draft. After a refusal, ask again with another draw or with other known methods."""
     view, temperature = expert_draw(cycle.draws, len(session.prompts))
     session.prompt = session.prompts[view]
     return await attempt.chat(

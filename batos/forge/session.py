@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from batos.objects import Example, UvmObject
 
-if TYPE_CHECKING:  # a daemon whose writer is no expert loads none of the search
+if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
     from batos.synthesis.handbook import HandbookEntry
     from batos.synthesis.ranking import Passed
 
@@ -30,7 +30,7 @@ class MethodCandidate(NamedTuple):
 
 @dataclass
 class SynthesisSession:
-    """The inputs of a cycle, and what it found so far.
+    """The inputs of a cycle, and its results so far.
 
     :ivar args: positional arguments of the call that asked for the method.
     :ivar kwargs: its keyword arguments, as pairs.

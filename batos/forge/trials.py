@@ -19,9 +19,9 @@ from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.specification import same
 
-_SHOWN = 120  # characters of a value in a reason
+_SHOWN = 120  # greatest number of characters of a value in a reason
 Draft = tuple[bytes, Method]
-"""A method that is not installed, and the id of the object that would hold it."""
+"""Id of the object that would hold the method, and the method, which is not installed."""
 
 
 class Case(NamedTuple):
@@ -31,11 +31,13 @@ class Case(NamedTuple):
     kwargs: Mapping[str, Any]
     expected: Example | None = None
     slots: tuple[tuple[str, Any], ...] = ()
-    """Slots that the receiver has before it, where no example says so."""
+    """Slots that the receiver has before the call, if the example does not give them."""
 
 
 class Outcome(NamedTuple):
-    """Outcome of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
+    """Outcome of a trial: the reason against the method, or "" if there is none; and the effects of the method, for comparison with
+    those of another.
+    """
 
     case: Case
     reason: str
@@ -62,27 +64,29 @@ def _case(example: Example) -> Case:
 async def run(
     case: Case, obj: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
 ) -> Outcome:
-    """Run a method once, and keep nothing of it.
+    """Run a method once in a transaction that is aborted.
 
     :param writes: slots that it may write, by the audit.
-    :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
+    :raises BatosError: for a failure outside of the method: a failed inference, or no available worker.
     """
     drafts: tuple[Draft, ...] = scope.current().drafts
     async with _apart(obj, case, methods, (*_forged(attempt), *drafts)) as apart:
         if apart is None:
             return Outcome(case, "")
         receiver, args, kwargs = apart
-        home = home_of(receiver, method.selector) if receiver._p_jar is not None else receiver  # a copy's holder is of another transaction
-        home._slots[method.selector] = method  # it may send itself, also to others who inherit it
+        # the holder of a copy belongs to another transaction
+        home = home_of(receiver, method.selector) if receiver._p_jar is not None else receiver
+        home._slots[method.selector] = method  # the method may send its own selector, also to objects that inherit it
         for name, value in case.expected.slots if case.expected else case.slots:
             receiver._slots[name] = value
         sandbox = await methods.sandbox()
         try:
             with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts):
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
-        except (MethodError, MessageNotUnderstood, InvalidInput) as e:  # the last: of a message of ours that it sent wrongly
+        # InvalidInput: from a message to the system that the method sent wrongly
+        except (MethodError, MessageNotUnderstood, InvalidInput) as e:
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
-        except GrantNeeded as e:  # what could be granted would not have been done without trace here: it is tried no further
+        except GrantNeeded as e:  # a grant would permit an effect that this trial cannot roll back: stop here
             return Outcome(case, "" if e.context["grant"] else f"{_call(case, method.selector)} failed: {e.message}")
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
@@ -93,7 +97,7 @@ async def run(
 async def _apart(
     obj: UvmObject, case: Case, methods: MethodRuntime, drafts: Sequence[Draft]
 ) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
-    """Give the receiver and the arguments as another transaction sees them, which is aborted at the end.
+    """Yield the receiver and the arguments as another transaction sees them, which is aborted at the end.
 
     An object of this very transaction is in no other: a copy of it is tried. Yield None where an argument is such an object: a method
     could change it, so nothing can be tried without a trace.
@@ -101,7 +105,7 @@ async def _apart(
     async with methods.image.unit() as unit:
         unit.doom()
         for oid, draft in drafts:
-            with contextlib.suppress(LookupError):  # its holder is an object of this very transaction
+            with contextlib.suppress(LookupError):  # its holder is an object of this transaction
                 unit.get(oid)._slots[draft.selector] = draft
 
         def there(value: Any) -> Any:
@@ -138,7 +142,7 @@ def _difference(case: Case, expected: Example, selector: str, value: Any, receiv
 
 
 def speaks_of(reason: str, example: Example, selector: str) -> bool:
-    """Return True if a reason says what was wrong with the answer to an example."""
+    """Return True if a reason names the fault of the answer to an example."""
     call = _call(_case(example), selector)
     if reason.startswith(f"{call} answered "):
         return reason.endswith(f" and not {_shown(example.result)}")
@@ -146,7 +150,7 @@ def speaks_of(reason: str, example: Example, selector: str) -> bool:
 
 
 def call_key(example: Example) -> str:
-    """Return the call of an example, with what slots hold before it, as it was written."""
+    """Return the call of an example, with the slots before it, as the user wrote it."""
     return json.dumps([example.args, *(sorted(pairs, key=lambda pair: pair[0]) for pairs in (example.kwargs, example.slots))])
 
 

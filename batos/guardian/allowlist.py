@@ -14,17 +14,17 @@ def words(text: str) -> frozenset[str]:
 
 TYPES = words("bool bytes complex dict float frozenset int list object set slice str tuple type")
 
-# Builtin functions by what comes out of them, as far as state of self can be reached through it.
+# Builtin functions by their results, as far as state of self can be reached through the results.
 SCALARS = words(
     "abs all any bin bool chr complex divmod float format hasattr hash hex int isinstance len oct ord pow print range repr "
     "round slice str bytes object"
 )
 COPIES = words("list tuple dict set frozenset sorted reversed zip enumerate filter map iter")
-"""a new container with the elements of the arguments"""
+"""Builtins that return a new container with the elements of their arguments."""
 FLAT = words("list tuple set frozenset sorted reversed iter filter deque Counter sample choices islice cycle copy nlargest nsmallest")
-"""those, and functions of modules, whose elements are just the elements of the arguments"""
+"""Builtins and functions of modules that return only the elements of their arguments."""
 ELEMENTS = words("max min next sum")
-"""an element of an argument, or an argument itself"""
+"""Builtins that return an element of an argument, or an argument itself."""
 
 FUNCTIONS = SCALARS | COPIES | ELEMENTS | {"getattr", "super", "type"}
 
@@ -38,7 +38,7 @@ EXCEPTIONS = words(
 CONSTANTS = frozenset({"Ellipsis", "NotImplemented"})
 BUILTINS = FUNCTIONS | TYPES | EXCEPTIONS | CONSTANTS
 ONLY_CALLED = frozenset({"getattr", "super"})
-"""builtins that are checked where they are called, and are no values"""
+"""Builtins that a method may call but not use as values. Calls are checked."""
 
 _NO_CODE = "Write the code itself; a method makes no code at run time."
 _BY_NAME = "Name the slot in the source: self.name."
@@ -59,7 +59,7 @@ BANNED: dict[str, str] = {
     **dict.fromkeys(("aiter", "anext"), "Use a plain for loop."),
 }
 
-# --- modules: what the sandbox has of them and a method may use
+# --- modules that the sandbox has and a method may use
 MODULES: dict[str, frozenset[str]] = {
     name: words(members)
     for name, members in {
@@ -98,7 +98,7 @@ MODULES: dict[str, frozenset[str]] = {
         "binascii": "Error a2b_base64 a2b_hex b2a_base64 b2a_hex crc32 hexlify unhexlify",
     }.items()
 }
-# What Monty 1.4.0 lacks and the sandbox supplies: pure functions and constants only, since each call is one of the host's.
+# Modules that Monty 1.4.0 lacks and the sandbox supplies. They have pure functions and constants only: each call is a call of the host.
 SUPPLIED: dict[str, frozenset[str]] = {
     name: words(members)
     for name, members in {
@@ -136,7 +136,7 @@ CAPABILITIES: dict[str, frozenset[str]] = {
         "aiohttp ftplib http httpx imaplib poplib requests smtplib socket socketserver ssl telnetlib urllib urllib3 websockets xmlrpc zmq"
     ),
 }
-"""modules and builtins that a granted capability opens; nothing in the sandbox offers one yet"""
+"""Modules and builtins that a granted capability allows. The sandbox does not offer any of them yet."""
 
 _IMPORT_HINTS: dict[str, str] = {
     "dataclasses": "Use a dict, or collections.namedtuple.",
@@ -161,11 +161,11 @@ MUTATORS = words(
     "rotate subtract difference_update intersection_update symmetric_difference_update move_to_end"
 )
 PARTIAL = words("extend sort update extendleft subtract difference_update intersection_update symmetric_difference_update")
-"""mutators that may have changed something when they raise"""
+"""Mutators that may have changed something when they raise."""
 TAKERS = words("pop popitem popleft setdefault")
-"""mutators that answer an element"""
+"""Mutators that return an element."""
 KEYED = words("setdefault pop get remove discard")
-"""methods whose first argument is a key, or is only compared"""
+"""Methods whose first argument is a key or is only compared."""
 VIEWS = words("items values keys copy elements most_common union intersection difference symmetric_difference")
 VALUE_METHODS = frozenset(
     name for kind in (str, bytes, int, float, list, tuple, dict, set) for name in dir(kind) if not name.startswith("_")
@@ -173,14 +173,14 @@ VALUE_METHODS = frozenset(
     "most_common elements isoformat strftime total_seconds date time timestamp group groups groupdict span hexdigest "
     "digest weekday quantize"
 )
-"""methods of plain values: a call of one on anything but self is not counted as a send"""
+"""Methods of plain values. A call of one on anything but self is not counted as a send."""
 MUTATING_FUNCTIONS = frozenset(
     {("random", "shuffle"), ("bisect", "insort"), ("bisect", "insort_left"), ("bisect", "insort_right")}
     | {("heapq", name) for name in ("heapify", "heappop", "heappush", "heappushpop", "heapreplace")}
 )
-"""functions of modules that change their first argument in place"""
+"""Functions of modules that change their first argument in place."""
 ENDLESS = frozenset({"count", "cycle", "repeat"})
-"""functions of itertools whose iterators end only where they are told to"""
+"""Functions of itertools whose iterators may never end."""
 
 KIND_METHODS: dict[str, frozenset[str]] = {
     "str": words(
@@ -197,4 +197,4 @@ KIND_METHODS: dict[str, frozenset[str]] = {
     "int": frozenset({"bit_length", "from_bytes"}),
     "tuple": frozenset({"count", "index"}),
 }
-"""what may be taken from a builtin type itself: `key=str.lower`, `dict.fromkeys(names)`"""
+"""Methods that may be read from a builtin type itself: `key=str.lower`, `dict.fromkeys(names)`."""

@@ -30,11 +30,11 @@ class PersistenceGuardian:
         self._reaching = frozenset(reaching)
 
     def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
-        """Return the verdict on a source that is to be installed under a selector.
+        """Return the verdict on a source, for installation under a selector.
 
         :param source: the text of one function definition; bytes must be UTF-8.
         :param policy: a policy, or its name: `default`, `strict`, `default+files`.
-        :return: never raises for what a source holds; whatever a source provokes is a finding.
+        :return: the verdict. No source makes this raise: every fault of a source is a finding.
         :raises ValueError: for a policy that does not exist.
         """
         policy = policy_named(policy) if isinstance(policy, str) else policy
@@ -48,7 +48,7 @@ def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLim
     for check in _ON_TEXT:
         check(subject)
         if rules_source.SIZE_ID in {finding.rule for finding in subject.findings.values()}:
-            return subject  # too large to be looked at
+            return subject  # too large for an audit
     rules_source.parse(subject)
     if subject.tree is not None:
         shape.find_method(subject)
@@ -77,7 +77,7 @@ def _walk(subject: AuditSubject, method: ast.AST) -> bool:
             return False
         for check in CHECKS[kind]:
             check(subject, node)
-        for field in reversed(children):  # the last one in comes out first: nodes are seen in the order of the text
+        for field in reversed(children):  # the last one pushed comes out first: nodes are visited in the order of the text
             child = getattr(node, field)
             if child.__class__ is list:
                 pending += [(part, depth + 1) for part in reversed(child) if part is not None]

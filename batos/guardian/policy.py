@@ -15,11 +15,11 @@ class Policy:
 
     name: str
     imports: bool = True
-    """whether the modules of `vocabulary.MODULES` may be imported"""
+    """True if methods may import the modules of `allowlist.MODULES`."""
     awaits: bool = True
-    """whether a method may be `async def` and await what it sends"""
+    """True if a method may be `async def` and await the messages that it sends."""
     capabilities: frozenset[str] = frozenset()
-    """granted capabilities: `files`, `network`"""
+    """Granted capabilities: `files`, `network`."""
 
     def granting(self, *capabilities: str) -> Policy:
         """Return this policy with more capabilities.
@@ -54,14 +54,14 @@ class AuditLimits(Limits):
     """Limits of a method's source, and of its audit."""
 
     bytes: int = limit(8192, ge=256, le=MIB)
-    """Longest source of a method, in UTF-8 bytes."""
+    """Longest source of a method, in bytes of UTF-8."""
     nodes: int = limit(3000, ge=50, le=100_000)
-    """Nodes in the syntax tree of a method."""
+    """Most nodes in the syntax tree of a method."""
     depth: int = limit(60, ge=10, le=90)
-    """Nesting of a method's syntax tree."""
+    """Deepest nesting of a method's syntax tree."""
     name: int = limit(64, ge=8, le=1000)
     """Longest name in a method, in characters."""
     value: int = limit(10_000_000, ge=1000, le=2**40)
-    """Largest length, range or bit count that a method may spell out."""
+    """Largest length, range or bit count that a method may contain as a literal."""
     steps: int = limit(50_000, ge=1000, le=10_000_000)
-    """Steps of the effect analysis of one method."""
+    """Most steps of the effect analysis of one method."""

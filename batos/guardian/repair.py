@@ -25,21 +25,21 @@ _DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*[(\[]")
 _BEFORE = re.compile(r"^\s*(import\s|from\s+\S+\s+import\s|class\s+\w++.*:\s*$|$)")
 _PLAIN = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "\u00a0": " ", "\ufeff": "", "−": "-", "–": "-"})
 _FLAG = "self._p_changed = True"
-_ENDS = 40  # places where a definition is tried to end before prose
-_ROUNDS = 20  # covenant lines that are added to one method
+_ENDS = 40  # places tried as the end of a definition before prose
+_ROUNDS = 20  # covenant lines added to one method
 
 
 class Repaired(NamedTuple):
-    """A source after repairs, and what was done, in order; nothing was if `repairs` is empty."""
+    """A source after repairs, with the repairs in order. If `repairs` is empty, the source is unchanged."""
 
     source: str
     repairs: tuple[str, ...]
 
 
 def repair(source: str, selector: str, settings: Settings | None = None) -> Repaired:
-    """Mend what can be mended without knowing what the method is for.
+    """Repair faults whose repair does not depend on the method's purpose.
 
-    :return: the source, changed or not; never raises for what a source holds, and does not say that it is accepted now.
+    :return: the source, changed or not. No source makes this raise. The result may still be refused.
     """
     limits = AuditLimits.of(settings or Settings.model_validate({}))
     done = []
@@ -53,7 +53,7 @@ def repair(source: str, selector: str, settings: Settings | None = None) -> Repa
     return Repaired(source, tuple(done))
 
 
-# --- text that is no Python yet
+# --- text that is not Python yet
 
 
 def _take_from_fence(source: str, selector: str, limits: AuditLimits) -> str | None:
@@ -109,7 +109,7 @@ def _dedent(source: str, selector: str, limits: AuditLimits) -> str | None:
     return dedented if _parsed(dedented) else None
 
 
-# --- Python that is not quite one method
+# --- Python that is not exactly one method
 
 
 def _unwrap_class(source: str, selector: str, limits: AuditLimits) -> str | None:
@@ -128,7 +128,7 @@ def _unwrap_class(source: str, selector: str, limits: AuditLimits) -> str | None
 
 
 def _move_imports(source: str, selector: str, limits: AuditLimits) -> str | None:
-    """Imports above the definition go into its body; text and examples beside it go away."""
+    """Move imports above the definition into its body; remove text and examples beside it."""
     method, tree = _only_method(source)
     if method is None or tree is None or len(tree.body) == 1:
         return None
@@ -185,7 +185,7 @@ def _add_self(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 
 def _add_imports(source: str, selector: str, limits: AuditLimits) -> str | None:
-    """Modules of the list that are used and not imported."""
+    """Add imports of allowed modules that the method uses and does not import."""
     method, _ = _only_method(source)
     if method is None:
         return None
@@ -237,7 +237,7 @@ def _flagged(source: str, subject: AuditSubject) -> str | None:
             last = subject.method.body[-1]
             first = subject.method.body[0]
             if not _begins_its_line(lines, first):
-                return ast.unparse(ast.Module([subject.method], []))  # a definition in one line
+                return ast.unparse(ast.Module([subject.method], []))  # a definition on one line
             return _inserted(lines, last.end_lineno or last.lineno, first.col_offset)
         if not isinstance(way, ast.Return) or (cause is not None and any(part is cause for part in ast.walk(way))):
             continue
@@ -260,7 +260,7 @@ def _parsed(source: str) -> ast.Module | None:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return None
-    # prose of one word is an expression too
+    # prose of one word is an expression, too
     return tree if any(isinstance(node, (*FunctionNode.__args__, ast.ClassDef)) for node in tree.body) else None
 
 

@@ -21,37 +21,37 @@ class AuditSubject:
         self.findings: dict[tuple[str, int, int], Finding] = {}
         self.tree: ast.Module | None = None
         self.method: FunctionNode | None = None
-        # collected in the walk
+        # filled by the walk through the tree
         self.loads: dict[str, ast.Name] = {}
-        """names that are read, with the first node that does"""
+        """Names that the method reads, each with the first node that reads it."""
         self.bound: set[str] = set()
-        """names that the method binds in any way and any scope"""
+        """Names that the method binds in any way and any scope."""
         self.stored: set[str] = set()
-        """those of them that are bound otherwise than by an import"""
+        """Names in `bound` that something other than an import binds."""
         self.called: set[int] = set()
-        """ids of the nodes that are called"""
+        """Ids of the nodes that are called."""
         self.cleared: set[int] = set()
-        """ids of nodes that an earlier check vouches for"""
+        """Ids of the nodes that an earlier check has accepted."""
         self.modules: dict[str, str] = {}
-        """local names of imported modules"""
+        """Modules by their local names."""
         self.members: dict[str, tuple[str, str]] = {}
-        """local names of what was imported from modules: module and member"""
+        """Members of imported modules by their local names: module and member."""
         self.dotted: list[ast.Attribute] = []
-        """attributes that are read from a name"""
+        """Attribute nodes that read an attribute of a name."""
         self.wholes: dict[str, ast.Name] = {}
-        """names that are read otherwise, with the first node that does"""
+        """Names that are read without an attribute, each with the first such node."""
         self.raised: set[str] = set()
         self.reads: set[str] = set()
         self.writes: set[str] = set()
         self.sends: set[str] = set()
-        # found by the effect analysis
+        # filled by the effect analysis
         self.unflagged: list[tuple[ast.AST | None, ast.AST | None]] = []
-        """ways out (None: the end) without the flag, each with the write"""
+        """Ways out without the covenant's flag, each with its last unflagged write. None stands for the end of the method."""
         self.late: list[tuple[ast.AST | None, ast.AST | None]] = []
-        """ways out with something done after the flag, each with that statement"""
+        """Ways out with a statement after the covenant's flag, each with that statement. None stands for the end of the method."""
 
     def refuse(self, rule: str, at: ast.AST | int | None, reason: str, hint: str, severity: Severity = "error") -> None:
-        """Note a finding; `at` is a node, or a line. The first reason at a place stands."""
+        """Note a finding; `at` is a node or a line. Only the first finding at a place counts."""
         line = at if isinstance(at, int) else getattr(at, "lineno", 0)
         column = 0 if isinstance(at, int) else getattr(at, "col_offset", -1) + 1
         key = (rule, line, column)
@@ -78,7 +78,7 @@ class AuditSubject:
         return self.modules.get(node.id) if isinstance(node, ast.Name) and node.id not in self.stored else None
 
     def function_of(self, node: ast.AST) -> tuple[str, str] | None:
-        """Module and member, if a node names a function of an imported module."""
+        """Return module and member if a node names a function of an imported module."""
         if isinstance(node, ast.Attribute):
             module = self.module_of(node.value)
             return (module, node.attr) if module else None

@@ -15,17 +15,17 @@ class Contract(TypedDict):
     """Effects of a method on the image, by name; each tuple is sorted. Stored with the Method."""
 
     reads: tuple[str, ...]
-    """slots of self that it reads"""
+    """Slots of self that the method reads."""
     writes: tuple[str, ...]
-    """slots of self that it writes, through aliases and containers too"""
+    """Slots of self that the method writes, also through aliases and containers."""
     sends: tuple[str, ...]
-    """selectors that it sends, to self and to others"""
+    """Selectors that the method sends, to self and to others."""
     needs_grant: tuple[str, ...]
-    """messages that change more than their receiver, as far as they stand in it by name: its user has to grant each"""
+    """Messages in the text, by name, that change more than their receiver. The method's user has to grant each of them."""
     imports: tuple[str, ...]
-    """modules that it imports"""
+    """Modules that the method imports."""
     raises: tuple[str, ...]
-    """exceptions that it raises by name"""
+    """Exceptions that the method raises by name."""
 
 
 EMPTY_CONTRACT: Contract = {"reads": (), "writes": (), "sends": (), "needs_grant": (), "imports": (), "raises": ()}
@@ -38,13 +38,13 @@ class Finding:
     rule: str
     severity: Severity
     line: int
-    """counted from 1; 0 where no line can be named"""
+    """Line of the finding, counted from 1. 0 if the finding has no line."""
     column: int
-    """counted from 1, in bytes of UTF-8 as Python's parser counts them"""
+    """Column of the finding, counted from 1, in bytes of UTF-8 as Python's parser counts them."""
     reason: str
-    """what is wrong, and with what"""
+    """Faults of the source, each with its place."""
     hint: str
-    """what to write instead: an instruction, for a model or a person"""
+    """An instruction for a model or a person: the text to write instead."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -71,7 +71,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        """Return True if the source may be installed, as far as can be told without running it."""
+        """Return True if the source may be installed, as far as an audit without a run can tell."""
         return not self.errors
 
     def check(self) -> Verdict:

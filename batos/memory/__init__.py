@@ -24,7 +24,7 @@ _HOME = {
     "VectorLog": "part_log",
     "Words": "text_index",
 }
-"""Persistent class -> the module in which it lives."""
+"""Name of a persistent class -> module that defines it."""
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,7 @@ else:
 
 _FORMAT = 1
 _LEVEL = 10
-"""Of zstd: 4 % smaller than its own choice for 3 times the time, still 15 ms a cluster."""
+"""Compression level of zstd: results are 4 % smaller than at the default level and take 3 times as long, 15 ms a cluster."""
 _HOLDS = "it is not what BAT OS packs"
 
 
@@ -37,7 +37,7 @@ class ArchivedChunk(NamedTuple):
     speaker: str = ""
     mentioned: tuple[str, ...] = ()
     serial: bytes = b""
-    """The transaction that wrote it, while it is live."""
+    """Id of the transaction that wrote the chunk, while the chunk is live."""
 
 
 class ArchivedSection(NamedTuple):
@@ -58,9 +58,9 @@ class ArchiveContent(NamedTuple):
 
     held: tuple[ArchivedSection, ...]
     segment: Segment
-    """The index entries of all chunks."""
+    """Index entries of all chunks."""
     embedder: str
-    """Identity of the one that made the vectors."""
+    """Identity of the embedder that made the vectors."""
 
     @property
     def ids(self) -> list[int]:

@@ -30,20 +30,20 @@ from batos.memory.store import Library, fill_archive, library_of
 from batos.objects import UvmObject
 
 OWN = frozenset(("parent*", "number", "document", "text", "speaker", "mentioned"))
-"""Slots that a chunk has of its own. One with more was given them by somebody, and stays."""
+"""Slots that every chunk has. A chunk with other slots was changed by a user or a mission, and is not archived."""
 
 
 class NewSummary(NamedTuple):
-    """A summary that is ready to take a place, and what it is of."""
+    """A summary that is ready to be stored, with the documents and sections that it covers."""
 
     number: int
-    """Of the archive."""
+    """Number of the archive."""
     prepared: section_builder.PreparedDocument
     segment: Segment
     documents: tuple[int, ...]
-    """Numbers of those that it is of."""
+    """Numbers of the documents that the archive covers."""
     at: float
-    """Seconds since the epoch."""
+    """Time of the archiving, in seconds since the epoch."""
     level: int = 1
     by_model: bool = False
 
@@ -55,25 +55,25 @@ class MemoryChange(NamedTuple):
     dropped: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     vectors: Array | None = None
-    """Of `ids`, float16."""
+    """float16: vectors of the chunks `ids`."""
     sections: tuple[int, ...] = ()
-    """Numbers of those that came back."""
+    """Numbers of the restored sections."""
     embedder: str = ""
-    """Whose vectors those are."""
+    """Identity of the embedder that made the vectors."""
 
 
-# --- there
+# --- archiving
 
 
 def sections_as_archived(root: Any, numbers: Iterable[int]) -> list[ArchivedSection]:
-    """Sections as they are, without their vectors; those that may not leave, or are gone, are left out."""
+    """Return the sections as they are, without their vectors. Omit sections that may not be archived or no longer exist."""
     library = library_of(root)
     return [one for number in numbers if (one := _held(library, number)) is not None]
 
 
 def _held(library: Library, number: int) -> ArchivedSection | None:
     if number not in library.sections or library.change is not None:
-        return None  # or its embedder changes: its vectors are made anew just now
+        return None  # or its embedder changes: the worker is making its vectors anew
     section = library.section(number)
     chunks = [library.chunks[n] for n in section.numbers]
     if any(not set(chunk._slots) <= OWN for chunk in chunks):
@@ -83,7 +83,7 @@ def _held(library: Library, number: int) -> ArchivedSection | None:
 
 
 def archive_sections(root: Any, material: ArchiveContent, data: bytes, made: NewSummary) -> MemoryChange | None:
-    """Archive sections. Return None, with nothing changed, if one of them has changed or is pinned.
+    """Archive sections. Return None and change nothing if one of them has changed or is pinned.
 
     :param data: `pack_archive(material)`.
     """
@@ -93,7 +93,7 @@ def archive_sections(root: Any, material: ArchiveContent, data: bytes, made: New
         return None
     documents = [library.documents[number] for number in dict.fromkeys(one.section.document for one in material.held)]
     if any(document.archive is not None for document in documents):
-        return None  # those are not put away, but together: see `merge`
+        return None  # summaries of archives are not archived but merged: see `merge`
     node = UvmObject(**{"parent*": root["lobby"].traits.archive, "number": made.number, "level": made.level, "made": made.at})
     library.archives[made.number] = node
     root._p_jar.add(node)
@@ -117,7 +117,7 @@ def _changed(library: Library, one: ArchivedSection) -> bool:
 
 
 def _leaves(document: UvmObject, gone: Collection[int]) -> None:
-    """Let a document do without these sections. What it does not hold costs nothing: there may be many such documents, for ever."""
+    """Remove sections from a document. The document may stay for ever; absent attributes take no space in it."""
     if tuple(sorted(document.sections)) != document.sections and not document.whole:
         document.whole = document.sections
     if rest := tuple(number for number in document.sections if number not in gone):
@@ -135,7 +135,7 @@ def section_order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ..
 def merge_archives(
     root: Any, numbers: Sequence[int], were: Sequence[bytes], material: ArchiveContent, data: bytes, made: NewSummary
 ) -> MemoryChange | None:
-    """Put archives together, with one summary in the place of theirs. None, and nothing was changed, if one of them is not what it was.
+    """Merge archives under one summary. Return None and change nothing if one of them has changed.
 
     :param were: the ids of their blobs, out of which the material was read.
     """
@@ -165,7 +165,7 @@ def merge_archives(
 
 
 def replace_summary(root: Any, made: NewSummary) -> MemoryChange | None:
-    """Give an archive that lost its summary another one; None if it is gone, or has one."""
+    """Replace the missing summary of an archive. Return None if the archive is gone or has a summary."""
     library = library_of(root)
     node = library.archives.get(made.number)
     if node is None or node.summary is not None or tuple(one.number for one in node.of) != made.documents:
@@ -181,7 +181,7 @@ def _summarise(root: Any, node: UvmObject, made: NewSummary) -> None:
     summary.archive, node.summary, node.by_model = node, summary, made.by_model
 
 
-# --- and back
+# --- restoring
 
 
 def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryChange:
@@ -213,7 +213,7 @@ def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryCh
 
 
 def _close(root: Any, node: UvmObject) -> list[int]:
-    """Do without an archive; the numbers of its summary's chunks."""
+    """Remove an archive. Return the numbers of its summary's chunks."""
     library = library_of(root)
     library.unsummarised.discard(node.number)
     del library.archives[node.number]
@@ -243,7 +243,7 @@ def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[Uvm
 def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
     """Return the object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
     try:
-        zodb_patches.load_record(connection, oid)  # the cache may have what is not there any more
+        zodb_patches.load_record(connection, oid)  # the cache may hold an object that is no longer in the image
     except POSKeyError:
         return _made_again(connection, oid, slots)
     there = connection.get(oid)
@@ -254,7 +254,7 @@ def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
     for name, value in slots.items():
         if there._slots.get(name) != value:
             there._slots[name] = value
-    there._p_changed = True  # written in any case: a pack that is under way may have counted it as out of reach
+    there._p_changed = True  # written in any case: a pack that is under way may have counted the object as unreachable
     return there
 
 
@@ -266,7 +266,7 @@ def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject
 
 
 def _with_vectors(library: Library, material: ArchiveContent) -> tuple[tuple[int, ...], Array | None]:
-    """Give the chunks their vectors back, if those are of the embedder that searches use; all others wait for new ones."""
+    """Restore the vectors of chunks if searches use their embedder; other chunks wait for new vectors."""
     if material.embedder != library.embedder or library.embedder not in library.vectors:
         return (), None
     those = [one for one in material.held if one.vectors is not None]
@@ -299,13 +299,13 @@ class UndoneMemory(NamedTuple):
     """Changes of an undo to the memory, to be shown to searches once they are durable."""
 
     segment: Segment | None
-    """Index entries of the chunks that came."""
+    """Index entries of the restored chunks."""
     dropped: list[int]
-    """Numbers of those that went."""
+    """Numbers of the removed chunks."""
     gone: list[str]
-    """Titles of the documents that went."""
+    """Titles of the removed documents."""
     back: list[str]
-    """And of those that came back."""
+    """Titles of the restored documents."""
 
 
 _TAKEN_CARE_OF = frozenset(
@@ -357,7 +357,7 @@ def _numbers(root: Any, oid: bytes) -> Iterable[int]:
             leaf = found._firstbucket
             found = leaf if leaf is not None and leaf._p_oid in (None, oid) else None
         return list(found.keys()) if isinstance(found, LOBucket) else ()
-    except POSKeyError:  # it was not there then
+    except POSKeyError:  # the object did not exist then
         return ()
 
 
@@ -372,7 +372,7 @@ def undo_documents(root: Any, past: Any, out: Iterable[int], back: Iterable[int]
     titles: tuple[list[str], list[str]] = [], []
     for number in sorted(out):
         document = library.documents.get(number)
-        if document is not None and document.archive is None:  # summaries of archives come and go with what they are of
+        if document is not None and document.archive is None:  # summaries of archives come and go with their archives
             titles[0].append(document.title or document.source)
             dropped += library.forget(document)
     entries: list[Entry] = []
@@ -400,7 +400,7 @@ def _brought_back(root: Any, past: Any, then: UvmObject, shelver: Shelver) -> li
             chunks = objects_of(root, document, one)
             entries += _entries(one.section, chunks, document.kind, shelver)
             shelves.append((one.section, chunks))
-        # what it has now may be less: some of it was archived when it went
+        # the current sections may be fewer: some were archived when the document was removed
         document.sections = section_order(then, (section.number for section, _ in shelves)) if then.archives else then.sections
     except POSKeyError:
         raise HistoryGone(f"the document {then.title!r} cannot come back: it was packed away") from None

@@ -22,44 +22,44 @@ if TYPE_CHECKING:
     Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 Span = tuple[int, int]
-"""Characters of a text, from and to (exclusive)."""
+"""Start and end (exclusive) of a part of a text, in characters."""
 
 LONGEST = 1000
-"""Characters of a sentence, unless the caller says otherwise: what goes on is parted at clauses, words, then anywhere."""
+"""Default limit of a sentence, in characters. A longer sentence is split at clauses, then at words, then anywhere."""
 
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# Words whose full stop ends no sentence, whatever comes next: titles, and what introduces something.
+# Words whose full stop never ends a sentence: titles, and words that introduce something.
 _NEVER = _set(
     "mr mrs ms messrs mx dr prof rev hon gen col capt lt sgt cpl maj cmdr adm gov sen rep sra srta mme mlle mt fr st e.g i.e eg ie cf viz"
     " vs z.b d.h u.a bzw vgl bspw ggf sog zzgl p.ex"
 )
-# Those that end one unless a number follows.
+# Words whose full stop ends a sentence unless a number follows.
 _NUMBERED = _set("no nr nos fig figs eq eqs sec secs ch vol vols pp p art tab ref refs bd pt par")
-# Those that end one only if what follows begins like a sentence.
+# Words whose full stop ends a sentence only if the next word looks like the start of one.
 _SELDOM = _set(
     "al etc inc ltd co corp llc plc bros dept univ assn est ed eds jr sr approx ca jan feb mar apr jun jul aug sep sept oct nov dec mon tue"
     " tues wed thu thur thurs fri sat sun am pm usw etw min max hrs hr lbs oz in yd ft tel ext rd ave blvd ln hwy ste apt bldg str"
     " incl excl resp"
 )
-# Words that a sentence may well begin with; after "U.S." or "p.m." any other with a capital is taken for a name.
+# Words that often start a sentence. After "U.S." or "p.m." any other capitalised word counts as a name.
 _BEGINNERS = _set(
     "the a an this that these those there here it its he she they we i you his her their our my your in on at as by for from with to of and"
     " but or so if when while after before since because although though however then thus what who where why how not no yes some many most"
     " all each every one two both another such is are was were do does did can will would should may"
 )
-# What a day or an ordinal stands before in German and its neighbours: "12. März", "2. Stock".
+# Nouns after a day or an ordinal in German and its neighbours: "12. März", "2. Stock".
 _COUNTED = _set(
     "januar jänner februar feber märz april mai juni juli august september oktober november dezember januari februari maart mei augustus"
     " oktober december marts maj jan feb mär mrz apr jun jul aug sep sept okt nov dez stock etage obergeschoss og klasse"
 )
 _STOPS = ".!?…"
-_WIDE_STOPS = "。！？｡．।॥؟۔։።፧‼⁇⁈⁉"  # these end a sentence whether or not a space follows
+_WIDE_STOPS = "。！？｡．।॥؟۔։።፧‼⁇⁈⁉"  # these end a sentence with or without a space after them
 _CLOSERS = "\"')]}”’»›」』）】*_`"
-# Each run of stops is looked at once, from its beginning: a line of dots costs no more than its length.
+# The pattern matches each run of stops once, from its start: a line of dots costs no more than its length.
 _END = re.compile(
     rf"(?:(?<![{re.escape(_STOPS)}])[{re.escape(_STOPS)}]++[{re.escape(_CLOSERS)}]*+(?=\s)|[{_WIDE_STOPS}]++[{re.escape(_CLOSERS)}]*+)\s*+"
 )
@@ -69,10 +69,10 @@ _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
 ITEM = re.compile(r"\s*(?:[-*+•‣◦–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+\S")
 _HEADING = re.compile(r"\s{0,3}#{1,6}(?:\s|$)")
 _UNDERLINE = re.compile(r"\s{0,3}(?:=+|-{2,})\s*\Z")
-# Both are matched with lines without the white space around them.
+# Both patterns match lines without the white space around them.
 _ROW = re.compile(r"\|.*\||[^|]*\S[ \t]*\|[ \t]*\S[^|]*(?:\||\Z)|[^\t]+\t[^\t]+\t")
 _RULER = re.compile(r"[-=_*#~+|: ]{3,}\Z")
-_JOINING = "\u200d\ufe0f"  # emoji are joined by these
+_JOINING = "\u200d\ufe0f"  # these characters join emoji
 _BREAKS = (re.compile(r"[;:,，、；：]\s*|\s[-–—]\s"), re.compile(r"\s+"))
 
 
@@ -92,7 +92,7 @@ def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Spa
 
 
 def _lines(text: str) -> Iterator[Span]:
-    r"""Yield every line with its end; only \n counts, so that positions are those of the text as it is."""
+    r"""Yield every line with its end. Only \n ends a line, so that positions are those of the original text."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -114,7 +114,7 @@ def _markdown(text: str) -> Iterator[Span]:
 
 def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
     """Yield the sentences of prose. Paragraphs are gathered line by line; a line of any other kind ends the paragraph before it."""
-    open_: list[Span] = []  # lines of the paragraph that is being gathered
+    open_: list[Span] = []  # lines of the current paragraph
     fence, fenced = "", 0
     for start, end in _lines(text):
         line = text[start:end]
@@ -128,7 +128,7 @@ def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
         solid = line.strip()
         if mark or alone or not solid or _ROW.match(solid) or _RULER.match(solid):
             if open_ and _UNDERLINE.match(line) and len(open_) == 1:
-                yield open_.pop()[0], end  # a heading with its line under it
+                yield open_.pop()[0], end  # a heading with its underline
                 continue
             yield from _paragraph(text, open_, markdown=markdown)
             open_ = []
@@ -162,7 +162,7 @@ def _paragraph(text: str, lines: list[Span], *, markdown: bool) -> Iterator[Span
 
 
 def _ends_on_purpose(text: str, lines: list[Span]) -> list[int]:
-    """Ends of lines after which the next word would have had its place on the line, had the writer only wrapped the text.
+    """Return the ends of lines that the writer broke on purpose: the next word would have fitted on the line.
 
     Where most lines end so, the longest do as well: of these it cannot be seen.
     """
@@ -181,7 +181,7 @@ def _code(text: str) -> Iterator[Span]:
 
 
 def _code_blocks(text: str, start: int, end: int) -> Iterator[Span]:
-    """Code between `start` and `end`: parts between blank lines, and a new one where a line stands further out than the part began."""
+    """Yield the parts of a code block: a part ends at a blank line, and before a line with less indentation than its first line."""
     begun, margin, blank = start, None, False
     for at, to in _lines(text[start:end]):
         line = text[start + at : start + to]
@@ -243,15 +243,15 @@ def _may_end(earlier: str, word: str, next_: str) -> bool:
     plain = word.casefold().rstrip(".")
     if plain in _NEVER:
         return False
-    if plain in _NUMBERED or (plain.endswith("str") and len(plain) > 3):  # Hafenstr. 5
+    if plain in _NUMBERED or (plain.endswith("str") and len(plain) > 3):  # as in "Hafenstr. 5"
         return not next_[:1].isdigit()
     if plain.isdigit() and len(plain) <= 2 and next_.casefold() in _COUNTED:
         return False
     if plain in _SELDOM:
         return next_[:1].isupper()
-    if "." in plain and all(len(part) <= 2 for part in plain.split(".")):  # U.S., p.m., Ph.D
+    if "." in plain and all(len(part) <= 2 for part in plain.split(".")):  # as in "U.S.", "p.m." and "Ph.D"
         return next_[:1].isupper() and next_.casefold() in _BEGINNERS
-    if len(word) == 1 and word.isupper():  # an initial, unless it ends something like "plan B"
+    if len(word) == 1 and word.isupper():  # an initial, unless it ends a phrase such as "plan B"
         names = earlier.split()
         return (bool(names) and names[-1][:1].islower()) or not next_[:1].isupper()
     return True
@@ -269,7 +269,7 @@ def _trimmed(text: str, start: int, end: int) -> Span:
 
 
 def _bounded(text: str, start: int, end: int, longest: int) -> Iterator[Span]:
-    """Yield the sentence itself, or parts of it that are not longer than `longest`, cut where it hurts least."""
+    """Yield the sentence, or parts of it up to `longest`, cut at the best places."""
     while end - start > longest:
         cut = _cut(text, start, start + longest)
         yield _trimmed(text, start, cut)
@@ -294,13 +294,13 @@ def _cut(text: str, start: int, limit: int) -> int:
 
 
 BETA = 1.5
-"""What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (docs/rationale.md, decision 17)."""
+"""Cost of a cut, in mean scatters of a sentence. A higher cost gives fewer and longer chunks (docs/rationale.md, decision 17)."""
 
 _HEADING_CHUNKING = re.compile(r"\s{0,3}#{1,6}\s|[^\n]*\n\s{0,3}(?:=+|-{2,})\s*\Z")
 _BLANK = re.compile(r"\n[^\S\n]*\n")
 _AT_HEADING, _AT_PARAGRAPH, _WITHIN, _NEVER_CHUNKING = 0.25, 0.75, 1.0, 1e3
-_LEAST = 1e-6  # mean scatter of sentences that are all alike, but for rounding
-_BROKEN = 1e6  # what it costs to break a bound: more than any meaning is worth, yet finite, so that a way is always found
+_LEAST = 1e-6  # least mean scatter: that of sentences that are equal but for rounding
+_BROKEN = 1e6  # cost of breaking a bound: more than any gain in meaning, yet finite, so that a solution always exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,11 +308,11 @@ class ChunkLimits(Limits):
     """Sizes of chunks and sections; the sizes of chunks give way where a text cannot be cut so."""
 
     smallest: int = limit(160, ge=20, le=100_000)
-    """Characters of a chunk, where the text lets it."""
+    """Least number of characters of a chunk, if the text permits it."""
     largest: int = limit(1200, ge=100, le=100_000)
-    """Characters of a chunk past which it is cut."""
+    """Greatest number of characters of a chunk; a longer one is cut."""
     section_chars: int = limit(8000, ge=500, le=1_000_000)
-    """Longest section: neighbours are of one section, and an unchanged one keeps its chunks."""
+    """Greatest number of characters of a section. Neighbours are chunks of one section, and an unchanged section keeps its chunks."""
 
 
 class Piece(NamedTuple):
@@ -324,7 +324,7 @@ class Piece(NamedTuple):
 
 
 def pieces(text: str, kind: str, limits: ChunkLimits) -> list[Piece]:
-    """Provisional chunks, by structure and size alone: what can be searched before there are vectors. No vectors in them.
+    """Return provisional chunks, cut by structure and size alone, for searches before there are vectors.
 
     :param kind: "text", "markdown", "code" or "conversation" (a turn a line, never put together); any other is read as "text".
     """
@@ -341,7 +341,7 @@ def pieces(text: str, kind: str, limits: ChunkLimits) -> list[Piece]:
 
 
 def _with_headings(spans: Sequence[Span], priced: Sequence[float]) -> list[tuple[int, int, float]]:
-    """Return the sentences with what it costs to cut before them, a heading in one with what it stands above."""
+    """Return the sentences with the cost of a cut before each; a heading is joined with the sentence after it."""
     found: list[tuple[int, int, float]] = []
     for (start, end), price in zip(spans, priced, strict=True):
         if price == _NEVER_CHUNKING:
@@ -364,9 +364,9 @@ def _goes_on(last: Piece, end: int, price: float, limits: ChunkLimits) -> bool:
 
 
 def by_meaning(text: str, kind: str, spans: Sequence[Span], vectors: Any, limits: ChunkLimits) -> list[Piece]:
-    """Chunks cut where neighbouring sentences part in meaning.
+    """Return chunks, cut where the meaning of neighbouring sentences changes.
 
-    :param spans: what `sentences.sentences(text, kind, limits.largest)` found.
+    :param spans: the result of `sentences(text, kind, limits.largest)`.
     :param vectors: float32 (len(spans), dimensions), rows of length 1.
     """
     if not spans:
@@ -425,7 +425,7 @@ def boundaries(
     their mean, and a cut costs `beta` times the mean scatter of a sentence.
 
     :param vectors: rows of length 1.
-    :param lengths: of the sentences; `smallest` and `largest` bound their sum in a segment, unless it cannot be met.
+    :param lengths: lengths of the sentences; `smallest` and `largest` bound their sum in a segment, unless it cannot be met.
     :param prices: factors for the cut before each sentence.
     """
     import numpy as np
@@ -464,7 +464,7 @@ def profiles(vectors: Any) -> Floats:
 
     rows = np.asarray(vectors, np.float64)
     rows = rows - rows.mean(axis=0)
-    # No BLAS where it is small: its threads wait for each other on a busy machine, 140 ms a document instead of 3.
+    # No BLAS for small inputs: on a busy machine its threads wait for each other, and a document takes 140 ms instead of 3.
     if len(rows) <= rows.shape[1]:
         return np.asarray(np.einsum("id,jd->ij", rows, rows))
     spread = rows.T @ rows
@@ -473,7 +473,7 @@ def profiles(vectors: Any) -> Floats:
 
 
 def _costs(sums: Floats, squares: Floats, sizes: Floats, first: int, end: int, smallest: int) -> Floats:
-    """Scatter of every segment that ends before sentence `end` and begins at `first` or later, with what it lacks in size."""
+    """Return the cost of every segment from `first` or later to sentence `end`: its scatter, and a penalty for its size."""
     import numpy as np
 
     gaps = sums[end] - sums[first:end]

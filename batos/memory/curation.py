@@ -28,11 +28,11 @@ from batos.memory.tokenizer import content_words
 from batos.objects.json_form import oid_of
 
 _LOOKED = 8
-"""Sentences of one text that are compared."""
+"""Number of sentences of one text that are compared."""
 _TELLING = 3
-"""Different words of a sentence that tells something, where there are such."""
+"""Least number of different words in a compared sentence, if the text has such sentences."""
 _LONGEST = 400
-"""Characters of a sentence; what is longer is cut."""
+"""Greatest number of characters of a sentence; the rest is cut off."""
 
 
 class ExtractSource(NamedTuple):
@@ -47,9 +47,9 @@ class ChosenSentence(NamedTuple):
     """Sentences to choose from, of the texts that stand for the others, in the order of the texts."""
 
     places: tuple[int, ...]
-    """Which of the texts."""
+    """Indexes of the texts."""
     sentences: tuple[tuple[str, ...], ...]
-    """Of each its first few."""
+    """The first sentences of each text."""
 
 
 def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, most: int) -> ChosenSentence:
@@ -69,7 +69,7 @@ def choose_sentences(sources: Sequence[ExtractSource], vectors: Array | None, mo
 def extract(sources: Sequence[ExtractSource], found: ChosenSentence, vectors: Array | None) -> str:
     """Return one sentence of each of these texts, each on a line, with who says it.
 
-    :param vectors: of all sentences, in their order; None: by their words.
+    :param vectors: vectors of all sentences, in their order; None: the sentences are compared by their words.
     """
     lines: dict[str, None] = {}
     begin = 0
@@ -83,7 +83,7 @@ def extract(sources: Sequence[ExtractSource], found: ChosenSentence, vectors: Ar
 
 
 def _medoids(rows: Array, most: int) -> list[int]:
-    """Places of the texts that stand for the others."""
+    """Return the indexes of the texts that represent the others best."""
     near = rows @ rows.T
     covered = np.zeros(len(rows), np.float32)
     picked: list[int] = []
@@ -106,7 +106,7 @@ def _sentences(source: ExtractSource) -> tuple[str, ...]:
 
 
 def _by_words(texts: Sequence[str]) -> Array:
-    """float32[n, words]: unit rows of how often each of their words occurs, rarer words counting more."""
+    """Return float32[n, words]: unit rows of word counts; rare words have a higher weight."""
     counts = [Counter(content_words(text)) for text in texts]
     spread = Counter(word for count in counts for word in count)
     place = {word: i for i, word in enumerate(spread)}
@@ -120,9 +120,9 @@ def _by_words(texts: Sequence[str]) -> Array:
 
 
 Reply = dict[str, Any]
-_SHOWN = 20  # sources that are named of one archive
-_EACH = 6  # chunks of which one sentence tells
-_KEPT_TO = 0.5  # share of a summary's words that must be in what it is of
+_SHOWN = 20  # greatest number of sources that an archive names
+_EACH = 6  # chunks that one sentence of a summary stands for
+_KEPT_TO = 0.5  # least share of a summary's words that its sources must contain
 
 
 class SectionFacts(NamedTuple):
@@ -133,7 +133,7 @@ class SectionFacts(NamedTuple):
     kinds: dict[int, str]
     day: int
     left: tuple[int, ...]
-    """Numbers of those of which something else stays."""
+    """Numbers of the documents that keep other live parts."""
 
 
 def said_in(material: archive_format.ArchiveContent, facts: SectionFacts) -> tuple[list[ExtractSource], Array | None]:
@@ -168,16 +168,16 @@ def read_sections(root: Any, sections: Iterable[int]) -> tuple[list[archive_form
 
 
 class InnerArchives(NamedTuple):
-    """Archives that are to be put together, as they are."""
+    """Archives that are about to be merged, with their contents."""
 
     numbers: tuple[int, ...]
     blobs: tuple[bytes, ...]
-    """Ids of their blobs."""
+    """Ids of the blobs."""
     material: archive_format.ArchiveContent
     documents: tuple[int, ...]
     titles: tuple[str, ...]
     left: tuple[int, ...]
-    """Numbers of the documents of which something is live."""
+    """Numbers of the documents that still have live parts."""
 
 
 def inner_archives(root: Any, summaries: Iterable[int]) -> InnerArchives | None:
@@ -240,21 +240,21 @@ def archive_content(root: Any, number: int) -> tuple[archive_format.ArchiveConte
 def put_away(
     root: Any, material: archive_format.ArchiveContent, data: bytes, made: archiver.NewSummary, mission: str
 ) -> archiver.MemoryChange | None:
-    """System transaction: put a cluster away. What a model said of it is in the summary now, and nowhere else."""
+    """System transaction: archive a cluster. The summary holds the model's text now, and the mission no longer does."""
     change = archiver.archive_sections(root, material, data, made)
     _blank(root, mission)
     return change
 
 
 def put_together(root: Any, found: InnerArchives, data: bytes, made: archiver.NewSummary, mission: str) -> archiver.MemoryChange | None:
-    """System transaction: put archives together."""
+    """System transaction: merge archives."""
     change = archiver.merge_archives(root, found.numbers, found.blobs, found.material, data, made)
     _blank(root, mission)
     return change
 
 
 def _blank(root: Any, mission: str) -> None:
-    """Take what a model said out of the mission by which it was asked."""
+    """Remove a model's summary from the result of the mission that asked for it."""
     if mission and (line := ledger.line_of(root, mission)) is not None:
         ledger.ledger_of(root).folded.keep(line._replace(came=""))
     elif mission:
@@ -264,7 +264,7 @@ def _blank(root: Any, mission: str) -> None:
 
 
 def bring_back(root: Any, number: int, only: int | None, now: float, score: float) -> archiver.MemoryChange | None:
-    """System transaction: restore an archive's content, if it still exists, and count it as read, because someone asked for it."""
+    """System transaction: restore an archive's content, if it still exists, and count it as read, because a request named it."""
     library = library_of(root)
     if number not in library.archives:
         return None
@@ -274,7 +274,7 @@ def bring_back(root: Any, number: int, only: int | None, now: float, score: floa
 
 
 Part = tuple[int, int | None]
-"""An archive's number, and the document of which it is; None: of all in it."""
+"""Number of an archive, and number of a document in it; None for all documents of the archive."""
 
 
 def archives_of(root: Any, what: str) -> list[Part]:
@@ -306,22 +306,22 @@ def pin(root: Any, source: str, stays: bool) -> bool:
 
 
 def note_round(root: Any, now: float, size: int) -> None:
-    """System transaction: there was a round."""
+    """System transaction: record a round."""
     curator = root["lobby"].memory.curator
     curator.at, curator.bytes, curator.rounds = now, size, curator.rounds + 1
 
 
 TREES = ("chunks", "sections", "starts", "documents", "reads", "by_source", "by_content", "by_title")
-"""Those of the library that archiving takes much out of, or which have few entries in many places then."""
+"""Trees of the library from which archiving removes many entries, or in which it leaves sparse leaves."""
 
 
 def sparse_tree_keys(root: Any, name: str) -> list[Any]:
-    """Keys of one of these trees that stand alone in too many leaves."""
+    """Return keys that lie almost alone in their leaf, in too many leaves of one of these trees."""
     return records.sparse_keys(getattr(library_of(root), name))
 
 
 def reinsert_tree_keys(root: Any, name: str, keys: Sequence[Any]) -> None:
-    """System transaction: put them together."""
+    """System transaction: reinsert keys, so that the tree has fewer leaves."""
     records.reinsert(getattr(library_of(root), name), keys)
 
 

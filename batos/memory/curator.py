@@ -39,10 +39,10 @@ log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
 
 _DAY_S = 86400.0
-_SEEN = 512  # sections noticed in one transaction
-_GATHERED = 1000  # entries of trees put together in one
-_TITLES = 3  # that a summary is called by
-_GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
+_SEEN = 512  # sections registered in one transaction
+_GATHERED = 1000  # tree entries that one transaction compacts
+_TITLES = 3  # titles in the name of a summary
+_GROWN = 16 << 20  # bytes: a smaller image never starts a round by its growth
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +52,33 @@ class CuratorLimits(Limits):
     every_s: float = limit(21_600.0, ge=0.05, le=365 * 86400)
     """Seconds between two rounds."""
     check_s: float = limit(60.0, ge=0.05, le=86_400)
-    """Seconds between two looks at whether a round is due."""
+    """Seconds between two checks whether a round is due."""
     flush_s: float = limit(300.0, ge=0.05, le=86_400)
     """Seconds between two commits of counts of reads."""
     growth: float = limit(2.0, gt=1, le=1000)
-    """Factor of growth of the image since the last round that starts another."""
+    """Factor by which the image must grow after a round to start the next one."""
     fresh_days: float = limit(1.0, ge=0, le=36_500)
-    """Days after its arrival, or a read, in which a section is left alone."""
+    """Days after a section's arrival or last read in which the curator ignores the section."""
     reads: float = limit(0.5, ge=0, le=1_000_000)
-    """Decayed reads up to which a section counts as rarely read."""
+    """Decayed number of reads up to which a section counts as rarely read."""
     half_life_days: float = limit(14.0, gt=0, le=36_500)
     """Days in which the weight of a read halves."""
     alike: float = limit(0.95, ge=0, le=1)
-    """Cosine from which two sections say the same."""
+    """Cosine from which two sections count as redundant."""
     cluster: int = limit(64, ge=2, le=10_000)
-    """Chunks that one archive holds, about."""
+    """Number of chunks that one archive holds, about."""
     archive: int = limit(512, ge=2, le=100_000)
     """Greatest number of chunks of archives that are merged later."""
     least: int = limit(8, ge=2, le=10_000)
-    """Old chunks of one theme below which they stay as they are."""
+    """Least number of old chunks of one theme that are archived together."""
     sections: int = limit(4096, ge=2, le=1_000_000)
-    """Sections that one round looks at."""
+    """Greatest number of sections that one round looks at."""
     clusters: int = limit(32, ge=1, le=100_000)
-    """Archives that one round makes."""
+    """Greatest number of archives that one round makes."""
     sentences: int = limit(12, ge=1, le=50)
     """Greatest number of sentences of a summary."""
     tokens: int = limit(20_000, ge=0, le=100_000_000)
-    """Tokens that a round spends on a model; 0: no model is asked."""
+    """Greatest number of tokens of a model that one round spends; 0: rounds never ask a model."""
 
 
 class Gist(NamedTuple):
@@ -87,11 +87,11 @@ class Gist(NamedTuple):
     text: str = ""
     tokens: int = 0
     mission: str = ""
-    """By which it was asked; empty where it could not be."""
+    """Id of the mission that asked for the round; empty if none could be accepted."""
 
 
 class CuratorHearer(Protocol):
-    """Listener for what was committed (`batos.app.memory.Recollection`)."""
+    """Listener for committed changes (`batos.app.memory.Recollection`)."""
 
     collection: Collection
 
@@ -119,7 +119,7 @@ class Curator:
         self._limits = CuratorLimits.of(settings)
         self._embedder, self._hearer = embedder, hearer
         self.now = now
-        """The clock, in seconds since the epoch."""
+        """The clock: returns seconds since the epoch."""
         self.reads = eviction.ReadCounter()
         self._quiet: Callable[[], Awaitable[object]] = _at_once
         self._gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
@@ -136,12 +136,12 @@ class Curator:
 
         :param quiet: returns when no mission is under way or waits.
         :param gist: asks a model what sections say, given an id for the asking, their numbers and how many sentences; it answers a
-            blank one if that cannot be had.
+            blank one if no model answers.
         """
         self._quiet, self._gist = quiet, gist
 
     def trigger(self, why: str) -> None:
-        """Have a round soon, for a reason; for the triggers and proposals of the loop."""
+        """Request a round soon, for a reason; the loop's triggers and proposals use it."""
         self._why = self._why or why
         self._woken.set()
 
@@ -166,22 +166,22 @@ class Curator:
                 if why := self._why or await in_helper(self._image.read, self.due):
                     self._why = ""
                     await self.round(why)
-            except (BatosError, OSError) as e:  # a full disk, an archive that is damaged: the next round will do
+            except (BatosError, OSError) as e:  # a full disk or a damaged archive: the next round tries again
                 log.warning("curator_skipped", error=str(e))
 
     def flush(self) -> None:
-        """Have what was read since the last time written down soon."""
+        """Store the counted reads soon."""
         self._flushed = time.monotonic()
         if counts := self.reads.take():
             self._image.later(eviction.note_reads, counts, self.now(), CuratorLimits.of(self._settings).half_life_days * _DAY_S)
 
     async def stop(self) -> None:
-        """Let the step under way end; what was read is written down."""
+        """Wait for the end of the current step. All counted reads are stored."""
         self.flush()
         await self._background.drain()
 
     def due(self, root: Any) -> str:
-        """Tell why there should be a round now; "" if there should be none."""
+        """Return the reason for a round now; "" if there is none."""
         last, settings = root["lobby"].memory.curator, self._settings
         if settings.memory.curate == "off" or not blobs.kept_by(self._image.db):
             return ""
@@ -193,12 +193,12 @@ class Curator:
             return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
         return (
             "" if 0 <= self.now() - last.at < CuratorLimits.of(settings).every_s else "it is time (setting curate_s)"
-        )  # also where the clock was set back
+        )  # true as well if the clock was set back
 
     # --- a round
 
     async def round(self, why: str, *, dry: bool = False) -> Reply:
-        """Look for what may leave, and put it away.
+        """Find sections to archive, and archive them.
 
         :param dry: only look.
         :returns: `why`, `found`, `clusters` (those that were put away; dry: all that might be), and of them `chunks`, `bytes` of the
@@ -230,14 +230,14 @@ class Curator:
 
     async def _seen(self, now: float) -> None:
         """Record new and removed sections, a few in one transaction, because other commits wait for it."""
-        await self._image.system(curation.no_op)  # after the reads that were flushed
+        await self._image.system(curation.no_op)  # a barrier: the flushed reads are committed
         found = await in_helper(self._image.read, eviction.unseen_sections, now)
         for begin in range(0, max(map(len, found)), _SEEN):
             some = eviction.UnseenSections(*(lot[begin : begin + _SEEN] for lot in found))
             await self._image.system(eviction.note_seen, now, some, mission="curator")
 
     async def _tidied(self) -> None:
-        """Give back the room that what left took up."""
+        """Release the space of archived sections."""
         for name in curation.TREES:
             keys = await in_helper(self._image.read, curation.sparse_tree_keys, name)
             for begin in range(0, len(keys), _GATHERED):
@@ -245,7 +245,7 @@ class Curator:
         await in_helper(give_memory_back)
 
     def _note(self, told: Reply) -> None:
-        """Remember the round; where it did all it could, there need be no other until there is more."""
+        """Record the round. After a complete round the next one starts only when there is new work."""
         there = self._hearer.collection.size - self._hearer.collection.dropped
         more = told["found"] > len(told["clusters"]) > 0
         self._full = 0 if more else there + CuratorLimits.of(self._settings).cluster
@@ -274,10 +274,10 @@ class Curator:
 
     async def _one(self, cluster: eviction.Cluster, told: Reply, now: float) -> None:
         held, facts = await in_helper(self._image.read, curation.read_sections, cluster.sections)
-        await self._image.system(curation.no_op)  # what was committed before this was told to the collection before this returned
+        await self._image.system(curation.no_op)  # a barrier: the collection has every commit that came before this
         material = await in_helper(self._material, held, facts.embedder)
         if material is None or len(held) < len(cluster.sections):
-            return  # it changed meanwhile
+            return  # the sections changed meanwhile
         inner = await in_helper(self._image.read, curation.inner_archives, cluster.documents) if cluster.level > 1 else None
         if cluster.level > 1 and inner is None:
             return
@@ -301,7 +301,7 @@ class Curator:
             told["by_model"] += by_model
 
     def _material(self, held: list[archive_format.ArchivedSection], embedder: str) -> archive_format.ArchiveContent | None:
-        """Return what the collection knows of sections, with them; None if it does not know all of them."""
+        """Return the collection's data of sections, with the sections; None if the collection lacks one of them."""
         ids = [number for one in held for number in one.section.numbers]
         segment, vectors, has = self._hearer.collection.excerpt(ids)
         if len(segment) != len(ids) or self._hearer.collection.maker.identity != embedder:
@@ -316,16 +316,17 @@ class Curator:
     async def _extract(self, said: list[curation.ExtractSource], vectors: Array | None, most: int) -> str:
         found = await in_helper(curation.choose_sentences, said, vectors, most)
         rows = None
-        with contextlib.suppress(BatosError):  # without an embedder, by their words
+        with contextlib.suppress(BatosError):  # without an embedder, compare them by their words
             rows = await self._embedder().embed([sentence for own in found.sentences for sentence in own])
         return await in_helper(curation.extract, said, found, rows)
 
     async def _told_by_model(self, material: archive_format.ArchiveContent, spent: int) -> Gist:
-        """Return what a model makes of it; blank without one, and when the round's tokens are spent."""
+        """Return a model's summary; blank without a model, and when the round's tokens are spent."""
         if self._gist is None or spent >= CuratorLimits.of(self._settings).tokens:
             return Gist()
         named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
-        id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
+        # the same id after a kill, so that the journal answers for inferences that are paid for
+        id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"
         return await self._gist(id, [one.section.number for one in material.held], self._limits.sentences)
 
     def _summary(
@@ -350,7 +351,7 @@ class Curator:
         return change is not None
 
     async def _summaries_again(self) -> None:
-        """Give archives another summary that lost theirs, because something in them was forgotten."""
+        """Make new summaries for archives whose summary was forgotten with a part of its contents."""
         for number in await in_helper(self._image.read, curation.unsummarised):
             with _passed_over(f"archive {number}"):
                 await self._summary_again(number)
@@ -367,10 +368,10 @@ class Curator:
         made = archiver.NewSummary(*summary, documents, self.now(), level)
         await self._shielded(self._changed(archiver.replace_summary, made))
 
-    # --- what is asked of it
+    # --- requests
 
     async def restore(self, what: str) -> Reply:
-        """Bring back an archive, by its number, or all that is archived of a document, by its source.
+        """Restore an archive, by its number, or all archived parts of a document, by its source.
 
         :returns: `archives` that were brought back, and their `chunks`.
         :raises UnknownSource: if there is none.
@@ -407,7 +408,7 @@ class Curator:
 
 @contextlib.contextmanager
 def _passed_over(what: str) -> Iterator[None]:
-    """Pass over what is damaged: it stays as it is, and holds up no other; the self-audit tells of it."""
+    """Skip unreadable sections: they stay unchanged, and must not block others. The self-audit reports them."""
     try:
         yield
     except (ImageDamaged, POSKeyError) as e:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*|\n(?=\S)")
-_SHARE = 4  # of the largest size, that a section has at least
+_SHARE = 4  # a section has at least this fraction (1/n) of the largest size
 
 
 class Turn(NamedTuple):
@@ -38,8 +38,9 @@ class DraftPart(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A document to be. `kind` is text, markdown, html, pdf, code, conversation, or what a mission calls it. `told` is what its reader
-    could not be sure of, or did not read, in words for who asked."""
+    """A document before it is stored. `kind` is text, markdown, html, pdf, code, conversation, or a kind that a mission names. `told`
+    lists what the reader was unsure of or left out, for the user who asked.
+    """
 
     kind: str
     title: str
@@ -48,7 +49,7 @@ class Draft(NamedTuple):
     tags: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     origin: str = ""
-    """Who says it (`batos.memory.objects`), where its kind does not tell."""
+    """Origin of the document (`batos.memory.objects`), if its kind does not give it."""
 
 
 def bounded(parts: Iterable[DraftPart], largest: int) -> Iterator[DraftPart]:
@@ -72,7 +73,7 @@ def _cut(text: str, largest: int) -> Iterator[str]:
     smallest, start = largest // _SHARE, 0
     while len(text) - start > largest:
         ends = [match.end() for match in _PARAGRAPH.finditer(text, start + smallest, start + largest)]
-        # of all ends of paragraphs within reach, that whose next words have the lowest checksum: a choice by content
+        # Cut at the end of the paragraph whose next words have the lowest checksum: the choice depends on the content only.
         end = min(ends, key=lambda at: zlib.crc32(text[at : at + 48].encode("utf-8", "replace"))) if ends else _space(text, start + largest)
         yield text[start:end]
         start = end
@@ -126,13 +127,13 @@ _FORMS = (
     _NUMBERS,
 )
 _COMPACT = re.compile(r"(?<!\d)(?P<y>(?:19|20)\d\d)(?P<m>\d\d)(?P<d>\d\d)(?!\d)")
-_LAST_CENTURY = 70  # the first year of two digits that is one of the last century
+_LAST_CENTURY = 70  # the first two-digit year that belongs to the last century
 
 
 def day_in(text: str, order: str = DAY_FIRST) -> int:
     """Return the first day that a short text names, as `datetime.date.toordinal`; 0 if it names none.
 
-    :param order: of two numbers before a year, unless only one of them can be the month.
+    :param order: order of two numbers before a year, unless only one of them can be the month.
     """
     for form in _FORMS:
         for match in form.finditer(text):
@@ -148,12 +149,12 @@ def day_in_name(name: str) -> int:
 
 
 def date_order(texts: Iterable[str]) -> tuple[str, bool]:
-    """Return whether the dates of a file, given in their order, have the day or the month first, and whether that is certain.
+    """Return the order of day and month in the dates of a file, which are given in the file's order, and True if that is certain.
 
     One date that allows only one reading decides. Otherwise the order wins in which time moves forward, in smaller steps.
     """
     pairs = [found for text in texts if (found := _NUMBERS.search(text)) and all(form.search(text) is None for form in _FORMS[:2])]
-    if all("." in one[0] for one in pairs):  # nobody writes the month first with full stops
+    if all("." in one[0] for one in pairs):  # dates with full stops never have the month first
         return DAY_FIRST, True
     first, second = (any(int(one[name]) > 12 for one in pairs) for name in ("d", "m"))
     if first != second:
@@ -182,7 +183,7 @@ def _ordinal(parts: dict[str, str | None], order: str = DAY_FIRST) -> int:
 
 
 HEADING_CHARS = 200
-"""Of a heading that its part is called by: what is longer is a paragraph that was made large."""
+"""Greatest number of characters of a heading that names its part; longer text is a paragraph in large type."""
 
 
 class Outline:
@@ -190,7 +191,7 @@ class Outline:
 
     def __init__(self) -> None:
         self.first = ""
-        """The first heading of the highest level."""
+        """Text of the first heading of the highest level."""
         self.parts: list[DraftPart] = []
         self._way: list[tuple[int, str]] = []
         self._held: list[str] = []

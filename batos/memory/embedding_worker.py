@@ -57,34 +57,34 @@ class EmbeddingLimits(Limits):
     """Limits of the work that gives sections their vectors."""
 
     sections: int = limit(8, ge=1, le=1024)
-    """Sections that get their vectors in one transaction."""
+    """Greatest number of sections that get their vectors in one transaction."""
     purge_rows: int = limit(4096, ge=1, le=1_000_000)
-    """Rows of the index that one transaction of a purge writes anew, about."""
+    """Number of rows of the index that one transaction of a purge rewrites, about."""
     link_chunks: int = limit(1000, ge=0, le=1_000_000)
-    """Chunks that are looked at for a new title which they may name."""
+    """Greatest number of chunks that are searched for a new title."""
     retry_s: float = limit(5.0, ge=0.05, le=86_400)
-    """Pause after which an embedder that was away is asked again."""
+    """Seconds before an unreachable embedder is asked again."""
     check_s: float = limit(60.0, ge=0.05, le=86_400)
-    """Seconds after which an idle embedder is asked which model it has."""
+    """Seconds after which an idle embedder is asked for its model."""
     dropped_rows: int = limit(4096, ge=0, le=10_000_000)
-    """Dropped chunks past which the index is rid of them when there is nothing else to do."""
+    """Number of dropped chunks from which the worker purges the index when it is idle."""
 
 
 class Adoption(Enum):
     """Outcome of asking an embedder for its identity."""
 
     KNOWN = 0
-    """It is the one that was known: that serves, or that comes."""
+    """The embedder is known already: searches use its vectors, or the worker is making them."""
     SERVES = 1
-    """Searches use its vectors from now on: there were none of another."""
+    """Searches use this embedder's vectors from now on: there were no others."""
     COMES = 2
-    """Its vectors are made now; those of the one before serve meanwhile."""
+    """The worker makes this embedder's vectors; searches use those of the previous embedder meanwhile."""
     BACK = 3
-    """It serves, and another was to come: that one does not any more."""
+    """Searches use this embedder's vectors, and a change to another embedder is cancelled."""
 
 
 def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -> Adoption:
-    """System transaction: this is the embedder that the settings ask for.
+    """System transaction: adopt the embedder of the settings.
 
     :param place: see `VectorLog`.
     """
@@ -92,7 +92,7 @@ def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -
     change, logs = library.change, library.vectors
     if identity in logs and logs[identity].place != place:
         logs[identity].place = place
-    if change is not None and change.identity != identity:  # what there is of that one's is of no use
+    if change is not None and change.identity != identity:  # the partial vectors of the cancelled embedder are useless
         del logs[change.identity]
         change = library.change = None
         if identity == library.embedder:
@@ -111,7 +111,7 @@ def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -
 
 
 def finish_change(root: Any, identity: str) -> bool:
-    """System transaction: searches use the vectors of the embedder that comes, if none is lacking; whether they do."""
+    """System transaction: switch searches to the new embedder's vectors if none is missing. Return True if they switched."""
     library = library_of(root)
     change = library.change
     if change is not None and change.identity == identity and len(change.waiting) == 1:
@@ -124,23 +124,23 @@ class DueSections(NamedTuple):
 
     works: list[EmbeddingWork]
     damaged: list[int]
-    """Numbers of those that cannot be read."""
+    """Numbers of the unreadable sections."""
 
 
 def due_sections(root: Any, most: int) -> DueSections:
-    """Sections that lack the vectors of the embedder that the settings ask for, in the order in which they came."""
+    """Return the sections that lack vectors of the embedder in the settings, the oldest first."""
     library = library_of(root)
     return _works(library, (library.change or library).waiting.keys(0, excludemin=True), most)
 
 
 def late_sections(root: Any, most: int) -> DueSections:
-    """Sections that came during a change, and lack the vectors that searches use till its end."""
+    """Return the sections that were added during a change and lack vectors of the old embedder, which searches use until its end."""
     library = library_of(root)
     return _works(library, library.waiting.keys(library.change.since, excludemin=True) if library.change is not None else [], most)
 
 
 def give_up(root: Any, work: EmbeddingWork, identity: str) -> None:
-    """System transaction: a section stays without an embedder's vectors, and is found by its words."""
+    """System transaction: leave a section without vectors of an embedder; searches find it by its words."""
     library = library_of(root)
     waiting = library.lacking(identity)
     if waiting is not None and library.sections.get(work.section.number) == tuple(work.section[1:]):
@@ -148,7 +148,7 @@ def give_up(root: Any, work: EmbeddingWork, identity: str) -> None:
 
 
 def pass_over(root: Any, damaged: Iterable[int], identity: str) -> None:
-    """System transaction: sections that cannot be read stay without an embedder's vectors, and hold up no other."""
+    """System transaction: leave unreadable sections without vectors of an embedder, so that they do not block others."""
     waiting = library_of(root).lacking(identity)
     for number in damaged if waiting is not None else []:
         waiting.discard(number)
@@ -159,7 +159,7 @@ def _works(library: Library, numbers: Iterable[int], most: int) -> DueSections:
     for number in itertools.islice(numbers, most):
         try:
             found.works.append(work_of(library, number))
-        except (ImageDamaged, POSKeyError):  # the self-audit tells of what is damaged
+        except (ImageDamaged, POSKeyError):  # the self-audit reports the damage
             found.damaged.append(number)
     return found
 
@@ -169,7 +169,7 @@ def _serve(library: Library, identity: str) -> None:
         if other != identity:
             del library.vectors[other]
     library.embedder, library.change = identity, None
-    for number in list(library.without_vectors()):  # of the one before
+    for number in list(library.without_vectors()):  # sections without vectors of the previous embedder
         library.waiting.remove(number)
 
 
@@ -181,7 +181,7 @@ class RelinkedSection(NamedTuple):
 
 
 def unlinked_titles(root: Any, most: int) -> list[KnownName]:
-    """Titles that are new; one whose document is gone already is of document 0."""
+    """Return the new titles with the number of their document; 0 for a document that no longer exists."""
     library = library_of(root)
     found = ((key, library.by_title.get(key, 0)) for key in itertools.islice(library.unlinked.keys("", excludemin=True), most))
     return [KnownName(library.documents[number].title if number else key, number) for key, number in found]
@@ -192,7 +192,7 @@ class NewTitles(NamedTuple):
 
     work: section_builder.EmbeddingWork
     astray: bool
-    """Whether they point at one that is not there any more: of the same title, it may be."""
+    """True if the chunks point at a removed document, which may have the same title."""
 
 
 def new_titles(root: Any, view: View, names: Sequence[KnownName], most: int) -> list[NewTitles]:
@@ -205,7 +205,7 @@ def new_titles(root: Any, view: View, names: Sequence[KnownName], most: int) -> 
     found: dict[int, NewTitles] = {}
     for name in names:
         for chunk in (library.chunks.get(number) for number in _with_words(view, name, most)):
-            with contextlib.suppress(ImageDamaged, POSKeyError):  # what cannot be read holds up no other
+            with contextlib.suppress(ImageDamaged, POSKeyError):  # one unreadable section must not block the others
                 if chunk is not None and set(gazetteer.find(chunk.text)) - {chunk.document.number}:
                     section = library.section_of(chunk).number
                     known = found.get(section) or NewTitles(section_builder.work_of(library, section), astray=False)
@@ -226,7 +226,7 @@ def _with_words(view: View, name: KnownName, most: int) -> list[int]:
 
 
 def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection]:
-    """Return the sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
+    """Return the changed sections with all names that are known now. Needs no image."""
     made = []
     for work, astray in found:
         cuts = list(zip(work.texts, work.speakers, strict=True))
@@ -237,14 +237,14 @@ def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection
 
 
 def store_links(root: Any, names: Iterable[KnownName], made: Sequence[RelinkedSection]) -> Segment | None:
-    """System transaction: these chunks name more than before, and the titles are new no more; the chunks' entries, if any changed."""
+    """System transaction: store the new links of chunks, with changed index entries, and remove titles from the list of new ones."""
     library: Library = library_of(root)
     entries = []
     for one in made:
         number = one.was.section.number
         if (
             number in library.sections and section_builder.work_of(library, number) == one.was
-        ):  # else it is another by now, cut with all names
+        ):  # otherwise the section is new, and was cut with all names
             store.change_mentions(library, root, one.shelved.shelf)
             entries += one.shelved.entries
     for name in names:
@@ -261,8 +261,8 @@ log = structlog.get_logger("batos.memory")
 
 _PROBE = "Is anybody there?"
 TIDY_S = 30.0
-"""Between two times that it tidies up under load that does not end: what was dropped, and is still in memory, grows with each mission."""
-MERGES = 8  # of parts of one log, at such a time
+"""Seconds between two clean-ups while the load never ends: dropped rows stay in memory, and grow with each mission."""
+MERGES = 8  # greatest number of merges of parts of one log in such a clean-up
 
 
 class VectorsHearer(Protocol):
@@ -292,7 +292,7 @@ class EmbeddingWorker:
         self._tidied_at = time.monotonic()
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Wake the worker: there may be work."""
         self._more.set()
 
     def facts(self) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class EmbeddingWorker:
             self._more.clear()
             try:
                 more = await self._step()
-            except (BatosError, OSError) as e:  # an OSError is of a full disk; nothing of this step was kept
+            except (BatosError, OSError) as e:  # OSError: a full disk; nothing of this step is stored
                 await self._away(e)
                 continue
             if not more:
@@ -337,7 +337,7 @@ class EmbeddingWorker:
         return False
 
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
-        """Return the next sections that lack an embedder's vectors; those that are damaged stay without."""
+        """Return the next readable sections that lack an embedder's vectors."""
         while True:
             due: DueSections = await in_helper(self._image.read, which, self._limits.sections)
             if due.damaged:
@@ -372,7 +372,7 @@ class EmbeddingWorker:
                 await self._image.system(give_up, work[0], identity, mission="ingest")
 
     async def _linked(self) -> None:
-        """Let texts point at documents that came after them, by their titles."""
+        """Link texts to documents that came later, by their titles."""
         while names := await in_helper(self._image.read, unlinked_titles, self._limits.sections):
             self._shelver.names.add(name for name in names if name.document)
             view = self._hearer.collection.view()
@@ -386,7 +386,7 @@ class EmbeddingWorker:
                     self._hearer.relinked(segment)
 
     async def _known(self) -> None:
-        """Ask who the embedder is; if it is another than the vectors are from, its own are made beside them."""
+        """Ask for the embedder's identity. If it differs from that of the vectors, start a change to its vectors."""
         identity = await self._readers.present.identity()
         if str(identity) == self._identity:
             return
@@ -399,12 +399,12 @@ class EmbeddingWorker:
         elif maker.identity != self._identity:
             log.info("embedder_changes", embedder=self._identity, serving=maker.identity, hint="searches go on meanwhile")
             self._former_until = 0.0
-            await self._former()  # loaded before it is asked
+            await self._former()  # load it before the first request
         elif adopted is Adoption.BACK:
             log.info("embedder_back", embedder=self._identity)
 
     async def _arrived(self) -> bool:
-        """Let searches use the present embedder's vectors, once all are there; whether they do."""
+        """Switch searches to the new embedder's vectors if all are there. Return True if they switched."""
         if self._hearer.collection.maker.identity != self._identity:
             if not await self._image.system(finish_change, self._identity, mission="ingest"):
                 return False
@@ -414,7 +414,7 @@ class EmbeddingWorker:
         return True
 
     async def _late(self) -> None:
-        """Give what came during a change the vectors that searches use meanwhile, if their embedder can be had."""
+        """Add the old embedder's vectors to sections that came during a change, if that embedder is available."""
         while time.monotonic() >= self._former_until:
             work = await self._readable(late_sections, self._hearer.collection.maker.identity)
             former = await self._former() if work else None
@@ -426,7 +426,7 @@ class EmbeddingWorker:
                 self._former_away(e)
 
     async def _former(self) -> Embedder | None:
-        """Return the embedder that searches' vectors are from, where it is not the present one and can be had."""
+        """Return the embedder of the vectors that searches use, if it differs from the present one and is available."""
         maker = self._hearer.collection.maker
         former = self._readers.former(maker)
         if former is None:
@@ -450,7 +450,7 @@ class EmbeddingWorker:
         plans = await in_helper(lambda: [section_builder.plan_embedding(one, self.limits) for one in work])
         rows = await embedder.embed([text for plan in plans for text in plan.texts])
         if str(await embedder.identity()) != identity:
-            return  # another by now: whose these are is not known, and the next round makes them again
+            return  # the section has changed: discard these vectors, and the next round makes new ones
         made = await in_helper(self._made, plans, rows)
         kept = await self._image.system(section_builder.store_vectors, identity, made, mission="ingest")
         self._hearer.stored(kept.segment, kept.dropped)
@@ -467,10 +467,10 @@ class EmbeddingWorker:
     # --- tidying up
 
     async def purge(self) -> None:
-        """Take what was dropped out of the index and the vectors for good."""
+        """Remove dropped rows from the index and the vectors for good."""
         for name in await in_helper(self._image.read, _logs):
             drops = await in_helper(self._image.read, _drops, name)
-            if len(drops.ids) < 2:  # one entry is none
+            if len(drops.ids) < 2:  # one entry is the placeholder
                 continue
             after: int | None = BEGIN
             while after is not None:
@@ -499,7 +499,7 @@ def load_collection(root: Any) -> Collection:
 
 
 def _logs(root: Any) -> list[str]:
-    """Return the names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
+    """Return the names of the logs: "" for the text's log, the embedder's identity for a log of vectors."""
     return ["", *library_of(root).vectors]
 
 

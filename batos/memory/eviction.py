@@ -30,16 +30,16 @@ from batos.memory.store import Library, library_of
 if TYPE_CHECKING:
     from batos.memory.search_index import View
 
-_AHEAD_S = 3600.0  # by which a time may be ahead
+_AHEAD_S = 3600.0  # seconds that a time may lie in the future
 
 
 class AccessScore(NamedTuple):
-    """Of a section. Stored as a plain tuple."""
+    """Access statistics of a section. Stored as a plain tuple."""
 
     score: float
-    """Reads, as they counted at `at`."""
+    """Decayed number of reads at the time `at`."""
     at: float
-    """When it was read last, or first seen; seconds since the epoch."""
+    """Time of the last read, or of the first sight; seconds since the epoch."""
 
     def now(self, now: float, half_life_s: float) -> float:
         """Return the decayed score at the time `now`."""
@@ -54,7 +54,7 @@ class ReadCounter:
         self._lock = threading.Lock()
 
     def add(self, chunks: Iterable[int]) -> None:
-        """These were read once more."""
+        """Count one more read of each section."""
         with self._lock:
             self._counts.update(chunks)
 
@@ -66,7 +66,7 @@ class ReadCounter:
 
 
 def note_reads(root: Any, counts: Mapping[int, int], now: float, half_life_s: float) -> None:
-    """System transaction: these chunks were read so often."""
+    """System transaction: add reads of chunks."""
     library = library_of(root)
     found: Counter[int] = Counter()
     for chunk, count in counts.items():
@@ -81,11 +81,11 @@ class UnseenSections(NamedTuple):
     """Numbers of sections, each lot in order."""
 
     new: list[int]
-    """Those that are not known yet."""
+    """Numbers of sections without statistics."""
     gone: list[int]
-    """Those that are known and not there any more."""
+    """Numbers of sections that have statistics but no longer exist."""
     ahead: list[int]
-    """Those that were seen in the future: the clock was wrong then."""
+    """Numbers of sections whose last read lies in the future, because the clock was wrong."""
 
 
 def unseen_sections(root: Any, now: float) -> UnseenSections:
@@ -97,7 +97,7 @@ def unseen_sections(root: Any, now: float) -> UnseenSections:
 
 
 def note_seen(root: Any, now: float, some: UnseenSections) -> None:
-    """System transaction: notice sections that are new, and forget those that are gone; one that was seen in the future is seen now."""
+    """System transaction: add new sections to the statistics and remove deleted ones. A last read in the future becomes now."""
     library = library_of(root)
     for section in some.new:
         if section in library.sections:
@@ -115,7 +115,7 @@ def access_score(library: Library, section: int) -> AccessScore:
     return AccessScore(*library.reads.get(section, (0.0, 0.0)))
 
 
-# --- what stays
+# --- pins
 
 
 def waits_for_vectors(library: Library, number: int, unread_s: float, patience_s: float) -> bool:
@@ -159,37 +159,37 @@ def documents_below(library: Library, source: str) -> set[int]:
 OLD, REDUNDANT, FOLDED, PRESSURE = "old", "redundant", "folded", "pressure"
 _OF_ANY_THEME = (FOLDED, PRESSURE)
 _NEAR = 0.3
-"""Cosine from which two sections are of one theme; so few tell nothing together."""
+"""Cosine from which two sections have one theme."""
 _KIN = 0.25
-"""What being of the same document counts beside it."""
+"""Added similarity of two sections of one document."""
 _ROOM = 0.9
-"""Share of the chunks that there may be, down to which pressure makes room: else each new document would be one too many."""
-_LOADED = 1000  # documents looked at before the cache is let go of
+"""Share of `EvictionLimits.chunks` down to which pressure makes room. Otherwise each new document would exceed the limit again."""
+_LOADED = 1000  # documents that are read before the cache is emptied
 
 
 class EvictionLimits(NamedTuple):
     """Limits that decide on eviction; times in seconds."""
 
     age_s: float
-    """How long a section was not read that is old."""
+    """Seconds without a read from which a section is old."""
     fresh_s: float
-    """How long it is left alone in any case."""
+    """Seconds after a section's arrival or last read in which it is never archived."""
     reads: float
-    """What its reads count at most."""
+    """Decayed number of reads up to which a section counts as rarely read."""
     half_life_s: float
-    """In which they count half."""
+    """Seconds in which the weight of a read halves."""
     chunks: int
-    """Chunks that the memory may hold."""
+    """Greatest number of chunks in the memory."""
     alike: float
-    """Cosine from which two sections say the same."""
+    """Cosine from which two sections count as redundant."""
     cluster: int
-    """Chunks of a cluster at most; a section of more is one alone."""
+    """Greatest number of chunks of a cluster; a larger section makes a cluster of its own."""
     archive: int
-    """Chunks of several archives at most that are put together."""
+    """Greatest number of chunks of several archives that are merged."""
     least: int
-    """Chunks of a cluster at least, so that it is worth a summary; redundant ones and those under pressure need two."""
+    """Least number of chunks of a cluster that is worth a summary. For redundant sections, and under pressure, two are enough."""
     looked: int
-    """Sections that are looked at in one go, those first that count least."""
+    """Greatest number of sections that one plan looks at, those with the lowest score first."""
 
 
 class Cluster(NamedTuple):
@@ -199,16 +199,16 @@ class Cluster(NamedTuple):
     chunks: int
     why: str
     level: int
-    """Of the archive that they would be in: 1 for what was read or lived through, more for summaries, whose archives are put together."""
+    """Level of the resulting archive: 1 for documents and missions, more for summaries, whose archives are merged."""
     lived: bool
-    """Whether it is of missions."""
+    """True for sections of missions, False for sections of documents."""
     documents: tuple[int, ...]
 
 
 class _Row(NamedTuple):
     section: Section
     weight: int
-    """Chunks that an archive would have of it."""
+    """Number of the section's chunks that an archive would hold."""
     score: float
     at: float
     why: str
@@ -217,7 +217,7 @@ class _Row(NamedTuple):
 
 
 def plan_clusters(root: Any, view: View, limits: EvictionLimits, now: float) -> list[Cluster]:
-    """Clusters that may leave now, those first that count least.
+    """Return the clusters that may be archived now, those with the lowest score first.
 
     :param now: seconds since the epoch.
     """
@@ -233,7 +233,7 @@ def plan_clusters(root: Any, view: View, limits: EvictionLimits, now: float) -> 
 
 
 def _candidates(root: Any, library: Library, limits: EvictionLimits, now: float) -> list[_Row]:
-    """Sections that might leave, those first that count least: with the reason, or without one yet."""
+    """Return the sections that may be archived, those with the lowest score first. The reason is empty if it is not known yet."""
     stay, turns = pinned_documents(library), LoopTurns()
     judged = []
     for number, state in library.sections.items():
@@ -278,7 +278,7 @@ def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, i
         lived = document.kind in (MISSION, FAILURE)
         folded = lived and ledger.line_of(root, document.mission) is not None
         return chunks, level, lived or document.kind == DIGEST, folded
-    except (ImageDamaged, POSKeyError):  # the self-audit tells of it
+    except (ImageDamaged, POSKeyError):  # the self-audit reports the damage
         return None
 
 
@@ -327,7 +327,7 @@ def _clusters(rows: list[_Row], means: Array, places: list[int], limits: Evictio
 
 
 def _taken(rows: list[_Row], left: Array, near: Array, kin: Array, limits: EvictionLimits) -> list[int]:
-    """Which of those that are left make a cluster with the first of them."""
+    """Return the indexes of the remaining rows that form a cluster with the first one."""
     taken: list[int] = []
     chunks, most = 0, limits.archive if rows[left[0]].level > 1 else limits.cluster
     for at in np.argsort(-near, kind="stable").tolist():

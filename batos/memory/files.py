@@ -22,12 +22,14 @@ from batos.image.daemon_files import DaemonFiles
 from batos.memory import readers
 
 FILE = ".gitignore"
-_BYTES = 1 << 18  # of one such file, at most
+_BYTES = 1 << 18  # greatest size of an ignore file
 _RULES = 10_000
 _STARS = "**"
 
 _Token = str | None | frozenset[str] | tuple[frozenset[str]]
-"""A character, empty for any (`?`), None for any number of them (`*`), a set of which one must be, or in a tuple one of which none must."""
+"""One element of a pattern: a character; empty for any one character (`?`); None for any number of characters (`*`); a set of allowed
+characters; a tuple with a set of forbidden characters.
+"""
 _ONE = ""
 
 
@@ -45,8 +47,10 @@ class IgnoreRules:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules = [rule for line in list(lines)[:_RULES] if (rule := _rule(line)) is not None]
-        self.says = functools.lru_cache(maxsize=1 << 16)(self._says)  # a watched folder is looked through again and again
-        """Whether a path below the place is left out; None where no pattern is about it. `path` is relative, with `/`."""
+        self.says = functools.lru_cache(maxsize=1 << 16)(self._says)  # cached: the daemon looks through a watched folder again and again
+        """Returns True if the patterns exclude a path, False if they include it, None if none of them matches. `path` is relative, with
+        `/`.
+        """
 
     def _says(self, path: str, folder: bool) -> bool | None:
         segments = path.split("/")
@@ -76,7 +80,7 @@ class Ignored:
         self._places: list[tuple[str, IgnoreRules]] = []
 
     def enter(self, place: str, listed: Iterable[str]) -> None:
-        """Heed what a folder says of itself.
+        """Apply the ignore files of a folder.
 
         :param place: relative to the folder that is read, with `/`; empty for that itself.
         :param listed: the names in it.
@@ -182,7 +186,7 @@ def _way_fits(pattern: Sequence[tuple[_Token, ...] | str], segments: Sequence[st
         else:
             return False
     if at == len(pattern) and star == len(pattern) - 1:
-        return len(segments) > len(pattern) - 1  # `a/**` is all in a, and not a
+        return len(segments) > len(pattern) - 1  # `a/**` matches everything in `a`, but not `a` itself
     return at == len(pattern)
 
 
@@ -211,7 +215,7 @@ def _char_fits(token: _Token, char: str) -> bool:
     return char not in token[0] if isinstance(token, tuple) else token is not None and char in token
 
 
-_SHOWN = 20  # kinds, and links, that are named
+_SHOWN = 20  # greatest number of kinds and of links that a report names
 
 
 class File(NamedTuple):
@@ -228,13 +232,13 @@ class LeftOut:
     """Content of a folder that is not read, by reason."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    """Files that no reader is for, by the ends of their names."""
+    """Number of files without a reader, by the suffixes of their names."""
     hidden: int = 0
-    """Files and folders whose names begin with a full stop."""
+    """Number of files and folders whose names start with a full stop."""
     ignored: int = 0
-    """Files and folders that a pattern leaves out."""
+    """Number of files and folders that a pattern excludes."""
     links: dict[str, str] = field(default_factory=dict)
-    """Links that are not followed, with where they lead."""
+    """Links that are not followed -> their targets."""
 
     def facts(self) -> dict[str, object]:
         """Return the same as JSON; nothing if all of it is read."""
@@ -303,7 +307,7 @@ class _Walk:
     def go(self) -> None:
         """Look through all of it, and then where links in it lead to."""
         self._look(self._folder, self._real)
-        for path, real in self._links:  # more may come meanwhile
+        for path, real in self._links:  # the loop may add more links
             if os.path.isdir(real):
                 self._look(path, real)
             else:
@@ -412,14 +416,14 @@ def read_file(path: str, largest: int, own: DaemonFiles) -> File:
 
 
 def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody to write
+    return os.open(path, flags | os.O_NONBLOCK)  # opening a pipe would wait for a writer
 
 
 def _place_of(descriptor: int, path: str) -> str:
     """Return the real path of an open file: a link on the path may point elsewhere by now."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:  # no /proc here
+    except OSError:  # no /proc on this machine
         return os.path.realpath(path)
 
 

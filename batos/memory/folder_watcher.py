@@ -26,7 +26,7 @@ from batos.memory.store import library_of
 
 log = structlog.get_logger("batos.memory")
 
-AGAIN_S = 3600.0  # after which a file that could not be read for what is not in it is tried again, at the latest
+AGAIN_S = 3600.0  # longest pause before another try at a file that failed for a reason outside the file
 Stamps = dict[str, tuple[int, int]]
 
 
@@ -37,9 +37,9 @@ class FolderWatcher:
         self._image, self._ingest, self._limits = image, ingest, IngestLimits.of(settings)
         self._before: dict[str, Stamps] = {}
         self.away: dict[str, str] = {}
-        """Folders that cannot be looked through now, and why."""
+        """Folders that cannot be read now -> the reason."""
         self.left_out: dict[str, dict[str, Any]] = {}
-        """What is not read of each folder (`batos.memory.files.LeftOut`)."""
+        """Folder -> files in it that are not read (`batos.memory.files.LeftOut`)."""
         self._wake = asyncio.Event()
 
     async def add(self, folder: str, exclude: Sequence[str] = ()) -> None:
@@ -53,7 +53,7 @@ class FolderWatcher:
         self._wake.set()
 
     async def remove(self, folder: str) -> None:
-        """Watch a folder no more; what was read from it stays.
+        """Stop watching a folder; its documents stay.
 
         :raises Unreadable: if it is not watched.
         """
@@ -91,20 +91,20 @@ class FolderWatcher:
         again = await in_helper(_worth_another, refused.items(), self._ingest.able)
         before = self._before.get(folder)
         self._before[folder] = now
-        if before is None:  # the first look: what did not change lately is whole
+        if before is None:  # the first look: a file that has not changed lately is complete
             old = time.time_ns() - int(self._limits.watch_s * 1e9)
             before = {path: stamp for path, stamp in now.items() if stamp[0] < old}
         new = (path for path, stamp in now.items() if (known.get(path) != stamp or path in again) and before.get(path) == stamp)
         ready = [path for path in new if path not in queued]
         if ready:
             await self._ingest.ask(ready)
-        away = known.keys() - now.keys() - before.keys() - queued  # for two looks: not the moment in which an editor replaces it
+        away = known.keys() - now.keys() - before.keys() - queued  # missing in two looks: an editor may just have replaced the file
         for path in await in_helper(_vanished, away, unread):
             await self._ingest.vanished(path)
 
 
 def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) -> set[str]:
-    """Files that were refused and may be read now: by what the readers can do by now, or since what was in the way may be gone."""
+    """Return the refused files that are worth another try: the readers can do more now, or the obstacle may be gone."""
     found = set()
     for path, (cause, at) in refused:
         passed = _opens(path) if cause == SHUT else time.time() - at > AGAIN_S if cause == PASSING else cause != able
@@ -126,7 +126,7 @@ def _vanished(away: Iterable[str], unread: Collection[str]) -> list[str]:
 
 def _opens(path: str) -> bool:
     try:
-        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # a pipe would wait for somebody to write
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # opening a pipe would wait for a writer
     except OSError:
         return False
     return True
@@ -143,7 +143,7 @@ def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) ->
         try:
             about = os.stat(path)
         except FileNotFoundError:
-            continue  # it went between the list and now
+            continue  # the file was removed after the folder was listed
         except OSError:
             unread.add(path)
             continue

@@ -40,7 +40,7 @@ from batos.memory.segments import Segment, build
 from batos.memory.store import library_of
 
 log = structlog.get_logger("batos.memory")
-_TEXT = 4  # times the bytes of the largest file, in characters, that one may say: a table says its columns in each row
+_TEXT = 4  # greatest number of characters from one file, as a multiple of the largest file's bytes: a table repeats its columns in each row
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
@@ -49,23 +49,23 @@ class IngestLimits(Limits):
     """Limits of the reading of files into the memory."""
 
     read_s: float = limit(120.0, ge=1, le=86_400)
-    """Processor time for the child process that reads a file; past it, the file is refused."""
+    """Seconds of processor time for the child process that reads a file. A file that takes longer is refused."""
     read_bytes: int = limit(2048 * MIB, ge=256 * MIB, le=2**40)
-    """Address space of the child process that reads files; past it, one is refused."""
+    """Bytes of address space for the child process that reads files. A file that needs more is refused."""
     batch_bytes: int = limit(262_144, ge=1024, le=256 * MIB)
-    """Text that one transaction of an ingest stores."""
+    """Bytes of text that one transaction of an ingest stores."""
     queue: int = limit(1_000_000, ge=1, le=100_000_000)
-    """Files that wait to be read; one more is answered busy."""
+    """Greatest number of files that wait to be read. A request for more is answered `busy`."""
     folder_files: int = limit(100_000, ge=1, le=100_000_000)
-    """Files that are looked at in one folder and those in it."""
+    """Greatest number of files that are looked at in one folder with its subfolders."""
     attempts: int = limit(3, ge=1, le=100)
-    """Attempts at a file during which the daemon may die; then it is refused."""
+    """Greatest number of attempts at a file during which the daemon dies; then the file is refused."""
     retry_s: float = limit(10.0, ge=0.05, le=86_400)
-    """Pause after which an ingest that the disk was too full for goes on."""
+    """Seconds before an ingest continues after a full disk."""
     refused: int = limit(1000, ge=1, le=1_000_000)
-    """Files that could not be read whose reason is kept, the newest."""
+    """Number of refused files whose reason is kept, the newest."""
     watch_s: float = limit(2.0, ge=0.05, le=86_400)
-    """Pause between two looks into the watched folders."""
+    """Seconds between two looks into the watched folders."""
 
 
 class Reading:
@@ -78,7 +78,7 @@ class Reading:
         limits = (settings.memory.file_bytes, self._seconds, self._memory)
         there = [name for name in readers.PACKAGES if find_spec(name) is not None]
         self.able = f"{readers.VERSION} {' '.join(map(str, limits))} {' '.join(there)}"
-        """What the readers can do: files that were refused are tried again when it is another."""
+        """Version of the readers and their limits. When it changes, the daemon tries refused files again."""
 
     async def read(self, path: str, data: bytes) -> Draft:
         """Return the draft of a file.
@@ -125,7 +125,7 @@ class Batch(NamedTuple):
     shelved: list[Shelved]
     segment: Segment | None
     sections: list[int]
-    """All sections that the document has with this batch; to the last one, those of its earlier version are among them."""
+    """All sections that the document has after this batch. Until the last batch, sections of its earlier version are among them."""
     last: bool
 
 
@@ -136,7 +136,7 @@ class Batches:
         self, draft: Draft, known: KnownSections, number: int, shelver: Shelver, settings: Settings, going: Callable[[], object]
     ) -> None:
         """
-        :param number: of the document.
+        :param number: number of the document.
         :param going: called before each section; what it raises ends it.
         """
         self._going = going
@@ -194,10 +194,10 @@ class Batches:
 
 ADDED, UPDATED, UNCHANGED, REFUSED, FORGOTTEN = "added", "updated", "unchanged", "refused", "forgotten"
 SHUT, PASSING = "shut", "passing"
-"""Why a file was refused that may be read another time, as it is: its rights, or what is wrong with its disk."""
+"""Reasons of refused files that may become readable without a change: their permissions, or an error of the disk."""
 Facts = dict[str, Any]
 Stored = Callable[[Segment | None, list[int]], object]
-"""Hears what a transaction has stored: the index entries of new chunks, the numbers of those that are gone."""
+"""Receives the changes of a transaction: index entries of new chunks, and the numbers of removed chunks."""
 
 
 class IngestStopped(BatosSignal):
@@ -224,21 +224,21 @@ class Ingest:
         self._limits = IngestLimits.of(settings)
         self.reading = Reading(settings)
         self.premises = DaemonFiles(settings)
-        """What is not read, since it is the daemon's own."""
+        """Files of the daemon itself, which are never read."""
         self.able = self.reading.able
-        """What the readers can do, in a word; see `Reading`."""
+        """Version of the readers and their limits; see `Reading`."""
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
         self.alone = asyncio.Lock()
-        """Held while a transaction is made and told: whoever holds it sees the library and what searches see say the same."""
+        """Held from the start of a transaction until searches know its result: under this lock, library and search index agree."""
         self._begun: set[str] = set()
         self._stopping = False
         self.under_way = ""
-        """The file that is being read; empty while there is none."""
+        """Path of the file that is being read; empty if there is none."""
         self.trouble = ""
-        """Why nothing goes on, while that is so."""
+        """Reason why the ingest is stopped; empty if it runs."""
 
-    # --- asking for it
+    # --- requests
 
     async def ask(self, paths: Iterable[str], exclude: Sequence[str] = (), left: LeftOut | None = None) -> tuple[list[str], list[Facts]]:
         """Put files, and the files of folders, into the queue. Return the files, once that is durable, and the refused paths with reasons.
@@ -257,12 +257,14 @@ class Ingest:
         return found, refused
 
     def listen(self, listener: Callable[[Facts], object]) -> Callable[[], None]:
-        """Have `listener` hear of every file: `path`, `state`, `chunks`, and `code` and `message` if it was refused. What ends that."""
+        """Call `listener` for every file with `path`, `state`, `chunks`, and `code` and `message` if it was refused. Return a function
+        that ends this.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def forget(self, source: str) -> Facts:
-        """Take a document out of the memory, also out of the index and the vectors.
+        """Remove a document from the memory, from the index and from the vectors.
 
         :raises UnknownSource: if there is none from there.
         """
@@ -303,10 +305,10 @@ class Ingest:
         refused += ({"path": path, **Unreadable(why).to_wire()} for path, why in skipped.items() if path not in paths)
         return list(found), refused
 
-    # --- doing it
+    # --- the work
 
     async def run(self) -> None:
-        """Read the files in the queue, and those that are added, until cancelled."""
+        """Read the queued files, and files that are queued later, until cancelled."""
         try:
             await self._go_on()
         finally:
@@ -326,7 +328,7 @@ class Ingest:
                 self.trouble = ""
             except IngestStopped:
                 return
-            except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
+            except (OSError, BatosError) as e:  # the commit failed: earlier batches stay, and the file stays in the queue
                 self.trouble = _trouble(e)
                 log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._limits.retry_s)
                 self._tell(path=path, state="waiting", message=self.trouble)
@@ -336,7 +338,7 @@ class Ingest:
 
     async def _one(self, path: str, attempts: int) -> None:
         try:
-            if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
+            if path not in self._begun:  # the file caused no kill: this process started it again because the disk was full
                 if attempts >= IngestLimits.of(self._settings).attempts:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
                 self._image.later(begin_file, path)
@@ -344,12 +346,12 @@ class Ingest:
             told = await self._read(path)
         except OSError:
             raise
-        except Exception as e:  # a fault of ours in one file, or damage in what was read of it, must not hold up the others
+        except Exception as e:  # a defect here, or damage in one file's data, must not block the other files
             if isinstance(e, ImageError) and not isinstance(e, ImageDamaged):
                 raise
             error = Unreadable("there is not enough memory to read it") if isinstance(e, MemoryError) else e
             if not isinstance(error, BatosError):
-                # as text: a traceback that shows variables would load objects whose connection is closed
+                # as text: a traceback with variables would load objects whose connection is closed
                 log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             cause = (SHUT if error.shut else PASSING) if isinstance(error, UnreadableNow) else self.able
@@ -366,13 +368,13 @@ class Ingest:
         draft: Draft | None = None
         while True:
             if draft is None and not self._is_known(self._image.read(known_sections, file.path, file.digest), file):
-                draft = await self.reading.read(file.path, file.data)  # before it is alone: it may take long
-                file = file._replace(data=b"")  # it may be large
+                draft = await self.reading.read(file.path, file.data)  # before the lock is taken: reading may take long
+                file = file._replace(data=b"")  # free the memory: it may be large
             async with self.alone:
                 known = self._image.read(known_sections, file.path, file.digest)
                 if self._is_known(known, file):
                     prepared = _Prepared(file, known)
-                elif draft is None:  # forgotten meanwhile
+                elif draft is None:  # a mission forgot the file meanwhile
                     continue
                 else:
                     prepared = await in_helper(self._prepare, file, known, draft)
@@ -392,7 +394,7 @@ class Ingest:
         return _Prepared(file, known, batches, batches.next())
 
     def stop(self) -> None:
-        """Let a helper thread that reads a long file end soon: the process waits for it."""
+        """Stop a helper thread that reads a long file; the end of the process waits for it."""
         self._stopping = True
 
     def _going(self) -> None:
@@ -400,7 +402,7 @@ class Ingest:
             raise IngestStopped
 
     async def _store(self, prepared: _Prepared) -> Facts | None:
-        """Store what was prepared; None if the memory is another by now, so that it is to be prepared anew."""
+        """Store a prepared file. Return None if the memory has changed, so that the file must be prepared again."""
         file, known, batches, batch = prepared
         if batches is None or batch is None:
             change = (_alias, known.elsewhere, file.path, file.stamp) if known.elsewhere else (_done, file.path, file.stamp)
@@ -445,9 +447,9 @@ def next_file(root: Any) -> tuple[str | None, int]:
 
 
 def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
-    """Read what the memory has of a file already.
+    """Read the sections that the memory holds of a file.
 
-    :param digest: of the file's content as it is now.
+    :param digest: digest of the file's present content.
     """
     library = library_of(root)
     elsewhere = library.by_content.get(digest, 0)
@@ -455,7 +457,7 @@ def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
     if not number:
         return KnownSections(0, b"", False, (), elsewhere)
     document = library.documents[number]
-    if len(document.sources) > 1 and document.digest != digest:  # the others that share it stay as they are
+    if len(document.sources) > 1 and document.digest != digest:  # other sources of the document stay as they are
         return KnownSections(0, b"", False, (), elsewhere)
     return KnownSections(
         number, document.digest, document.complete, tuple(library.sections_of(document)), elsewhere if elsewhere != number else 0
@@ -463,7 +465,7 @@ def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
 
 
 def queue_files(root: Any, paths: list[str], most: int) -> None:
-    """Have files read, also after a `kill -9`.
+    """Queue files, durably.
 
     :raises Busy: if more than `most` would wait.
     """
@@ -471,7 +473,7 @@ def queue_files(root: Any, paths: list[str], most: int) -> None:
     if len(library.queue) + len(paths) > most:
         raise Busy(f"{len(library.queue)} files wait to be read already; ask again later")
     for path in paths:
-        library.queue.setdefault(path, 0)  # who watches asks again after a restart: attempts at what waits are counted on
+        library.queue.setdefault(path, 0)  # a watcher asks again after a restart; the count of attempts goes on
 
 
 def begin_file(root: Any, path: str) -> None:
@@ -495,7 +497,7 @@ def _followed(library: Any, path: str) -> bool:
 
 
 def _alias(root: Any, number: int, path: str, stamp: tuple[int, int]) -> list[int]:
-    """Note that a document is found at another path, too; the chunks of what was there before."""
+    """Register another path of a document. Return the chunks of the document that this path had before."""
     library = library_of(root)
     dropped = _leave(library, path)
     document = library.documents.get(number)
@@ -518,8 +520,8 @@ def store_batch(
     """Store some sections of a file; the file is done with the last of them.
 
     :param file: its path, and its time and size.
-    :param number: of its document.
-    :param facts: of its document.
+    :param number: number of the file's document.
+    :param facts: facts of the file's document.
     :param sections: all that the document has with these.
     :returns: the chunks that the memory let go of; None if some of `sections` are gone meanwhile, and nothing was stored.
     """
@@ -527,7 +529,7 @@ def store_batch(
     library = library_of(root)
     new = {shelf.section.number for shelf in shelves}
     if not all(section in new or section in library.sections for section in sections):
-        return None  # a mission has forgotten it meanwhile, or the curator archived some of it
+        return None  # a mission forgot the document meanwhile, or the curator archived a part of it
     dropped = _leave(library, path) if library.by_source.get(path, number) != number else []
     dropped += library.put(root, number, facts, shelves, segment, sections)
     if last:
@@ -536,7 +538,7 @@ def store_batch(
 
 
 def _leave(library: Any, path: str) -> list[int]:
-    """Take a path away from the document it belongs to, and that with it if it has no other."""
+    """Remove a path from its document, and the document if it has no other path."""
     number = library.by_source.get(path)
     library.stamps.pop(path, None)
     if number is None:
@@ -555,7 +557,7 @@ def _forget(root: Any, source: str) -> tuple[Facts, list[int]]:
     told = {"source": source, "title": document.title, "kept": [other for other in document.sources if other != source]}
     stamp, dropped = library.stamps.get(source), _leave(library, source)
     if stamp is not None and _followed(library, source):
-        library.stamps[source] = stamp  # it stays forgotten until the file changes
+        library.stamps[source] = stamp  # the document stays forgotten until its file changes
     return told, dropped
 
 
@@ -575,8 +577,8 @@ def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: s
 
 
 def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
-    """Return every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused
-    why (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when.
+    """Return the files of a folder: those that were read or refused, with the time and size at that moment; those that wait; and for
+    each refused file the reason (`SHUT`, `PASSING`, or the version of the readers; empty from an early BAT OS) and the time.
     """
     library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)

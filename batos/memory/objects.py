@@ -34,7 +34,7 @@ FILE, USER, TOOL, SELF = "file", "user", "tool", "self"
 ORIGINS = (FILE, USER, TOOL, SELF)
 
 _LEAST = 12
-"""Characters of what a model said that a note repeats, for the note to be the model's."""
+"""Least number of characters of a model's answer that a note must repeat to have the model as its origin."""
 
 
 def origin_of(root: Any, document: UvmObject) -> str:
@@ -52,7 +52,7 @@ def origin_of(root: Any, document: UvmObject) -> str:
 
 
 def _of_summary(root: Any, document: UvmObject) -> str:
-    """Sentences that were chosen are whose they were; what a model made of them is the system's own."""
+    """Return the origin of a summary: chosen sentences keep their origin, a model's text belongs to the system."""
     if document.archive is None or document.archive.by_model:
         return SELF
     origins = {origin_of(root, one) for one in document.of if "kind" in one._slots or "sections" in one._slots}
@@ -63,7 +63,7 @@ def _of_note(root: Any, document: UvmObject) -> str:
     """Return the origin of a note without one, as in version 0.1.0, from the mission that kept it."""
     try:
         mission = ledger.mission_of(root, document.mission)
-    except BatosError:  # it is not known any more
+    except BatosError:  # the mission is unknown by now
         return TOOL
     text = "".join(chunk.text for chunk in library_of(root).chunks_of(document))
     return noted_by(text, str(mission.brief), mission.message, ())
@@ -92,7 +92,7 @@ def _texts(value: Any) -> list[str]:
     return [text for one in inner for text in _texts(one)]
 
 
-# --- own answers that the user vouched for
+# --- own answers that the user confirmed
 
 
 def vouched(root: Any) -> frozenset[int]:
@@ -108,9 +108,9 @@ def none_vouched() -> LLTreeSet:
 
 
 def vouch(root: Any, mission: str, rating: int) -> None:
-    """System transaction: make a mission's answers evidence if it is rated +1, and no evidence if it is not."""
+    """System transaction: make a mission's answers evidence if the user rates it +1, and revoke that otherwise."""
     number = library_of(root).by_source.get(f"mission:{mission}")
-    if number is None:  # it is told again when it becomes memory
+    if number is None:  # the rating is applied again when the mission becomes memory
         return
     numbers = root["lobby"].memory.vouched
     if rating > 0:
@@ -124,16 +124,18 @@ DOCUMENT: dict[str, Any] = {
     "speakers": (), "days": (), "of": (), "doubts": (),
     "digest": b"", "complete": False, "archives": (), "whole": (), "archive": None,
 }  # fmt: skip
-"""Slots of the prototype of documents. `origin` is who says it, where the kind does not tell (`batos.memory.objects`); `day` counts as
-`datetime.date.toordinal` does, 0 is none; `sections` are numbers; `of` is what a summary is of; `doubts` are what its reader was not sure
-of, or did not read; `complete` says that all of it is there, also of a file that takes several transactions;
-`archives` are those that hold some of its sections; `whole` are all that it has then, in their order, where that is not that of
-their numbers; `archive` is what a summary stands for."""
+"""Slots of the prototype of documents. `origin` is the speaker, if the kind does not give it (`batos.memory.objects`). `day` counts as
+`datetime.date.toordinal` does; 0: no day. `sections` are numbers. `of` lists what a summary covers. `doubts` lists what the reader was
+unsure of or left out. `complete` is True once all of the document is stored, also for a file that takes several transactions. `archives`
+hold some of its sections. `whole` lists all sections of an archived document in order, if the order of numbers differs. `archive` is the
+archive that a summary stands for.
+"""
 ARCHIVE: dict[str, Any] = {
     "of": (), "chunks": 0, "bytes": 0, "summary": None, "by_model": False, "level": 1, "entities": (), "made": 0.0,
 }  # fmt: skip
-"""Slots of the prototype of archives. `of` are documents, `bytes` those of its blob, `made` is in seconds since the epoch, `entities` are
-those that nothing names any more; `level` is 1 where it holds what was read or lived through, more where it holds summaries."""
+"""Slots of the prototype of archives. `of` are documents, `bytes` is the size of the blob, `made` is in seconds since the epoch.
+`entities` are entities that no live chunk names any more. `level` is 1 for documents and missions, more for summaries.
+"""
 CHUNK: dict[str, Any] = {"text": "", "speaker": "", "mentioned": ()}
 """Slots of the prototype of chunks. `mentioned` are keys of entities."""
 
@@ -166,14 +168,14 @@ def install(lobby: UvmObject) -> None:
     lobby.memory.library.complete()
 
 
-# --- what they answer
+# --- primitives of the prototypes
 
 
 @Primitive.register("memory.neighbours_")
 def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
     """Return the chunks before and after this one in its section, in their order.
 
-    :param each_side: how many of them on each side.
+    :param each_side: number of chunks on each side.
     :raises InvalidInput: for a number below 1 or above 1,000.
     """
     if not (isinstance(each_side, int) and 1 <= each_side <= 1000):
@@ -226,7 +228,7 @@ def _library(obj: UvmObject) -> Library:
     return library_of(obj._p_jar.root())
 
 
-_SHOWN = 100  # refusals that are told of at a time
+_SHOWN = 100  # greatest number of refusals in one answer
 
 
 def memory_contents(root: Any, documents: int | None, away: Mapping[str, str], left: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +258,7 @@ def memory_contents(root: Any, documents: int | None, away: Mapping[str, str], l
     if documents is not None:
         told["listed"] = []
         for _, document in itertools.islice(descending(library.documents), documents):
-            with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of it
+            with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit reports the damage
                 told["listed"].append(_listed(root, library, document))
     return told
 

@@ -29,7 +29,7 @@ from ZODB.POSException import ConflictError
 from batos.memory.segments import Array, pack_sorted, unpack_sorted
 
 Packed = tuple[bytes, tuple[Any, ...]]
-"""Keys and sizes, and the parts."""
+"""Keys and sizes as bytes, and the parts."""
 _ENTRY = struct.Struct("<qI")
 
 
@@ -40,9 +40,9 @@ class Tail(Persistent):
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[int, Any]] = {}
-        """In the order of keys."""
+        """Key -> (rows, part), in the order of keys."""
         self._numbers = b""
-        """Keys and sizes as they are stored."""
+        """Keys and sizes, as they are stored."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -64,7 +64,7 @@ class Tail(Persistent):
     def __setitem__(self, key: int, entry: tuple[int, Any]) -> None:
         late = bool(self._held) and key <= self.newest()
         self._held[key] = entry
-        if late:  # hardly ever: a key is of the time when it came
+        if late:  # rare: a key is the time of its arrival
             self._held = dict(sorted(self._held.items()))
             self._numbers, _ = _packed(self._held)
         else:
@@ -107,31 +107,33 @@ class Drops(NamedTuple):
     """Dropped ids in one view of a log."""
 
     ids: Array
-    """Ascending."""
+    """Dropped ids, ascending."""
     ages: Array
-    """In parts of this age or older, the rows of each count no more."""
+    """Age for each id: rows of the id in parts of this age or older do not count."""
     newest: int
-    """Age of the newest part then: what came later was not dropped, whatever `ages` says."""
+    """Age of the newest part at the time of the view: later parts have no drops, whatever `ages` says."""
 
 
 class PartLog(Persistent):
     """Base of the logs. A part is persistent and has `len`, and `held()`: the ids of its rows."""
 
     FAN: ClassVar[int]
-    """So many parts of about one size become one; the next size is as many times larger."""
+    """Number of parts of about one size that are merged into one; the next size is larger by this factor."""
     MOST: ClassVar[int]
-    """Rows of the largest part: what a merge holds up the image for is bounded by it."""
-    _tail: Tail | None = None  # an image of an earlier version has none until `complete`
+    """Greatest number of rows of a part. It bounds the time for which a merge blocks the image."""
+    _tail: Tail | None = None  # None in an image of an earlier version, until `complete`
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all entries."""
         self._parts = LOBTree({_FIRST: (0, None)})
-        """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time, and in its last bits the turn."""
+        """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time; its last bits count the rewrites."""
         self._gone = LLBTree({_FIRST: _FIRST})
-        """Id -> age: in parts of this age or older, the id's rows count no more; more than `_EVER`: in none, until it is added again."""
+        """Id -> age: in parts of this age or older, rows of the id do not count. More than `_EVER`: no rows of the id count until it is
+        added again.
+        """
         self._tail = Tail()
 
     def complete(self) -> None:
@@ -141,12 +143,13 @@ class PartLog(Persistent):
 
     def drop(self, ids: Iterable[int]) -> None:
         """Drop the entries of these ids; they can be added again. Unknown ids are ignored."""
-        # in parts of any age: a merge beside this transaction may put their rows into one that is newer than all that it sees
+        # The mark covers parts of any age: a concurrent merge may move the rows into a part that is newer than all that this transaction
+        # sees.
         mark = _EVER + (self._newest() >> _TURNS)
         self._gone.update(dict.fromkeys(map(int, ids), mark))
 
     def tidy(self) -> bool:
-        """Merge parts of one size if there are too many of them; whether there were (then there may be more to do)."""
+        """Merge parts of one size if there are too many of them. Return True if there were; then more may be due."""
         levels: dict[int, list[int]] = {}
         for key, size, _ in self._entries():
             if size * 2 <= self.MOST:
@@ -158,7 +161,7 @@ class PartLog(Persistent):
         return False
 
     def purge(self) -> int:
-        """Take out what was dropped, so that nothing of it is left once the image is packed; how many rows that were."""
+        """Remove dropped rows for good; the next pack removes their bytes. Return the number of rows."""
         held = self._rows()
         self.purge_some(self.drops(), _FIRST)
         return held - self._rows()
@@ -174,14 +177,14 @@ class PartLog(Persistent):
         written = 0
         for key, size, part in self._entries():
             if key <= after or _mask(key, part, drops) is None:
-                part._p_deactivate()  # a cache counts objects, and a part is as large as a thousand others
+                part._p_deactivate()  # the cache counts objects, and a part is as large as a thousand others
                 continue
             self._merge([key])
             written += size
             if rows is not None and written >= rows:
                 return key
         for id, age in zip(drops.ids.tolist(), drops.ages.tolist(), strict=True):
-            if id != _FIRST and self._gone.get(id) == age:  # not one that was dropped again
+            if id != _FIRST and self._gone.get(id) == age:  # not if the id was dropped again
                 del self._gone[id]
         return None
 
@@ -203,10 +206,10 @@ class PartLog(Persistent):
         self.complete()
         tail, key = self._tail, self._next_key()
         self._come_again(part.held().tolist(), key)
-        if tail is None or _level(len(part), self.FAN):  # few of those come, and none of them goes soon
+        if tail is None or _level(len(part), self.FAN):  # such parts are rare and stay for long
             self._parts[key] = (len(part), part)
             return
-        if len(tail) >= TAIL:  # nobody tidied for long
+        if len(tail) >= TAIL:  # no clean-up ran for long
             for old in list(tail)[: TAIL // 2]:
                 self._parts[old] = tail[old]
                 del tail[old]
@@ -229,13 +232,13 @@ class PartLog(Persistent):
         return list(self._parts), list(self._tail or ()), list(self._gone.items())
 
     def sizes(self) -> list[int]:
-        """The rows of each part, the oldest part first."""
+        """Return the number of rows of each part, the oldest part first."""
         return [size for _, size, _ in self._entries()]
 
     # --- inside
 
     def _entries(self) -> list[tuple[int, int, Any]]:
-        """(key, rows, part), oldest first."""
+        """Return (key, rows, part) of each part, the oldest first."""
         entries = [(key, *self._home(key)[key]) for key in (*self._parts, *(self._tail or ()))]
         return sorted((entry for entry in entries if entry[2] is not None), key=lambda entry: entry[0])
 
@@ -256,8 +259,8 @@ class PartLog(Persistent):
         for key in keys:
             del self._home(key)[key]
         if len(made):
-            # Of the same age, so that a drop that is committed meanwhile holds. Not under the same key: a changed entry
-            # conflicts with entries that are added meanwhile, a new one does not.
+            # The age stays, so that a concurrent drop holds. The key is new: a changed entry conflicts with concurrent additions, a new
+            # entry does not.
             newest = keys[-1]
             self._parts[newest >> _TURNS << _TURNS | (newest + 1) % (1 << _TURNS)] = (len(made), made)
 
@@ -282,7 +285,9 @@ class PartLog(Persistent):
         return found
 
     def _next_key(self) -> int:
-        """Later than all before, here and in transactions that are not committed yet; no counter that all would write."""
+        """Return a key above all earlier ones, here and in uncommitted transactions, without a shared counter that would cause
+        conflicts.
+        """
         global _last
         with _lock:
             last: int = self._newest() >> _TURNS
@@ -291,19 +296,19 @@ class PartLog(Persistent):
 
 
 _FIRST = BEGIN = -(2**63)
-"""The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
+"""Key of a permanent entry: a tree that was empty, or whose first entry is deleted, conflicts with concurrent additions."""
 TAIL = 64
-"""Small parts, the newest, that are in a record of their own."""
+"""Greatest number of the newest small parts, which share one record."""
 _EVER = 1 << 60
-"""Above every age."""
+"""A number above every age."""
 _TURNS = 10
-"""Bits of a key that change when a part is written anew. The others are microseconds: that fits 64 bits for 280 years."""
+"""Bits of a key that change when a part is rewritten. The other bits are microseconds: 64 bits last for 280 years."""
 _lock = threading.Lock()
 _last = 0
 
 
 def _mask(key: int, part: Any, drops: Drops) -> Array | None:
-    """Which rows of a part were dropped; None for none."""
+    """Return a mask of the dropped rows of a part; None if there are none."""
     ids, ages, newest = drops
     if len(ids) == 1:
         return None
@@ -335,20 +340,20 @@ class Block(Persistent):
         return int(self.size)
 
     def held(self) -> Array:
-        """int64: the id of each row."""
+        """Return int64: the id of each row."""
         return unpack_sorted(self.ids)
 
     def load(self) -> Array:
-        """float16[n, d]: the rows, for reading."""
+        """Return float16[n, d]: the rows, for reading."""
         return np.frombuffer(self.rows, "<f2").reshape(self.size, -1)
 
 
 class VectorLog(PartLog):
     """The vectors that one embedder made of chunks.
 
-    :param identity: of the embedder: kind, model and digest. Vectors of another are not to be compared with these.
+    :param identity: identity of the embedder: kind, model and digest. Vectors of another embedder are not comparable with these.
     :param dimensions: numbers of a vector.
-    :param place: where the embedder's weights are, if the identity does not tell (`batos.memory.embedders.Identity`).
+    :param place: place of the embedder's weights, if the identity does not give it (`batos.memory.embedders.Identity`).
     """
 
     __module__ = "batos.memory"
@@ -374,7 +379,7 @@ class VectorLog(PartLog):
             self._add(Block(np.asarray(ids[begin:end], np.int64), vectors[begin:end]))
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
-        """(ids, float16 rows) of all that are held, a block at a time."""
+        """Yield (ids, float16 rows) of all live rows, block by block."""
         for block, mask in self._each():
             ids, rows = block.held(), block.load()
             yield (ids, rows) if mask is None else (ids[~mask], rows[~mask])

@@ -11,7 +11,7 @@ from batos.memory.segments import NUMBER, WHEN, folded_key
 from batos.memory.tokenizer import STOP, content_words, former, words
 
 _NAME_WORDS = 3
-"""Words of the longest name that is looked for."""
+"""Greatest number of words of a name."""
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
@@ -26,7 +26,7 @@ _SPOKEN = re.compile(
     r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?"
     r"(?:,?\s+(?:of\s+)?(?P<year>\d{4})\b)?"
 )
-"""7 May 2023, 7th of May, May 7, May 7th, 2023, May 2023, Sept. 2023."""
+"""Matches dates in words: 7 May 2023, 7th of May, May 7, May 7th, 2023, May 2023, Sept. 2023."""
 _DATED = re.compile(rf"\d|{'|'.join(name[:3] for name in _MONTHS)}")
 _IN = re.compile(r"\b(?:in|of|since|last|next|during|until|till|by|from|before|after)\s+$")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -59,19 +59,19 @@ class Question(NamedTuple):
 
     text: str
     words: list[str]
-    """Its index terms."""
+    """Index terms of the question."""
     cleaned: str
-    """For the dense channel: without stop words and without the names that are facets; the text itself if nothing is left."""
+    """Text for the dense channel, without stop words and without names that are facets; the whole text if nothing else is left."""
     speakers: tuple[int, ...]
-    """Keys of the speakers that it names; several for one name that several have."""
+    """Keys of the speakers that the question names. A name that several speakers share gives several keys."""
     people: int
-    """How many names of speakers it has."""
+    """Number of names of speakers in the question."""
     spans: tuple[Span, ...]
-    """Days that it names; a day lies in that day, in its month and in its year, so that nearer misses count too."""
+    """Spans of days that the question names. A day gives its day, its month and its year, so that near misses count too."""
     wants: int
-    """WHEN, NUMBER: what an answer must have."""
+    """Flags that an answer must have: WHEN, NUMBER."""
     bridges: bool
-    """Whether it speaks of something only by what it has to do with something else."""
+    """True if the question identifies a thing only by its relation to another thing."""
 
 
 def parse_question(
@@ -98,7 +98,7 @@ def parse_question(
 
 
 def _names(text: str, speakers: Set[int], called: Callable[[str], Iterable[int]]) -> tuple[tuple[int, ...], set[str], int]:
-    """Keys of the speakers named, the longest names first, the words of their names, and how many names there are."""
+    """Return the keys of the named speakers, the words of their names, and the number of names. Longer names come first."""
     said = [_POSSESSIVE.sub("", word) if not word.isalnum() else word for word in _WORD.findall(text)]
     low = [word.casefold() for word in said]
     written = text[1:] != text[1:].lower()
@@ -127,7 +127,7 @@ def _only_a_word(name: str, at: int, written: bool) -> bool:
 
 def _dates(low: str, days: Callable[[], Span | None]) -> list[Span]:
     spans: list[Span] = []
-    if not _DATED.search(low):  # as most questions: the expressions below take longer
+    if not _DATED.search(low):  # most questions have no date: the expressions below take longer
         return spans
     for match in _ISO.finditer(low):
         spans += _nested(int(match["year"]), int(match["month"]), _number(match["day"]), days)
@@ -192,6 +192,6 @@ def _relative(low: str, today: date) -> list[Span]:
     for match in _AGO.finditer(low):
         unit = _UNIT_DAYS[match[2]]
         middle = now - (int(match[1]) if match[1].isdigit() else _COUNTED[match[1]]) * unit
-        if middle > unit:  # day 0 is that of chunks of no day
+        if middle > unit:  # day 0 marks chunks without a day
             spans.append(Span(middle - unit // 2, middle + unit // 2))
     return spans

@@ -22,39 +22,39 @@ from persistent import Persistent
 from batos.errors import InvalidInput
 
 MISSION, FAILURE = "mission", "failure"
-"""Kinds of documents that are made of missions: what was answered, and what went wrong."""
+"""Kinds of documents that hold missions: a mission with its answer, and a failed mission."""
 NOTE = "note"
-"""The kind of the documents that missions remember."""
+"""Kind of the documents that missions note."""
 STATEMENT = "statement"
-"""The kind of the documents of what the user said in a brief."""
+"""Kind of the documents that hold statements of the user from briefs."""
 SUMMARY, DIGEST = "summary", "digest"
-"""Kinds of documents that say what others hold; `of` is what. A digest is of missions, which the curator archived."""
+"""Kinds of documents that summarise others, which `of` lists. A digest covers missions that the curator archived."""
 KINDS = (
     "text", "markdown", "html", "pdf", "code", "conversation", "document", "table", "mail",
     NOTE, STATEMENT, MISSION, FAILURE, SUMMARY, DIGEST,
 )  # fmt: skip
-"""Kinds of documents that there can be: those of files, what missions noted, and the above."""
+"""All kinds of documents: those of files, and the kinds above."""
 UNTITLED = (STATEMENT, MISSION, FAILURE, SUMMARY, DIGEST)
-"""Kinds whose titles are briefs, or say what they are of: no document is found by such a title."""
+"""Kinds whose titles are briefs or describe the documents that they cover. A search never finds a document by such a title."""
 
 
 class Section(NamedTuple):
     """A part of a document: a heading's text, a conversation's session, some pages. Stored as a plain tuple under `number`."""
 
     number: int
-    """Its own; it stays when its chunks are cut anew."""
+    """Number of the section; it stays when the chunks are cut anew."""
     document: int
     first: int
-    """Number of its first chunk."""
+    """Number of the first chunk."""
     size: int
-    """How many chunks it has."""
+    """Number of chunks."""
     room: int
-    """How many it can have without other numbers."""
+    """Greatest number of chunks that fit without a change of numbers."""
     digest: bytes
     title: str
     day: int
     cut: bool
-    """Whether its chunks were cut where its meaning parts; before, by structure and size alone."""
+    """True if the chunks were cut where the meaning changes; False if they were cut by structure and size alone."""
 
     @property
     def numbers(self) -> range:
@@ -101,7 +101,7 @@ class Counts(Persistent):
         self.documents, self.sections, self.chunks, self.entities = documents, sections, chunks, entities
 
     def add(self, *, documents: int = 0, sections: int = 0, chunks: int = 0, entities: int = 0) -> None:
-        """Add to the counts, in the open transaction; numbers may be negative."""
+        """Add numbers, which may be negative, to the counts in the open transaction."""
         self.documents += documents
         self.sections += sections
         self.chunks += chunks
@@ -117,7 +117,7 @@ class Counts(Persistent):
 
 
 EPOCH = 1 << 32
-"""Numbers that one run of the process may hand out."""
+"""Number of ids that one run of the process may hand out."""
 
 
 class Epoch(Persistent):
@@ -136,7 +136,7 @@ class Numbers:
 
     def __init__(self, epoch: int) -> None:
         """
-        :param epoch: of this run of the process (`epoch_of`).
+        :param epoch: epoch of this run of the process (`epoch_of`).
         """
         self._next, self._end = max(1, epoch * EPOCH), (epoch + 1) * EPOCH
         self._lock = threading.Lock()
@@ -151,7 +151,7 @@ class Numbers:
 
 
 _FULL = 0.75
-"""Share of a leaf that neighbours are put together up to: an entry that comes between them shall not part them again."""
+"""Share of a leaf up to which neighbours are merged: the next entry between them must not split them again."""
 
 
 class GrowingTree(LOBTree):
@@ -185,9 +185,9 @@ def reinsert(tree: Any, keys: Iterable[Any]) -> None:
 
 
 FIELDS = ("kind", "mission", "day")
-"""One value a document."""
+"""Fields with one value for each document."""
 KEYWORDS = ("tags", "speakers", "days")
-"""Any number of values a document."""
+"""Fields with any number of values for each document."""
 
 
 class Catalogue(Persistent):
@@ -196,7 +196,7 @@ class Catalogue(Persistent):
     __module__ = "batos.memory"
 
     def __init__(self) -> None:
-        from zope.index.field import FieldIndex  # late: a daemon that remembers nothing does not pay for it
+        from zope.index.field import FieldIndex  # late import: a daemon with an empty memory does not pay for it
         from zope.index.keyword import KeywordIndex
 
         family = BTrees.family64
@@ -204,7 +204,7 @@ class Catalogue(Persistent):
         self.keywords = {name: KeywordIndex(family) for name in KEYWORDS}
 
     def put(self, number: int, facts: Mapping[str, Any]) -> None:
-        """Index a document, in place of what was known of it. Fields that are empty are not indexed."""
+        """Index a document in place of its earlier entry. Empty fields are not indexed."""
         for name, index in self.fields.items():
             index.unindex_doc(number)
             if facts.get(name):
@@ -215,7 +215,7 @@ class Catalogue(Persistent):
                 index.index_doc(number, words)
 
     def drop(self, number: int) -> None:
-        """Forget a document."""
+        """Remove a document."""
         for index in (*self.fields.values(), *self.keywords.values()):
             index.unindex_doc(number)
 
@@ -240,7 +240,7 @@ class Catalogue(Persistent):
         return found
 
     def called(self, name: str) -> list[int]:
-        """Keys (`speaker_key`) of the speakers whose names begin with a name: their first ones, for example.
+        """Return the keys (`speaker_key`) of the speakers whose names start with a name, such as a first name.
 
         :param name: its words, casefolded.
         """

@@ -11,7 +11,6 @@ no evidence of a fact: it is recalled only if the user rated it +1, or asks for 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import math
 import sys
 import time
@@ -31,30 +30,31 @@ from batos.image.living_image import LivingImage
 from batos.memory import search
 from batos.memory.objects import SELF, origin_of, vouched
 from batos.memory.question import Question
-from batos.memory.search import QuestionVectors
+from batos.memory.records import KINDS
+from batos.memory.search import Filters, Hit, QuestionVectors, SearchResult
 from batos.memory.search_index import View
-from batos.memory.segments import LIVED, Array
+from batos.memory.segments import LIVED, NUMBER, WHEN, Array, speaker_key
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
 from batos.memory.store import library_of
 from batos.memory.tokenizer import asks_what_was_answered, subject_of
+from batos.objects.json_form import oid_of
 
 if TYPE_CHECKING:
     from batos.memory.embedders import Embedder, Maker
-    from batos.memory.search import Filters, Hit, QuestionVectors, SearchResult
-    from batos.memory.search_index import Collection, View
+    from batos.memory.search_index import Collection
 
 COVERED = 0.6
-"""Share of a question's words that a chunk with its neighbours must hold, where its vector does not speak for it."""
+"""Least share of the subject's words that a chunk and its neighbours must hold, if the text does not ask and the vector does not decide."""
 ASKED = 0.5
-"""The same of what a question is about: those that only ask are left out of it already."""
+"""The same share for a text that asks; the words that only ask are left out already."""
 _FEWEST_WORDS = 2
-"""Words by which what asks nothing is known; a question may be about one."""
+"""Least number of words of the subject, if the text does not ask; a question may have one."""
 
 
 def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Array, alike: float) -> Array:
-    """bool: which of these rows speak to a question.
+    """Return bool: True for each row that is relevant to a question.
 
-    :param vectors: of the question; None: words alone decide.
+    :param vectors: vectors of the question; None: words alone decide.
     :param alike: cosine from which a chunk speaks to it.
     """
     found = _covered(view, question, rows)
@@ -64,7 +64,7 @@ def speaks(view: View, question: str, vectors: QuestionVectors | None, rows: Arr
 
 
 def _covered(view: View, question: str, rows: Array) -> Array:
-    """bool: the rows that hold most of these words, with their neighbours."""
+    """Return bool: True for each row that, with its neighbours, holds most of the question's words."""
     subject = subject_of(question)
     asked = subject.words or subject.figured
     if len(asked) < (1 if subject.asks else _FEWEST_WORDS):
@@ -77,8 +77,8 @@ def _covered(view: View, question: str, rows: Array) -> Array:
 log = structlog.get_logger("batos.memory")
 
 
-_SOURCES = 20  # that are named of what a summary is of
-_BEHIND = 2  # times as many are looked at, where some of them go behind others
+_SOURCES = 20  # greatest number of sources that a summary's passage names
+_OVERFETCH = 2  # factor: candidates for each passage, if some of them move to the end
 
 
 class PassageQuery(NamedTuple):
@@ -88,12 +88,12 @@ class PassageQuery(NamedTuple):
     k: int = 10
     kind: str | None = None
     source: str | None = None
-    """A file or whatever a document is from, or a folder of such."""
+    """A source, such as a file, or a folder of sources."""
     speaker: str | None = None
-    """Their name, or what it begins with: "Caroline" is Caroline Smith, too."""
+    """Name of the speaker, or its beginning: "Caroline" finds Caroline Smith, too."""
     since: date | None = None
     until: date | None = None
-    """Days that passages are from, both included."""
+    """First and last day of passages, both included; None: no limit."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class RetrievalTerms:
     """Limits of a search."""
 
     limit_s: float
-    """Seconds for the embedder to read a question; past it, words decide."""
+    """Seconds for the embedder to embed a question; after a timeout the search uses words alone."""
     pause_s: float
-    """Seconds for which an embedder that did not answer is left alone."""
+    """Seconds for which an embedder that did not answer is not asked again."""
     alike: float = 0.3
-    """The cosine with a question from which a passage fits it."""
+    """Cosine with a question from which a passage fits it."""
 
 
 class Retrieval:
@@ -145,7 +145,6 @@ class Retrieval:
         if not any(char.isalnum() for char in wanted.question):
             raise InvalidInput("the question has no words: say what you look for")
         begun = self._now()
-        await answering(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
         view, today = self.view(), self._today()
         filters, question = await answering(self._understand, view, wanted, today)
         vectors, why = await self.vectors(view, question)
@@ -163,32 +162,27 @@ class Retrieval:
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
     def _understand(self, view: View, wanted: PassageQuery, today: date) -> tuple[Filters | None, Any]:
-        from batos.memory.search import prepare_question
-        from batos.memory.store import library_of
 
         def understand(root: Any) -> tuple[Filters | None, Any]:
             called = library_of(root).catalogue.called
-            return _filters(wanted, _documents(root, wanted), called), prepare_question(view, wanted.question, today=today, called=called)
+            return _filters(wanted, _documents(root, wanted), called), search.prepare_question(
+                view, wanted.question, today=today, called=called
+            )
 
         return self._image.read(understand)
 
     def _find(
         self, view: View, question: Any, vectors: QuestionVectors | None, k: int, filters: Filters | None
     ) -> tuple[SearchResult, list[dict[str, Any]]]:
-        import numpy as np
 
-        from batos.memory.objects import SELF, vouched
-        from batos.memory.search import search
-        from batos.memory.tokenizer import asks_what_was_answered
-
-        found = search(view, question, vectors, k if view.read >= view.n else k * _BEHIND, filters=filters)
+        found = search.search(view, question, vectors, k if view.read >= view.n else k * _OVERFETCH, filters=filters)
         rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
         fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, self._alike).tolist()
         passages = self._image.read(_passages, found.hits)
-        there = [  # one may have been forgotten meanwhile
+        there = [  # a mission may have forgotten one meanwhile
             (hit, {**passage, "fits": one}) for hit, passage, one in zip(found.hits, passages, fits, strict=True) if passage is not None
         ]
-        if not asks_what_was_answered(question.text):  # what it said itself comes behind what others say
+        if not asks_what_was_answered(question.text):  # answers of the system come after other sources
             trusted = self._image.read(vouched)
             there.sort(key=lambda one: one[1]["origin"] == SELF and one[1]["document"] not in trusted)
         for _, passage in there:
@@ -196,8 +190,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[QuestionVectors | None, str]:
-        """Return the vectors of a question, by the embedder that those of the view are from; or why there are none."""
-        from batos.memory.search import QuestionVectors
+        """Return the vectors of a question, made by the embedder of the view's vectors; or the reason why there are none."""
 
         if not view.has.any():
             return None, "no passage has its vector yet"
@@ -210,7 +203,8 @@ class Retrieval:
                 identity = await embedder.identity()
                 if str(identity) != maker.identity or identity.dimensions != view.matrix.shape[1]:
                     return None, f"the vectors are from {maker.identity}, which is not to be had any more; they are made anew by {identity}"
-                rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))  # of few words they are the same
+                # for a question of few words the two texts are equal
+                rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))
         except (TimeoutError, BatosError) as e:
             cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
             self._away, self._away_until, self._why = maker.identity, self._now() + self._pause_s, f"the embedder is away: {cause}"
@@ -220,8 +214,6 @@ class Retrieval:
 
 
 def _filters(wanted: PassageQuery, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
-    from batos.memory.search import Filters
-    from batos.memory.segments import speaker_key
 
     since = wanted.since.toordinal() if wanted.since is not None else 0
     until = wanted.until.toordinal() if wanted.until is not None else 0
@@ -235,8 +227,6 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
 
     :raises InvalidInput: for a kind that no document can have.
     """
-    from batos.memory.records import KINDS
-    from batos.memory.store import library_of
 
     library = library_of(root)
     found = library.catalogue.find(kind=wanted.kind) if wanted.kind is not None else None
@@ -254,8 +244,7 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """Return the facts about each chunk; None for one that is not there any more, or is damaged."""
-    from batos.memory.store import library_of
+    """Return the facts about each chunk; None for a chunk that is gone or damaged."""
 
     library = library_of(root)
     return [_readable(root, library, hit) if hit.id in library.chunks else None for hit in hits]
@@ -264,14 +253,12 @@ def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
 def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
     try:
         return _passage(root, library, hit)
-    except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too; the others are found
+    except (ImageDamaged, POSKeyError) as e:  # the self-audit reports the damage as well; the search returns the other passages
         log.error("passage_damaged", error=str(e))
         return None
 
 
 def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
-    from batos.memory.objects import origin_of
-    from batos.objects.json_form import oid_of
 
     chunk = library.chunks[hit.id]
     document = chunk.document
@@ -304,7 +291,6 @@ def _stands_for(document: Any) -> dict[str, Any]:
 
 def _told(found: SearchResult) -> dict[str, Any]:
     """Return the reading of a question, in plain values."""
-    from batos.memory.segments import NUMBER, WHEN
 
     question = found.question
     wants = [name for name, flag in (("when", WHEN), ("number", NUMBER)) if question.wants & flag]
@@ -319,10 +305,10 @@ def _told(found: SearchResult) -> dict[str, Any]:
 
 
 _MORE = 2
-"""Times as many are looked at as are wanted: a model's summary beside what it is of is left out."""
+"""Factor: candidates for each passage, since a model's summary is left out beside its sources."""
 
 
-class _Evidence(search.Filters):
+class _TrustedFilter(search.Filters):
     """Documents that were read or said to it; of missions those that were vouched for, which are `documents`."""
 
     def mask(self, view: View) -> Array:
@@ -333,16 +319,16 @@ class _Evidence(search.Filters):
 async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
     """Return the ids of the chunks that speak to a brief, the best first; none where nothing does.
 
-    :param most: how many at most.
+    :param most: greatest number of chunks.
     :param alike: cosine with the brief from which a chunk speaks to it.
     """
     view = retrieval.view()
     if not most or not view.n or not any(char.isalnum() for char in text):
         return []
     own = asks_what_was_answered(text)
-    filters = None if own else _Evidence(image.read(vouched))
+    filters = None if own else _TrustedFilter(image.read(vouched))
     if not (own or view.read or (filters is not None and filters.documents)):
-        return []  # nobody is asked where nothing can come of it: with none but missions in memory, and a brief that is not about them
+        return []  # no search can give evidence: the memory holds only missions, and the brief does not ask about them
     question = await in_helper(image.read, _understood, view, text)
     vectors, _ = await retrieval.vectors(view, question)
     found = await in_helper(_best, view, question, vectors, most * _MORE, alike, filters)
@@ -366,7 +352,7 @@ def _best(
 
 
 def _retold(root: Any, found: list[int]) -> frozenset[int]:
-    """Which of these chunks are what a model made of documents that are there themselves."""
+    """Return those of these chunks that a model made from documents that are still live."""
     chunks = library_of(root).chunks
     return frozenset(number for number in found if number in chunks and _is_retold(root, chunks[number].document))
 

@@ -33,45 +33,58 @@ class Weights(NamedTuple):
     """Weight of each signal, in standard deviations of the signal or, for facets, as an addend."""
 
     words: float = 0.4
-    """BM25 of the chunk with its window: what it says, said where such things are said."""
+    """Weight of BM25 of the chunk with its window: words of the question in the right surroundings."""
     document_words: float = 0.2
-    """So much more, where all is documents; less, as more of the catalogue is said by somebody: what people say they scatter over several
-    turns, a document's chunk says it in its words. The same for all rows, so that neither kind outdoes the other."""
+    """Added weight of BM25, in proportion to the share of documents. What people say is scattered over several turns; a document's chunk
+    holds it in one place. All rows get the same weight, so that neither kind has an advantage.
+    """
     meaning: float = 0.2
-    """Its own vector with the cleaned question: names and stop words would draw a small model's vectors to greetings."""
+    """Weight of the similarity of the chunk's vector to the cleaned question: names and stop words attract greetings in a small model."""
     around: float = 0.4
-    """Its vector and half of each neighbour's with the question as it is: an answer makes sense beside what it answers."""
+    """Weight of the similarity of the vector, with half of each neighbour's, to the original question: an answer has sense in its
+    context.
+    """
     section_meaning: float = 0.3
-    """The best vector of its section: evidence stands where the subject is."""
+    """Weight of the best vector of the section: evidence is near the subject."""
     section_words: float = 0.45
-    """The best BM25 of its section."""
+    """Weight of the best BM25 of the section."""
     answers: float = 0.45
-    """Likeness of the question to what was asked just before the chunk: who asked the same was answered there."""
+    """Weight of the similarity of the question to the question just before the chunk, which the chunk may answer."""
     told: float = 0.7
-    """Logarithm of how much it tells outside of questions: "Thanks!" and "What about you?" answer nothing."""
+    """Weight of the logarithm of the characters outside of questions: "Thanks!" and "What about you?" answer nothing."""
     enough: int = 400
-    """Characters beyond which telling more counts no more: chunks of documents are all longer."""
+    """Number of characters above which more of them no longer count: all chunks of documents are longer."""
     says_when: float = 0.3
     wanted_when: float = 2.1
-    """It says when: a little in a conversation for any question, much for one that asks when. In a document anything says so somewhere."""
+    """Weight of naming a time: small in a conversation for any question, large for a question about a time. Most chunks of documents
+    name one.
+    """
     says_number: float = 0.2
     wanted_number: float = 1.3
-    """The same of how many."""
+    """Weight of naming a number, likewise for a question about a number."""
     personal: float = 0.55
-    """In a conversation, the speaker tells of themselves: what is asked about people is mostly what they said of themselves."""
+    """Weight of a speaker who talks about themselves in a conversation: most questions about people have their answer there."""
     speaker: float = 0.6
-    """Said by the one speaker that the question names; as much less if by another. Not decisive: they speak of each other."""
+    """Weight of a chunk by the one speaker that the question names; negative for other speakers. It is not decisive: speakers mention
+    each other.
+    """
     stranger: float = 3.0
-    """Less for sections of conversations in which nobody speaks whom the question names: a name tells them apart."""
+    """Penalty of sections of conversations in which none of the speakers in the question speaks: a name tells sections apart."""
     days: float = 3.2
-    """For each of day, month and year of the question that the chunk is from. Nearly a filter, as who names a day means it to be."""
+    """Weight of each of day, month and year that a chunk shares with the question. It is nearly a filter: a question with a date means
+    it.
+    """
 
 
 WEIGHTS = Weights()
 CANDIDATES, FINALISTS = 1024, 128
-"""Rows that are weighed by their facts as well, and of these the ones that are weighed by their neighbours: what costs most."""
+"""Number of rows that are also scored by their facts, and number of the best of these that are scored by their neighbours, which costs
+most.
+"""
 _STEP, _MANY = 64, 4
-"""Of so many scores one is looked at to tell where the best begin, if there are so many times as many as are wanted."""
+"""A threshold for the best scores comes from a sample of every `_STEP`-th score, if there are `_MANY` times as many scores as are
+wanted.
+"""
 
 
 class QuestionVectors(NamedTuple):
@@ -87,7 +100,7 @@ class Fused(NamedTuple):
     rows: Array
     scores: Array
     signals: dict[str, Array]
-    """What each signal adds to each row's score."""
+    """Name of a signal -> its addend to the score of each row."""
 
 
 class Weighing:
@@ -96,7 +109,7 @@ class Weighing:
     def __init__(
         self, view: View, question: Question, vectors: QuestionVectors | None, *, allowed: Array | None = None, weights: Weights = WEIGHTS
     ) -> None:
-        """:param vectors: of the question; None if there is no embedder: words and facets decide then.
+        """:param vectors: vectors of the question; None if there is no embedder: words and facets decide then.
         :param allowed: bool[n]: rows that may be returned; all if left out.
         """
         self.view, self._question, self._weights = view, question, weights
@@ -107,18 +120,18 @@ class Weighing:
         self._wide = _for_all(view, question, self._vectors, known, weights) if view.n else _Wide({}, {})
 
     def best(self, count: int = FINALISTS) -> Fused:
-        """Return the rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
+        """Select rows by the cheap signals, score them by all signals, and return the best `count` rows, or fewer."""
         rows = _best(self._rough, max(CANDIDATES, count))
         return self.of(rows[_best(self._rough.take(rows) + self._facets.sums(self.view, rows), count)])
 
     def best_of(self, document: int) -> int | None:
-        """Return the row of a document that is best by what costs little; None if it has none that may be returned."""
+        """Return the row of a document with the best cheap signals; None if the document has no row that may be returned."""
         rows = np.flatnonzero(self.view.documents == document)
         best = int(rows[np.argmax(self._rough[rows])]) if len(rows) else 0
         return best if len(rows) and np.isfinite(self._rough[best]) else None
 
     def of(self, rows: Array) -> Fused:
-        """Return these rows weighed by everything; those that may not be returned are left out."""
+        """Return these rows, scored by all signals, without rows that may not be returned."""
         rows = rows[~self._barred[rows]]
         runs = self.view.runs[rows]
         signals = {name: found.take(rows) for name, found in self._wide.rows.items()}
@@ -133,7 +146,7 @@ class Weighing:
 
     @functools.cached_property
     def _rough(self) -> Array:
-        """float32[n]: what costs little, added; minus infinity for rows that may not be returned."""
+        """Return float32[n]: the sum of the cheap signals; minus infinity for rows that may not be returned."""
         sections = np.zeros(len(self.view.starts), np.float32)
         for signal in self._wide.sections.values():
             sections += signal
@@ -161,7 +174,7 @@ def _for_all(view: View, question: Question, vectors: QuestionVectors | None, kn
     rows = {"words": standard(said, weights.words + weights.document_words * (1 - view.talk))}
     if vectors is not None:
         meant = likeness(view.matrix, vectors.cleaned)
-        if not known.all():  # neither better nor worse for it, nor is their section
+        if not known.all():  # a row without a vector gets the mean, and so does its section
             meant = np.where(known, meant, meant[known].mean())
         sections["section_meaning"] = _of_sections(view, meant, weights.section_meaning)
         rows["meaning"] = standard(meant, weights.meaning)
@@ -202,14 +215,14 @@ class _Facets(NamedTuple):
     """Addends for the facts of a chunk, computed once for all possible facts."""
 
     told: Array
-    """float32: by the length, up to `Weights.enough`."""
+    """float32: addend for each length, up to `Weights.enough`."""
     flagged: Array
-    """float32[3, 512]: by `View.looks`, a row a signal."""
+    """float32[3, 512]: addend for each value of `View.looks`, one signal in each row."""
     added: Array
-    """float32[512]: those three together."""
+    """float32[512]: sum of the three rows of `flagged`."""
 
     def sums(self, view: View, rows: Array) -> Array:
-        """float32: what these rows get."""
+        """Return float32: the sum of the addends of each row."""
         sums: Array = self.told.take(view.told.take(rows), mode="clip")
         sums += self.added.take(view.looks.take(rows))
         return sums
@@ -269,9 +282,9 @@ def _apart(found: Array, usual: Array) -> Array:
 
 
 def likeness(rows: Array, vector: Array) -> Array:
-    """Return the product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
-    for, and those wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows). A second thread that takes
-    blocks of 100,000 rows gains a fifth where nothing else runs, and loses a quarter where something does.
+    """Return the product of each row with a vector, in this thread. Memory is the bottleneck, so one thread is as fast as BLAS on all
+    processors, whose threads wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows). A second thread for blocks
+    of 100,000 rows gains a fifth on an idle machine, and loses a quarter on a busy one.
     """
     found: Array = np.vecdot(rows, vector)
     return found
@@ -280,7 +293,7 @@ def likeness(rows: Array, vector: Array) -> Array:
 def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> Array:
     """Return the scores less their mean, in standard deviations, times a weight; zeros if all are alike.
 
-    :param times: how often each counts; once if left out.
+    :param times: weight of each score; 1 if omitted.
     """
     size = len(scores) if times is None else int(np.add.reduce(times))
     mean = np.add.reduce(scores if times is None else scores * times) / size
@@ -292,10 +305,11 @@ def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> 
 
 
 def _best(scores: Array, count: int) -> Array:
-    """Return the rows of the best scores, in no order; those of minus infinity never."""
+    """Return the rows of the best scores, in any order, without rows of minus infinity."""
     some = scores[::_STEP]
     place = len(some) - 2 * count // _STEP
-    if len(scores) > _MANY * count and place < len(some):  # some tell what twice as many exceed: the others need not be parted
+    # a sample gives a score that twice as many rows exceed as are wanted: only these are partitioned
+    if len(scores) > _MANY * count and place < len(some):
         rows = (scores > np.partition(some, place)[place]).nonzero()[0]
         if len(rows) >= count:
             best: Array = rows[_parted(scores.take(rows), count)]
@@ -304,16 +318,16 @@ def _best(scores: Array, count: int) -> Array:
 
 
 def _parted(scores: Array, count: int) -> Array:
-    # of the negative: among many that are alike, as where no word occurs, the other way round is 40 times slower
+    # Partition the negative scores: for many equal scores, as where no word occurs, the other order is 40 times slower.
     rows = np.argpartition(-scores, count - 1)[:count] if len(scores) > count else np.arange(len(scores))
     best: Array = rows[np.isfinite(scores.take(rows))]
     return best
 
 
 SEEDS = 8
-"""How many of the best chunks hand on."""
+"""Number of the best chunks that pass on a part of their score."""
 SHARE = 1.0
-"""How much of what a seed has over the middle of the candidates its targets get."""
+"""Factor of a seed's score above the median of the candidates that its targets get."""
 
 
 class LinkStep(NamedTuple):
@@ -362,24 +376,24 @@ def _joined(one: Fused, other: Fused) -> Fused:
 
 
 _ALIKE = 0.9995
-"""Cosine from which two chunks say the same: float16 rows of the same text differ by less."""
+"""Cosine from which two chunks count as equal: float16 rows of one text differ by less."""
 _MORE = 3
-"""Times `k` that are looked at for some that say the same."""
+"""Factor: rows that are looked at for each wanted chunk, since some may be equal."""
 
 
 class Filters(NamedTuple):
     """Filters of a search: which chunks may be found; a filter left out allows all."""
 
     documents: Set[int] | None = None
-    """Numbers of their documents."""
+    """Numbers of the allowed documents."""
     since: int = 0
     until: int = 0
-    """Days, `date.toordinal()`, both included; a chunk of no day is never within."""
+    """Last day, as `date.toordinal()`; both limits are included. A chunk without a day never passes."""
     speakers: tuple[int, ...] = ()
-    """Keys of who says it, one of these."""
+    """Keys of the allowed speakers."""
 
     def mask(self, view: View) -> Array | None:
-        """bool[n]: the rows that fit; None if all do."""
+        """Return bool[n]: True for the rows that pass; None if all rows pass."""
         facts, masks = view.facts, []
         if self.documents is not None:
             masks.append(np.isin(facts["document"], np.fromiter(self.documents, np.int64, len(self.documents))))
@@ -398,9 +412,9 @@ class Hit(NamedTuple):
     id: int
     score: float
     signals: dict[str, float]
-    """What each signal added to the score (`batos.memory.search.Weights` says what they are)."""
+    """Addend of each signal to the score; see `batos.memory.search.Weights`."""
     path: tuple[int, ...]
-    """Ids of the chunks that lead to it by links, itself last; alone if it was found by itself."""
+    """Ids of the chunks that lead to this chunk by links, then its own id. Only its own id if no link led to it."""
 
 
 class SearchResult(NamedTuple):
@@ -409,7 +423,7 @@ class SearchResult(NamedTuple):
     hits: list[Hit]
     question: Question
     by_vectors: bool
-    """Whether meaning counted: False if there is no embedder at hand or no chunk has its vector yet."""
+    """True if vectors counted; False if there is no embedder, or no chunk has its vector yet."""
 
 
 def prepare_question(
@@ -426,7 +440,7 @@ def search(view: View, question: Question, vectors: QuestionVectors | None, k: i
     """Return the `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
 
     :param question: what `read` made of it, for this view or an older one.
-    :param vectors: of its cleaned text and of its text; None if they cannot be had: words, names and days decide then.
+    :param vectors: vectors of the question's cleaned and original text; None if there is no embedder: then words, names and days decide.
     """
     weighing = Weighing(view, question, vectors, allowed=filters.mask(view) if filters is not None else None)
     fused = weighing.best(max(FINALISTS, k * _MORE))
@@ -443,7 +457,7 @@ def _days(view: View) -> Span | None:
 
 
 def _different(view: View, fused: Fused, k: int) -> list[int]:
-    """Places of the best `k` of which no two say the same, word for word."""
+    """Return the indexes of the best `k` rows, without rows of equal text."""
     rows = fused.rows[: k * _MORE]
     lengths = view.facts["length"][rows].tolist()
     kept: dict[int, list[int]] = {}

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from batos.memory.text_index import SegmentedText
 
 _SAMPLE = 128
-"""Rows from which mean and deviation of a signal are taken that is not worked out for all."""
+"""Number of sampled rows that give mean and deviation of a signal which is not computed for all rows."""
 
 
 class Beside(NamedTuple):
     """Context of some rows."""
 
     around: Array
-    """float32[m, d]: a row's vector twice and each neighbour's once, not brought to one length."""
+    """float32[m, d]: twice the row's vector plus the vector of each neighbour, not normalised."""
     lengths: Array
-    """float32[m]: how long those are."""
+    """float32[m]: lengths of the vectors in `around`."""
     flags: Array
-    """Of the row before."""
+    """Flags of the row before."""
     first: Array
-    """bool: whether there is none."""
+    """bool: True if there is no row before."""
 
 
 class View:
@@ -48,30 +48,30 @@ class View:
         n = collection.size
         self.n = n
         self.read = collection.read
-        """How many rows are of documents that were read, at most; the others are of missions."""
+        """Upper bound of the number of rows from documents; the others are rows of missions."""
         self.facts: Array = collection._facts[:n]
         """FACTS (`batos.memory.segments`) of each row."""
         self.ids: Array = self.facts["id"]
         self.told: Array = collection._told[:n]
-        """uint16[n]: their lengths, one after the other in memory."""
+        """uint16[n]: lengths of the rows, contiguous in memory."""
         self.looks: Array = collection._looks[:n]
-        """uint16[n]: their flags, and SPOKEN for those that somebody says."""
+        """uint16[n]: flags of the rows, with SPOKEN for rows that have a speaker."""
         self.speakers: frozenset[int] = collection._speakers
-        """Keys (`speaker_key`) of those who speak, or did."""
+        """Keys (`speaker_key`) of all present and former speakers."""
         self.gone: Array = collection._gone[:n]
-        """bool: rows that no search may return; their vectors are there still."""
+        """bool: True for rows that no search may return; their vectors are still there."""
         self.matrix: Array = collection._matrix[:n]
-        """float32[n, d]: unit vectors; zeros where none has come yet. d is 0 as long as there is none at all."""
+        """float32[n, d]: unit vectors, zeros for rows without a vector. d is 0 until the first vector is there."""
         self.has: Array = collection._has[:n]
-        """bool: which rows have their vector. Vectors that come meanwhile are seen."""
+        """bool: True for rows with a vector. Later vectors become visible."""
         self.maker = collection.maker
-        """Who made them: a question must be read by the same."""
+        """The embedder of the vectors: it must embed the question as well."""
         self._rows, self._ranking, self._pairs = collection._rows, collection._ranked(), tuple(collection._links)
         self.runs: Array = collection._runs[:n]
-        """int32: the run of neighbours that each row is in, counted from 0."""
+        """int32: number of the run of neighbours of each row, from 0."""
 
     def bm25(self, words: Iterable[str]) -> Array:
-        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 if none occurs."""
+        """Return BM25 of every row with its window for these terms (`words(question)`) as float32[n]; 0 if none occurs."""
         return self._ranking.bm25(words)
 
     def row_of(self, id: int) -> int | None:
@@ -80,39 +80,39 @@ class View:
         return None if row < 0 else row
 
     def rows_of(self, ids: Array) -> Array:
-        """int64: the rows of these chunks, -1 for those that this view does not have."""
+        """Return the rows of these chunks as int64; -1 for chunks that this view does not hold."""
         rows = self._rows.find(ids)
         here = (rows >= 0) & (rows < self.n)
         here[here] = ~self.gone[rows[here]]
         return np.where(here, rows, -1)
 
-    # --- what many questions ask of one view, worked out once
+    # --- values for many searches of one view, computed once
 
     @functools.cached_property
     def begins(self) -> Array:
-        """bool[n + 1]: whether a run of neighbours begins with a row; True after the last."""
+        """Return bool[n + 1]: True for rows that start a run of neighbours; the last entry is True."""
         begins = np.ones(self.n + 1, bool)
         np.not_equal(self.runs[1:], self.runs[:-1], out=begins[1:-1])
         return begins
 
     @functools.cached_property
     def starts(self) -> Array:
-        """int64: the rows with which a run of neighbours begins, ascending; the first is 0. For `np.add.reduceat` and the like."""
+        """Return int64: the first rows of the runs of neighbours, ascending from 0, as `np.add.reduceat` takes them."""
         return np.flatnonzero(self.begins[:-1])
 
     @functools.cached_property
     def sizes(self) -> Array:
-        """int64: how many rows each run of neighbours has."""
+        """Return int64: the number of rows of each run of neighbours."""
         return np.diff(self.starts, append=self.n)
 
     @functools.cached_property
     def documents(self) -> Array:
-        """int64[n]: the numbers of their documents, one after the other in memory."""
+        """Return int64[n]: numbers of the rows' documents, contiguous in memory."""
         return np.ascontiguousarray(self.facts["document"])
 
     @functools.cached_property
     def days(self) -> Array:
-        """int32[n]: the days that they are from, 0 for none."""
+        """Return int32[n]: days of the rows; 0 for none."""
         return np.ascontiguousarray(self.facts["day"])
 
     @functools.cached_property
@@ -137,7 +137,7 @@ class View:
         return bool(self.gone.any())
 
     def known(self) -> Array:
-        """bool[n]: the rows that may be returned and have their vector by now."""
+        """Return bool[n]: True for rows that may be returned and have a vector."""
         return self.has & ~self.gone if self.masked else self.has
 
     @functools.cached_property
@@ -167,7 +167,7 @@ class View:
 
     @functools.cached_property
     def links(self) -> Array:
-        """int64[m, 2]: (row, number of a document that it points at), ascending; the document need not be there any more."""
+        """Return int64[m, 2]: pairs of a row and the number of a document that it points at, ascending. The document may be gone."""
         if not self._pairs:
             return np.empty((0, 2), np.int64)
         pairs = np.concatenate(self._pairs)
@@ -176,9 +176,9 @@ class View:
 
 
 _SPARE = 1 << 15
-"""Rows of room at least, beyond as many as there are. Making more copies everything, on the loop; room takes no memory until it is used."""
+"""Least number of spare rows. Growth copies all arrays on the loop; spare rows take no memory until they are used."""
 _FAN, _MOST = 8, 4096
-"""So many small parts that came one after another become one, of at most so many rows: more would hold up the loop."""
+"""Number of adjacent small parts that are merged into one, and the greatest number of its rows: more would block the loop."""
 
 
 _P = ParamSpec("_P")
@@ -203,11 +203,11 @@ class Collection:
         """:param room: bytes for what terms gave in earlier searches."""
         self.size = 0
         self.read = 0
-        """Rows of documents that were read, those that are masked included: the others are of missions."""
+        """Number of rows from documents, masked rows included; the others are rows of missions."""
         self.dropped = 0
-        """Rows that are masked: every search passes over them. When they are many, load anew."""
+        """Number of masked rows, which every search skips. Load the collection anew when they are many."""
         self.maker = Maker()
-        """Who made the vectors, as the image has it: those of another embedder are loaded, all of them."""
+        """The embedder of the vectors, as stored in the image. When it changes, all vectors are loaded anew."""
         self._room, self._lock = room, threading.RLock()
         self._facts = np.zeros(0, FACTS)
         self._gone = np.zeros(0, bool)
@@ -252,7 +252,7 @@ class Collection:
 
     @_whole
     def append(self, segment: Segment) -> None:
-        """Chunks that were committed. One whose id is there already takes its place."""
+        """Append committed chunks. A chunk replaces an earlier one with its id."""
         if not len(segment):
             return
         if len(segment) == 1 and self.size:
@@ -268,7 +268,7 @@ class Collection:
 
     @_whole
     def replace(self, segment: Segment) -> None:
-        """Other entries of chunks whose texts are what they were: they keep their vectors."""
+        """Replace the entries of chunks whose texts are unchanged: the chunks keep their vectors."""
         rows = self._alive(segment.ids)
         known = np.flatnonzero(rows >= 0)[self._has[rows[rows >= 0]]]
         kept = self._matrix[rows[known]]
@@ -277,7 +277,7 @@ class Collection:
 
     @_whole
     def vectors(self, ids: Array, matrix: Array) -> None:
-        """Vectors (unit rows) of chunks; those of chunks that are not there are left out.
+        """Set the vectors (unit rows) of chunks; ignore chunks that the collection does not hold.
 
         :raises ValueError: for vectors of another length than those that are there: another embedder's are loaded, all of them.
         """
@@ -301,16 +301,16 @@ class Collection:
         else:
             matrix, rows = matrix[rows >= 0], rows[rows >= 0]
             self._matrix[rows] = matrix
-        self._has[rows] = True  # after the rows: a search that runs meanwhile takes no half of one
+        self._has[rows] = True  # after the rows: a concurrent search must not see half of a vector
         self._view = None
 
     @_whole
     def drop(self, ids: Array | Sequence[int]) -> None:
-        """Chunks that were forgotten; those that are not there do not matter."""
+        """Mask forgotten chunks; ignore chunks that the collection does not hold."""
         rows = self._alive(np.asarray(ids, np.int64))
         rows = rows[rows >= 0]
         if len(rows):
-            self._gone = self._gone.copy()  # a view sees those of its time
+            self._gone = self._gone.copy()  # a copy: each view keeps the mask of its time
             self._gone[rows] = True
             self.dropped += len(rows)
             self._ranking = self._view = None
@@ -328,10 +328,10 @@ class Collection:
         vectors[there] = matrix[rows[there]]
         return segment, vectors, there & has[rows]
 
-    # --- growing
+    # --- growth
 
     def _begin(self, facts: Array) -> Array:
-        """Take these as the first rows, section by section; int32: the row of each."""
+        """Store these as the first rows, section by section. Return the row of each as int32."""
         order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
         self._reserve(len(order))
         self._add(facts[order])
@@ -358,7 +358,7 @@ class Collection:
         self.size = end
 
     def _append_one(self, segment: Segment) -> None:
-        """Append one chunk after the others: like `append`, without arrays."""
+        """Append one chunk: like `append`, without arrays."""
         id, document, section, _place, speaker, _day, length, flags = segment.facts[0].item()
         if self._alive_one(id) >= 0:
             self.drop(segment.ids)
@@ -430,7 +430,7 @@ class Collection:
 
 
 class _Rows:
-    """Id -> row: of what was loaded by a sorted array, of what came later by a dict."""
+    """Map of ids to rows: a sorted array for the loaded rows, a dict for later ones."""
 
     def __init__(self, ids: Array) -> None:
         self._order = np.argsort(ids, kind="stable")
@@ -454,8 +454,8 @@ class _Rows:
         return int(self._order[at]) if at < len(self._ids) and self._ids[at] == id else -1
 
     def find(self, ids: Array) -> Array:
-        """int64: the row of each, -1 for one that there never was."""
-        if len(ids) == 1:  # what is added alone, and its vector
+        """Return the row of each id as int64; -1 for unknown ids."""
+        if len(ids) == 1:  # the usual case: one added chunk, and its vector
             return np.array([self.one(int(ids[0]))], np.int64)
         if len(self._ids):
             at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)

@@ -38,7 +38,7 @@ from batos.objects import UvmObject
 _WORD = re.compile(r"[^\W_]+")
 _ASIDE = re.compile(r"(?<!\s)\s*\([^()]*+\)\s*+$")
 _LONGEST = 12
-"""Words of a name; what is longer is a sentence, and no text names it."""
+"""Greatest number of words of a name; longer titles are sentences, which no text names."""
 
 
 class NamedEntities(NamedTuple):
@@ -56,7 +56,7 @@ class KnownName(NamedTuple):
 
 
 class Gazetteer:
-    """Names that are looked for in texts, each with what it stands for. Built once, asked by any thread; names can be added.
+    """Names to be found in texts, with the numbers that they stand for. It is built once, any thread may use it, and names can be added.
 
     A name is found as whole words, whatever its case, the longest first; one of a single word only where it is written with a
     capital, so that a note called "ideas" is not pointed at by every text that has one.
@@ -69,7 +69,7 @@ class Gazetteer:
             self.add(name, target)
 
     def add(self, name: str, target: int) -> None:
-        """Add a name. A bracketed suffix only tells namesakes apart and is not looked for."""
+        """Add a name. A suffix in brackets only tells namesakes apart; texts need not contain it."""
         parts = tuple(_words(_ASIDE.sub("", name) or name))
         if 0 < len(parts) <= _LONGEST and content_words(name):
             targets = self._known.setdefault(parts[0], {}).setdefault(parts, [])
@@ -84,7 +84,7 @@ class Gazetteer:
         at = 0
         while at < len(said):
             names = self._known.get(said[at])
-            if names is None:  # no name begins so, as with most words
+            if names is None:  # no name starts like this, as for most words
                 at += 1
                 continue
             fits = [parts for parts in names if tuple(said[at : at + len(parts)]) == parts]
@@ -114,7 +114,7 @@ class KnownNames:
         self.add(names)
 
     def add(self, names: Iterable[KnownName]) -> None:
-        """Know more names."""
+        """Add names."""
         with self._lock:
             for name in names:
                 if name not in self._names:
@@ -123,7 +123,7 @@ class KnownNames:
                     self._known.append(name)
 
     def of(self, text: str, document: int) -> NamedEntities:
-        """Whom a text of a document names; not the document itself."""
+        """Return the documents and entities that a text of a document names, without the document itself."""
         with self._lock:
             found = [self._known[place] for place in self._gazetteer.find(text)]
         others = [name for name in found if name.document != document and (not name.document or self._there(name.document))]
@@ -145,7 +145,7 @@ def known_names(root: Any) -> list[KnownName]:
 
 
 _KINDS = {MISSION: LIVED, FAILURE: LIVED, SUMMARY: TELLS_OTHERS, DIGEST: TELLS_OTHERS | LIVED}
-"""Kind of a document -> what is to be known of its chunks beside their own traits."""
+"""Kind of a document -> flags that all of its chunks get."""
 
 
 class Shelved(NamedTuple):
@@ -165,11 +165,11 @@ class Shelver:
         """Return a new section of provisional chunks.
 
         :param document: the number of the document that it is of.
-        :param day: of the document, where the part has none.
+        :param day: day of the document, for a part without a day.
         :param about: numbers of the documents that all its chunks point at.
         """
         cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
-        # a conversation is cut by who speaks, and nothing else parts it
+        # only the speakers decide on the cuts of a conversation
         section = Section(self.numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
         return self.filled(section, cuts, kind, about)
 
@@ -197,7 +197,7 @@ class Shelver:
         return Shelved(Shelf(section, tuple(passages)), entries)
 
     def _pieces(self, text: str, kind: str) -> Iterator[tuple[str, str]]:
-        """Yield the texts of its pieces, with the gaps after them: put together they are the whole text."""
+        """Yield the texts of the draft's pieces with the gaps after them: joined, they are the whole text."""
         yield from ((piece, "") for piece in parted(text, [(p.start, p.end) for p in pieces(text, kind, self._limits)]))
 
     def _turns(self, part: DraftPart) -> Iterator[tuple[str, str]]:
@@ -217,7 +217,7 @@ def about_of(objects: Iterable[UvmObject]) -> tuple[int, ...]:
 
 
 def section_key(number: int) -> int:
-    """Return the number by which searches tell sections apart: 31 bits, spread so that those of two runs do not fall together."""
+    """Return a number of 31 bits that identifies a section in searches, spread so that numbers of two runs do not collide."""
     return zlib.crc32(number.to_bytes(8, "big")) & 0x7FFFFFFF
 
 
@@ -264,10 +264,10 @@ def prepare_document(
 ) -> PreparedDocument:
     """Cut a draft into sections and chunks. Needs no image; any thread.
 
-    :param source: where it is from, such as `mission:ID`.
+    :param source: source of the document, such as `mission:ID`.
     :param mission: the id of the mission that remembers it.
     :param section_chars: its longest section.
-    :param of: what it is a summary of: documents and chunks.
+    :param of: documents and chunks that the document summarises.
     :param about: numbers of the documents that it is of, where the objects are not at hand.
     :raises InvalidInput: for a draft without a word in it.
     """
@@ -280,9 +280,9 @@ def prepare_document(
 
 
 def store_document(root: Any, prepared: PreparedDocument, segment: Segment | None) -> None:
-    """Store what was prepared.
+    """Store a prepared document.
 
-    :param segment: of its entries; None if they come with those of another document.
+    :param segment: segment of its index entries; None if they come with those of another document.
     :raises InvalidInput: for a source that is known.
     """
     library, (draft, source, mission, number, shelved, of) = library_of(root), prepared
@@ -318,9 +318,9 @@ class EmbeddingWork(NamedTuple):
     speakers: tuple[str, ...]
     mentioned: tuple[tuple[str, ...], ...]
     about: tuple[int, ...]
-    """Numbers of the documents that it is a summary of, or of parts of them."""
+    """Numbers of the documents that the section summarises in whole or in part."""
     served: bool = False
-    """Whether searches have vectors of its chunks: if so, those of another embedder are made for the same chunks."""
+    """True if searches have vectors of the chunks already: then the vectors of another embedder are for the same chunks."""
 
 
 class EmbeddingPlan(NamedTuple):
@@ -383,16 +383,16 @@ def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limit
         rows = np.stack([piece.vector for piece in found])
     speakers = work.speakers if cuts == work.texts else ("",) * len(cuts)
     shelved = shelver.filled(work.section._replace(cut=True), list(zip(cuts, speakers, strict=True)), work.kind, work.about)
-    # the same cuts and the same names: all that there is new are the vectors
+    # the cuts and the names are equal: only the vectors are new
     named = work.served or tuple(passage.mentioned for passage in shelved.shelf.passages) == work.mentioned
     same = named and cuts == work.texts
     return EmbeddedSection(work.section, None if same else shelved, rows)
 
 
 def store_vectors(root: Any, identity: str, made: Sequence[EmbeddedSection]) -> StoredVectors:
-    """System transaction: put sections with vectors in the place of what they were made from, where that is still there.
+    """System transaction: store the vectors of sections, unless a section has changed or is gone.
 
-    :param identity: of the embedder; nothing is kept of one that neither serves nor comes any more.
+    :param identity: identity of the embedder; vectors of an embedder that is out of use are discarded.
     """
     library = library_of(root)
     waiting = library.lacking(identity)
@@ -400,7 +400,7 @@ def store_vectors(root: Any, identity: str, made: Sequence[EmbeddedSection]) -> 
     rows, entries, dropped = [], [], []
     for one in made:
         if waiting is None or library.sections.get(one.was.number) != tuple(one.was[1:]):
-            continue  # forgotten or changed meanwhile: what is there now waits for its own
+            continue  # forgotten or changed meanwhile: the new version waits for its own vectors
         if one.shelved is None:
             library.sections[one.was.number] = tuple(one.was._replace(cut=True)[1:])
             ids += one.was.numbers

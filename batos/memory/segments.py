@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FEW = 64
 _WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_HEAD = struct.Struct("<BIq")  # bytes a number (0: all are the least), how many, the least
+_HEAD = struct.Struct("<BIq")  # bytes of each number (0: all numbers equal the least one), how many numbers, the least number
 _FIRST, _NONE = struct.Struct("<q"), _HEAD.pack(0, 0, 0)
 
 
@@ -109,17 +109,17 @@ def widen(halves: Numbers, out: Numbers) -> None:
 
     bits = halves.view("<i2").astype(np.int32)
     bits <<= 13
-    bits &= np.int32(0x8FFFE000 - 2**32)  # the sign was spread over the bits below it
+    bits &= np.int32(0x8FFFE000 - 2**32)  # the shift copied the sign into the bits below it
     np.multiply(bits.view(np.float32), np.float32(2.0**112), out=out)
 
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 QUESTION, SUMMARY = 1, 2
-"""Flags of a chunk: it asks something; it tells what others hold."""
+"""Flags of a chunk: it is a question; it is a summary of other documents."""
 
 SPOKEN = 256
-"""Beside the flags, in a view: somebody says it."""
+"""Flag in a view, beside the flags of the chunk: the chunk has a speaker."""
 
 FACTS: np.dtype[np.void] = np.dtype(
     [
@@ -133,9 +133,9 @@ FACTS: np.dtype[np.void] = np.dtype(
         ("flags", "u1"),
     ]
 )
-"""What searches know of a chunk besides its words and vector; see `Facts`."""
+"""Row format of the facts of a chunk besides its words and its vector; see `Facts`."""
 _FACTS = struct.Struct("=qqiiIiHB")
-"""The same, for one."""
+"""The same format for one row."""
 _NO_LINKS = np.empty((0, 2), np.int64)
 _COLUMNS = ("document", "section", "place", "speaker", "day", "length", "flags")
 
@@ -145,15 +145,15 @@ class Facts(NamedTuple):
 
     document: int = 0
     section: int = 0
-    """Which part of its document: only chunks of one section are neighbours."""
+    """Number of the section: only chunks of one section are neighbours."""
     place: int = 0
-    """The order within the section, where the order of ids does not say it; gaps do not matter."""
+    """Order within the section, if the order of ids differs; gaps do not matter."""
     speaker: int = 0
-    """`speaker_key` of who says it; 0: nobody in particular."""
+    """`speaker_key` of the speaker; 0: no speaker."""
     day: int = 0
-    """`date.toordinal()` of when it was said; 0: not known."""
+    """`date.toordinal()` of the day when it was said; 0: unknown."""
     length: int = 0
-    """Characters; what is longer than 65,535 counts as that."""
+    """Number of characters; a greater number than 65,535 is stored as 65,535."""
     flags: int = 0
 
 
@@ -162,10 +162,10 @@ class Entry(NamedTuple):
 
     id: int
     words: Sequence[str]
-    """Its own terms, `words(text)`; those of its neighbours are not the caller's business."""
+    """Terms of the chunk itself, `words(text)`, without those of its neighbours."""
     facts: Facts = Facts()
     links: Sequence[int] = ()
-    """Numbers of the documents that it points at."""
+    """Numbers of the documents that the chunk points at."""
 
 
 def speaker_key(name: str) -> int:
@@ -185,22 +185,22 @@ class Segment:
     facts: Array
     """FACTS of each row."""
     terms: tuple[str, ...]
-    """All words that occur, sorted."""
+    """All terms that occur, sorted."""
     starts: Array
     """int64[terms + 1]: the postings of term i are `starts[i]:starts[i + 1]` of `rows` and `counts`."""
     rows: Array
-    """int32: in which rows a term occurs, ascending within a term."""
+    """int32: rows in which a term occurs, ascending within a term."""
     counts: Array
-    """float32: how often."""
+    """float32: how often the term occurs in the row."""
     links: Array
-    """int64[m, 2]: (id, id of a chunk it points at)."""
+    """int64[m, 2]: id of a chunk, and number of a document that the chunk points at."""
 
     def __len__(self) -> int:
         return len(self.facts)
 
     @property
     def ids(self) -> Array:
-        """int64: the id of each row."""
+        """Return int64: the id of each row."""
         return self.facts["id"]
 
 
@@ -259,7 +259,7 @@ def _alone(entry: Entry) -> Segment:
 def merge(segments: Sequence[Segment], gone: Sequence[Array | None] | None = None) -> Segment:
     """Return one segment of all rows of these, in their order.
 
-    :param gone: for each segment a mask of the rows to leave out, or None for none. Nothing of them remains.
+    :param gone: for each segment a mask of the rows to leave out, or None for none. The new segment contains nothing of these rows.
     """
     gone = gone or [None] * len(segments)
     if len(segments) == 1 and gone[0] is None:
@@ -282,7 +282,7 @@ def merge(segments: Sequence[Segment], gone: Sequence[Array | None] | None = Non
         base += int(keep.sum())
     facts, term, row, counts, links = (np.concatenate(column, dtype=column[0].dtype) for column in zip(*parts, strict=True))
     order = np.argsort(term, kind="stable")
-    present, term = np.unique(term[order], return_inverse=True)  # words that only rows left out had are gone with them
+    present, term = np.unique(term[order], return_inverse=True)  # terms that occur only in omitted rows are gone as well
     return Segment(
         facts=facts,
         terms=tuple(terms[i] for i in present.tolist()),
@@ -321,7 +321,7 @@ class StoredSegment(Persistent):
         return int(self.size)
 
     def held(self) -> Array:
-        """int64: the id of each row."""
+        """Return int64: the id of each row."""
         return unpack_sorted(self.ids)
 
     def load(self) -> Segment:
@@ -342,8 +342,9 @@ class StoredSegment(Persistent):
 
 
 WHEN, NUMBER, FIRST_PERSON, LIVED = 4, 8, 16, 32
-"""Flags of a chunk beside QUESTION and SUMMARY: it says when something was or will be; it names a number; it tells of its speaker; it
-is of a mission, not of a document that was read."""
+"""Flags of a chunk beside QUESTION and SUMMARY: it names a time; it names a number; its speaker talks about themselves; it comes from a
+mission, not from a document.
+"""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _CLOSING = "\"'”’)]* "
@@ -362,11 +363,11 @@ _FIRST_PERSON = re.compile(r"\b(?:i|my|mine|me|we|our|us)\b")
 
 
 class Traits(NamedTuple):
-    """Of a text: flags for `Facts.flags`, and how many characters tell something, for `Facts.length`."""
+    """Traits of a text: flags for `Facts.flags`, and the number of characters with information, for `Facts.length`."""
 
     flags: int
     told: int
-    """Characters outside of questions: what only asks answers nothing."""
+    """Characters outside of questions: a text of questions answers nothing."""
 
 
 def traits(text: str) -> Traits:

@@ -72,13 +72,13 @@ def title_of(document: UvmObject) -> str:
 def complete_titles(library: Library) -> None:
     """List what an earlier BAT OS did not: it knew one document of each title."""
     for number, document in library.documents.items():
-        with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of what is damaged
+        with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit reports the damage
             if document.complete and not (document.archives and not document.sections):
                 add_title(library, title_of(document), number)
 
 
 def add_mentions(library: Library, root: Any, chunk: UvmObject) -> None:
-    """Let the entities that a chunk mentions know of it; they are made if there are none."""
+    """Add a chunk to the entities that it mentions. Missing entities are made."""
     for key in chunk.mentioned:
         _entity(library, root, key, chunk.speaker if chunk.speaker.casefold() == key else key).chunks[chunk.number] = None
 
@@ -103,7 +103,7 @@ def remove_mentions(library: Library, number: int, keys: Iterable[str]) -> None:
 
 
 def change_mentions(library: Library, root: Any, shelf: Shelf) -> None:
-    """Let a section's chunks, which stay as they are, mention what these passages do."""
+    """Replace the mentions of a section's chunks by those of these passages; the chunks stay."""
     for number, passage in zip(shelf.section.numbers, shelf.passages, strict=True):
         chunk = library.chunks[number]
         if chunk.mentioned != passage.mentioned:
@@ -113,7 +113,7 @@ def change_mentions(library: Library, root: Any, shelf: Shelf) -> None:
 
 
 def restore_entity(library: Library, key: str, entity: UvmObject) -> None:
-    """Bring back the entity that it was, which others may refer to; one that was made anew meanwhile hands over what names it."""
+    """Restore an entity, to which other objects may refer. It takes over the mentions of an entity that was made in its place."""
     now = library.entities.get(key)
     if now is None:
         library.entities[key] = entity
@@ -144,7 +144,7 @@ def summary_source(number: int) -> str:
 
 
 def epoch_of(root: Any) -> int:
-    """Return the epoch of a new run of the process: what it stores first says so in the image, and with that in the same transaction."""
+    """Return the epoch of a new run of the process. The transaction that stores the first object of the run stores it, too."""
     return int(library_of(root).epoch.value)
 
 
@@ -153,57 +153,60 @@ class Library(Persistent):
 
     __module__ = "batos.memory"
     change: Change | None = None
-    """The embedder that takes the place of the one whose vectors searches use, while its own are being made."""
+    """A change of embedder: searches use the vectors of the old embedder while the worker makes those of the new one. None: no change."""
 
     def __init__(self) -> None:
-        from batos.memory.text_index import SegmentedText  # late: these two need numpy
+        from batos.memory.text_index import SegmentedText  # late import: these two need numpy
 
         self.epoch = Epoch()
         self.chunks: LOBTree = GrowingTree()
         self.sections: LOBTree = GrowingTree()
         self.starts = LLBTree()
-        """Sections by their number; their numbers by that of their first chunk."""
+        """Number of a section's first chunk -> number of the section."""
         self.documents: LOBTree = GrowingTree()
         self.by_source, self.by_content, self.by_title = OOBTree(), OOBTree(), OOBTree()
         self.entities = OOBTree()
         self.catalogue = Catalogue()
         self.text = SegmentedText()
         self.vectors = OOBTree()
-        """Vector logs by the identity of the embedder that they are from: one, or two during a change."""
+        """Identity of an embedder -> log of its vectors: one log, or two during a change of embedder."""
         self.embedder = ""
-        """Identity of the embedder whose vectors searches use; empty before the first."""
+        """Identity of the embedder whose vectors searches use; empty until there are vectors."""
         self.waiting = LLTreeSet()
         """Sections that lack vectors of `embedder`; see `without_vectors`."""
         self.complete()
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
-        """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
-        were looked at; folders that are watched."""
+        """Files that wait to be read -> attempts at them; refused files -> reason; files -> time and size when they were last read;
+        watched folders.
+        """
 
     def complete(self) -> None:
         """Make what an earlier BAT OS did not have."""
-        self._p_activate()  # a ghost has nothing
+        self._p_activate()  # a ghost has no attributes
         if "unlinked" not in self.__dict__:
             self.unlinked = OOTreeSet([""])
-            """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
+            """Titles, casefolded, that older texts do not link to yet. The first entry is permanent: see `part_log`."""
         if "counts" not in self.__dict__:
             self.counts = Counts(len(self.documents), len(self.sections), len(self.chunks), len(self.entities))
         if "archives" not in self.__dict__:
             self.archives = LOBTree()
-            """Archives by their number: see `batos.memory.archiver`."""
+            """Number of an archive -> archive: see `batos.memory.archiver`."""
             self.unsummarised = LLTreeSet([0])
-            """Those that lost their summary and wait for another. The first entry stays, as below."""
+            """Archives that lost their summary and wait for another. The first entry is permanent: see `part_log`."""
             self.reads, self.pinned = LOBTree(), OOTreeSet()
-            """How much sections are read, and sources that stay: see `batos.memory.eviction`."""
+            """Statistics of reads of sections, and pinned sources: see `batos.memory.eviction`."""
         if "namesakes" not in self.__dict__:
             self.namesakes = OOTreeSet([("", 0)])
-            """Titles, casefolded, of which another document is found, with the number of one that has it, too. The first entry stays."""
+            """Titles, casefolded, that several documents share, each with the number of a further document. The first entry is
+            permanent.
+            """
             complete_titles(self)
         for log in (self.text, *self.vectors.values()):
             log.complete()
         if 0 not in self.waiting:
-            self.waiting.add(0)  # no section's number, and stays: two missions that add to an empty tree would meet
+            self.waiting.add(0)  # 0 is not the number of a section, and is permanent: two missions that add to an empty tree would conflict
 
-    # --- reading
+    # --- reads
 
     def without_vectors(self) -> Iterable[int]:
         """Return the numbers of the sections that lack the vectors which searches use, in the order in which they came."""
@@ -258,7 +261,7 @@ class Library(Persistent):
         """Return the text of a section."""
         return "".join(self.chunks[number].text for number in section.numbers)
 
-    # --- changing
+    # --- changes
 
     def put(
         self, root: Any, number: int, facts: Mapping[str, Any], shelves: Iterable[Shelf], segment: Any, sections: Iterable[int]
@@ -277,7 +280,7 @@ class Library(Persistent):
             self.counts.add(documents=1)
         now = tuple(sections)
         gone = set(document.sections) - set(now)
-        dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what it said before
+        dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what the document said before
         self._unlist(document)
         was = title_of(document)
         for name, value in {**facts, "sections": now}.items():
@@ -293,7 +296,7 @@ class Library(Persistent):
         return dropped + self.drop_sections(gone)
 
     def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
-        """Put other chunks in the place of a section's, which is as it was; the numbers of those that are gone.
+        """Replace the chunks of a section, which is otherwise unchanged. Return the numbers of the old chunks.
 
         Their index entries are the caller's business; those of the old ones are dropped.
         """
@@ -304,13 +307,13 @@ class Library(Persistent):
         return dropped + summaries
 
     def rename(self, document: UvmObject, sources: tuple[str, ...]) -> None:
-        """Say where a document is found from now on: one place at least."""
+        """Set the sources of a document: one at least."""
         self._unlist(document)
         document.sources, document.source = sources, sources[0]
         self._list(document)
 
     def forget(self, document: UvmObject) -> list[int]:
-        """Take a document and all that comes from it out of the memory; the numbers of its chunks.
+        """Forget a document and all that comes from it. Return the numbers of its chunks.
 
         Its words and vectors are out of the index and the logs with the next `purge`, its bytes out of the file with the next pack.
 
@@ -346,7 +349,7 @@ class Library(Persistent):
         return _forget_archived(self._p_jar.root(), document) if document.archives else []
 
     def bring_back(self, root: Any, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
-        """Take a document that was forgotten into the memory again, the same objects under the same numbers. Its vectors are made anew.
+        """Restore a forgotten document: the same objects, under the same numbers. Its vectors are made anew.
 
         :param segment: the index entries of its chunks; None if they come with those of another document.
         """
@@ -359,7 +362,7 @@ class Library(Persistent):
             self.text.add(segment)
 
     def enter(self, root: Any, section: Section, chunks: Iterable[UvmObject]) -> None:
-        """Take a section with chunks that there are into the memory. Its index entries and vectors are the caller's business."""
+        """Add a section with existing chunks. The caller adds its index entries and vectors."""
         self._enter(section)
         for chunk in chunks:
             self.counts.add(chunks=chunk.number not in self.chunks)
@@ -371,12 +374,12 @@ class Library(Persistent):
         for source in document.sources:
             self.by_source[source] = document.number
         if document.complete:
-            if document.digest:  # of a file: no other is looked for by its content
+            if document.digest:  # only documents of files have a digest: others are never looked up by content
                 self.by_content.setdefault(document.digest, document.number)
             self.catalogued(document)
 
     def catalogued(self, document: UvmObject) -> None:
-        """Let a document be found by its title and its facts; not one that is archived whole, since no search can find anything of it."""
+        """Index a document by its title and its facts, unless all of it is archived: then no search can find it."""
         if document.archives and not document.sections:
             remove_title(self, title_of(document), document.number, for_good=False)
             self.catalogue.drop(document.number)
@@ -429,7 +432,7 @@ class Library(Persistent):
             self.epoch.value = epoch + 1
 
     def drop_sections(self, sections: Iterable[int]) -> list[int]:
-        """Take sections out of everything; the numbers of their chunks."""
+        """Remove sections. Return the numbers of their chunks."""
         dropped: list[int] = []
         for number in sections:
             dropped += self._clear(self.section(number))
@@ -441,7 +444,7 @@ class Library(Persistent):
         return dropped + self._forget_summaries(dropped)
 
     def _clear(self, section: Section) -> list[int]:
-        """Take a section's chunks away; their numbers."""
+        """Remove a section's chunks. Return their numbers."""
         for number in section.numbers:
             remove_mentions(self, number, mentions_of(self, number))
             del self.chunks[number]
@@ -462,7 +465,7 @@ def library_of(root: Any) -> Library:
 
 
 def fill_archive(node: UvmObject, root: Any, material: ArchiveContent, data: bytes) -> None:
-    """Let an archive hold this material.
+    """Store material in an archive.
 
     :param data: `batos.memory.archive_format.pack_archive` of it.
     """
@@ -478,7 +481,7 @@ def _forget_archived(root: Any, document: UvmObject) -> list[int]:
     The archives are packed again without it, and wait for another summary. The old blobs leave the disk with the pack that drops this
     history.
     """
-    from batos.memory.archive_format import pack_archive, unpack_archive  # late: it needs numpy
+    from batos.memory.archive_format import pack_archive, unpack_archive  # late import: it needs numpy
 
     library = library_of(root)
     dropped: list[int] = []
@@ -501,7 +504,7 @@ def _forget_archived(root: Any, document: UvmObject) -> list[int]:
 
 
 def _refuse_summary(document: UvmObject) -> None:
-    """Refuse to forget the summary of archived content: nothing would lead to that content any more.
+    """Refuse to forget the summary of archived content: without it no search could find that content.
 
     :raises InvalidInput: if the document is such a summary.
     """

@@ -30,11 +30,11 @@ from batos.memory.tokenizer import words
 
 K1, B = 1.2, 0.75
 LENT = (1 / 3, 1 / 6)
-"""How much a word counts in a chunk that its neighbour says, each side, and the one after that."""
+"""Weight of a word of a neighbour's text, on each side: of the next chunk, and of the chunk after that."""
 ROOM = 64 << 20
 _ENTRY = 200  # bytes, about, of a term and its arrays without their numbers
 _DENSE = 8
-"""A term in more than one row of so many is kept as one number for every row: adding that is quicker than picking rows."""
+"""A term in more than one of this many rows is stored as one number for every row: adding these is faster than picking rows."""
 
 
 class RankedSegment(NamedTuple):
@@ -42,9 +42,9 @@ class RankedSegment(NamedTuple):
 
     segment: Segment
     rows: Array
-    """int32: for each row of the segment its row among all."""
+    """int32: for each row of the segment, its row in the whole index."""
     places: dict[str, int]
-    """Term -> its place in the segment."""
+    """Term -> index of the term in the segment."""
 
     @classmethod
     def of(cls, segment: Segment, rows: Array) -> RankedSegment:
@@ -52,13 +52,13 @@ class RankedSegment(NamedTuple):
         return cls(segment, rows, dict(zip(segment.terms, range(len(segment.terms)), strict=True)))
 
     def own_lengths(self) -> Array:
-        """float32: how many words each row has itself."""
+        """Return float32: the number of words of each row itself."""
         segment = self.segment
         return np.bincount(segment.rows, segment.counts, len(segment)).astype(np.float32)
 
 
 class Ranking:
-    """The scores of all rows for a question. Immutable but for what it remembers; any thread may ask it."""
+    """Scores of all rows for a question. Immutable except for its cache; any thread may use it."""
 
     def __init__(
         self, parts: Sequence[RankedSegment], lengths: Array, *, gone: Array | None = None, runs: Array | None = None, room: int = ROOM
@@ -80,7 +80,7 @@ class Ranking:
         self._kept, self._lock = 0, threading.Lock()
 
     def bm25(self, words: Iterable[str]) -> Array:
-        """float32[n]: the score of every row for these terms; 0 if none occurs. A term that is there twice counts twice."""
+        """Return BM25 of every row for these terms as float32[n]; 0 if none occurs. A repeated term counts each time."""
         scores = np.zeros(self.size, np.float32)
         for word, times in Counter(words).items():
             rows, impacts = self._impact(word)
@@ -93,7 +93,7 @@ class Ranking:
         return scores
 
     def frequency(self, word: str) -> Array:
-        """float32[n]: how often a term counts in each row."""
+        """Return float32[n]: the weighted frequency of a term in each row."""
         own = np.zeros(self.size, np.float32)
         for segment, rows, places in self._parts:
             place = places.get(word)
@@ -155,7 +155,7 @@ class Words:
         """Return the terms of all the texts."""
         return [word for text in texts for word in words(text)]
 
-    processGlob = process  # a question mark ends a question; it is no pattern
+    processGlob = process  # a question mark ends a question; it is not a pattern
 
 
 def lexicon() -> Any:
@@ -177,7 +177,7 @@ class SegmentedText(PartLog):
         super().__init__()
         self.lexicon = lexicon or _lexicon()
 
-    # --- as BAT OS uses it
+    # --- methods for BAT OS
 
     def add(self, segment: Segment) -> None:
         """Hold a segment's chunks, which are not held yet (else `drop` them first)."""
@@ -185,11 +185,11 @@ class SegmentedText(PartLog):
             self._add(StoredSegment(piece))
 
     def segments(self) -> list[Segment]:
-        """Return all that is held, as plain arrays, oldest first, without what was dropped."""
+        """Return all live entries as plain arrays, oldest first."""
         loaded = [(part.load(), mask) for part, mask in self._each()]
         return [segment if mask is None else merge([segment], [mask]) for segment, mask in loaded]
 
-    # --- as zope.index has it
+    # --- methods of zope.index
 
     def index_doc(self, docid: int, value: str | list[str]) -> None:
         """Hold a text, instead of the one under that id if there is one."""
@@ -209,7 +209,7 @@ class SegmentedText(PartLog):
             self.drop([docid])
 
     def apply(self, query: str | list[str]) -> Any:
-        """Id -> score (an LFBTree) of all texts that hold a word of the query; None for a query without any."""
+        """Return id -> score (an LFBTree) of all texts that contain a word of the query; None for a query without words."""
         words = self.lexicon.parseTerms(query)
         if not words:
             return None
@@ -219,14 +219,14 @@ class SegmentedText(PartLog):
         return family64.IF.BTree(dict(zip(ids[rows].tolist(), scores[rows].tolist(), strict=True)))
 
     def documentCount(self) -> int:
-        """Texts that are held."""
+        """Return the number of indexed texts."""
         return self._ranked()[1].count
 
     def wordCount(self) -> int:
-        """Different words of the texts that are held."""
+        """Return the number of different words of the indexed texts."""
         return len(set().union(*(segment.terms for segment in self.segments())))
 
-    # --- inside
+    # --- internals
 
     def _merged(self, parts: Sequence[Any], masks: Sequence[Array | None]) -> StoredSegment:
         return StoredSegment(merge([part.load() for part in parts], masks))
@@ -261,9 +261,9 @@ class OkapiText(OkapiIndex):
         super().__init__(lexicon or _lexicon(), family=family64)
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all texts."""
         super().clear()
-        if hasattr(self, "_totaldoclen"):  # which the class itself forgets to set back
+        if hasattr(self, "_totaldoclen"):  # the class itself does not reset it
             self._totaldoclen.set(0)
 
     def index_docs(self, texts: Iterable[tuple[int, str | list[str]]]) -> None:
@@ -272,7 +272,7 @@ class OkapiText(OkapiIndex):
             self.index_doc(id, value)
 
     def apply(self, query: str | list[str]) -> Any:
-        """Id -> score of all texts that hold a word of the query; None for a query without any."""
+        """Return id -> score of all texts that contain a word of the query; None for a query without words."""
         return self.search(query)
 
 
@@ -280,7 +280,7 @@ _lexicon = lexicon
 
 
 def _pieces(segment: Segment, most: int) -> Iterable[Segment]:
-    """Return the segment, cut where it has more rows than the largest part may have."""
+    """Return the segment, cut into parts if it has more rows than a part may have."""
     if len(segment) <= most:
         return [segment] if len(segment) else []
     rows = np.arange(len(segment))

@@ -21,9 +21,9 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 LONGEST = 40
-"""Characters of a word that count: what is longer is data, not language, and would fill the vocabulary."""
+"""Number of characters of a word that count: longer words are data, not language, and would fill the vocabulary."""
 _KNOWN = 200_000
-"""Words whose stems are remembered; then all are forgotten, and come back with their next use."""
+"""Size of the cache of stems. A full cache is emptied."""
 
 _WORD = re.compile(r"[^\W_]+")
 _PLAIN = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
@@ -31,12 +31,12 @@ _UNSPACED = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\uac00-\ud7af\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
 )
 _WORDS_ALONE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\uac00-\ud7af]")
-"""Ideographs and syllables: one can be a word."""
+"""Matches ideographs and syllables, each of which can be a word."""
 _ACCENTS = re.compile(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711\u0730-\u074a\u1ab0-\u1aff"
     "\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
 )
-"""Marks that a word is found without: accents, points of Hebrew, vowels of Arabic, voicing of kana. Those of others are letters."""
+"""Marks that a search ignores: accents, points of Hebrew, vowels of Arabic, voicing of kana. In other scripts marks are letters."""
 
 _STOP = """
     a about above after again against ain all also am an and any are aren as at be because been before being below between both but by
@@ -50,7 +50,7 @@ _STOP = """
     bye cheers dear goodbye hello hey hi please sure thank thanks welcome wow
 """
 STOP = frozenset(_STOP.split())
-"""Words that say nothing of what a text is about."""
+"""Words that say nothing about the subject of a text."""
 
 
 def words(text: str) -> list[str]:
@@ -64,7 +64,7 @@ def content_words(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    if text.isascii():  # by bytes: a third of what the expression takes, and most texts are so
+    if text.isascii():  # by bytes: most texts are ASCII, and this takes a third of the regular expression's time
         return text.encode().translate(_PLAIN).decode().split()
     found: list[str] = []
     for word in _folded(text).split():
@@ -82,7 +82,7 @@ class _Folded(dict[int, str]):
         char = chr(code)
         category = unicodedata.category(char)
         if _ACCENTS.match(char) or category in ("Cf", "Me") or 0xFE00 <= code <= 0xFE0F or code == 0x640:
-            folded = ""  # tatweel, the last, only makes a word longer on the page
+            folded = ""  # tatweel, the last one, only stretches a word on the page
         elif category == "Nd":
             folded = str(unicodedata.decimal(char))
         else:
@@ -97,7 +97,7 @@ _FOLDED = _Folded()
 def _folded(text: str) -> str:
     """Return the text without accents, ligatures, case (NFKD, Unicode's case folding) and invisible marks, with spaces between words."""
     apart = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD also takes Korean syllables to pieces
+    return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD decomposes Korean syllables, too
 
 
 def former(text: str) -> list[str]:
@@ -114,7 +114,7 @@ def former(text: str) -> list[str]:
 
 
 def _pairs(word: str) -> list[str]:
-    """Return a word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the
+    """Return the terms of a word with a script without spaces: overlapping pairs of characters, and characters that are words alone; the
     rest as words.
     """
     found: list[str] = []
@@ -132,7 +132,7 @@ class _Stems(dict[str, str]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()  # a stemmer keeps the word it is at work on
+        self._lock = threading.Lock()  # a stemmer keeps the current word as its state
         self._stemmer: Any = None
 
     def __missing__(self, word: str) -> str:
@@ -141,7 +141,7 @@ class _Stems(dict[str, str]):
         else:
             with self._lock:
                 if self._stemmer is None:
-                    import snowballstemmer  # late: it brings all its languages
+                    import snowballstemmer  # late import: it loads the stemmers of all languages
 
                     self._stemmer = snowballstemmer.stemmer("english")
                 stem = self._stemmer.stemWord(word[:LONGEST])
@@ -155,7 +155,7 @@ _STEMS = _Stems()
 
 
 _TOKEN = re.compile(r"[^\W_]+")
-_OPENING = 4  # words with which something is looked up
+_OPENING = 4  # number of first words among which a word such as "find" counts as a look-up
 _NAMING = re.compile("heisst|heisse|heissen|appelle|llama|llamo|llaman|chiama|chiamo|chiamano|chama|chamam|heet|heten")
 _OPENS = re.compile(
     r"\W{0,5}(?:(?:and|und|et|y|e|en) )?(?:what|who|whom|whose|when|where|which|how|why|is|are|was|were|do|does|did|can|has|have|am|"
@@ -195,20 +195,20 @@ class Subject(NamedTuple):
     words: tuple[str, ...]
     """Index terms that an answer must hold."""
     figured: tuple[str, ...]
-    """Terms of what a figure tells as well."""
+    """Terms for which a number in the text counts as well."""
     asks: bool
-    """Whether it asks or looks something up; a plan or a text to write does not."""
+    """True if the text asks or looks something up; False for a plan or a text to write."""
     own: bool
-    """Whether it is about who asks: "my", "ich", "nous"."""
+    """True if it is about the asking user: "my", "ich", "nous"."""
     names: bool = False
-    """Whether it asks what something is called."""
+    """True if it asks for the name of something."""
 
 
 def subject_of(text: str) -> Subject:
     """Return the subject of a text read as a question."""
     lists, said = _lists(), _TOKEN.findall(text)
     language = _language_of(said)
-    asking = lists.asking.get(language, frozenset())  # English ones are no terms
+    asking = lists.asking.get(language, frozenset())  # English asking words are not terms
     bare = [(word, at) for at, token in enumerate(said) if token.casefold() not in asking for word in words(token)]
     figured = tuple(dict.fromkeys(word for word, _ in bare if word in lists.figured))
     about = [(word, at) for word, at in bare if word not in figured]
@@ -244,7 +244,7 @@ class _Lists(NamedTuple):
     naming: frozenset[str]
     figured: frozenset[str]
     asking: dict[str, frozenset[str]]
-    """By language, as they are spelled."""
+    """Language -> its asking words, as they are spelled."""
     own: dict[str, frozenset[str]]
     all_: frozenset[str]
 

@@ -10,7 +10,7 @@ from batos.errors import BatosError
 from batos.image import history
 from batos.objects import Method, Primitive, UvmObject
 
-WALKED = 10_000  # objects that are looked at by their paths; what hangs in trees is found by what was noted of it
+WALKED = 10_000  # greatest number of objects that a walk over paths visits; telemetry finds methods of objects in trees
 
 
 class UsageRecord(Protocol):
@@ -31,7 +31,7 @@ def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
     for oid in sorted({key.partition(" ")[0] for key in uses}):
         try:
             found = history.resolve(root, oid)
-        except BatosError:  # gone meanwhile, or damaged: the walk over the image tells of that
+        except BatosError:  # removed meanwhile, or damaged: the walk over the image reports damage
             continue
         if found._p_oid not in seen:
             yield oid, found

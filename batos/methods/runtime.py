@@ -61,7 +61,7 @@ class Claims:
             raise BeingWritten(other)
 
     async def ended(self, other: str, owner: str) -> None:
-        """Wait, for the mission `owner`, until the mission `other` has let go."""
+        """Wait, for the mission `owner`, until the mission `other` has released its claim."""
         event = self._ended.get(other)
         if event is None or self._leads_to(other, owner):
             return
@@ -110,7 +110,7 @@ def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: M
     signature = inspect.Signature(parameters_of(source))
     kinds: dict[str, set[str]] = {name: {name.rstrip("0123456789")} & KINDS for name in signature.parameters}
     for one in taught:
-        with contextlib.suppress(TypeError):  # it is of a method that had other parameters
+        with contextlib.suppress(TypeError):  # the arguments belong to a method with other parameters
             for name, value in signature.bind(*one.args, **dict(one.kwargs)).arguments.items():
                 kinds[name].add(_kind(value))
     try:
@@ -151,7 +151,9 @@ def parameters_of(source: str) -> list[inspect.Parameter]:
 
 
 Forge = Callable[[Any, UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
-"""Writes a missing method. The first is the attempt that needs it, a `batos.mind.attempt.Attempt`, of which nothing is known here."""
+"""Writes a missing method. The first argument is the attempt that needs it, a `batos.mind.attempt.Attempt`, which this package does not
+know.
+"""
 
 
 class MethodRuntime:
@@ -170,7 +172,7 @@ class MethodRuntime:
         """
         :param forge: writes a missing method.
         :param deliver: sends a method's messages to their receivers.
-        :param bus: hears of `SourceAudited` and `MethodRan`; None: nobody does, as in a rehearsal.
+        :param bus: receives `SourceAudited` and `MethodRan`; None: no events are sent, as in a rehearsal.
         :param writers_known: returns when it is known which experts are there, after a start.
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
@@ -228,8 +230,9 @@ def home_of(obj: UvmObject, selector: str) -> UvmObject:
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return True if a method takes a call, by its parameters and by what the receiver and the holder were taught, or an earlier version
-    took it: a call that only the new version does not take is the fault of the new version."""
+    """Return True if a method takes a call: by its parameters, by what the receiver and the holder were taught, or because an earlier
+    version took it. A call that only the new version rejects is the fault of the new version.
+    """
     taught = [
         one
         for home in {obj, holder}
@@ -255,7 +258,7 @@ class Making:
         self.activity = self.new_activity()
 
     def new_activity(self) -> Activity:
-        """Make what the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
+        """Return the state that the methods of one run share. Clock and seed are those of the mission, so that a replay is exact."""
         return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
 
     async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -296,7 +299,7 @@ class Making:
             done.set_result(None)
 
     def _leads_to(self, key: Hashable, around: tuple[Hashable, ...]) -> bool:
-        """Return True if the writer of `key` waits, directly or by way of others, for what is being written around here."""
+        """Return True if the writer of `key` waits, directly or through others, for a method that is written in this context."""
         found, more = {key}, {key}
         while more:
             more = {wanted for by, wanted in self._waits if not found.isdisjoint(by)} - found

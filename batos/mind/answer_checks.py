@@ -56,26 +56,26 @@ _NAMES = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _NO_PROSE = re.compile(r"```.*?(```|\Z)|`[^`\n]*`|https?://\S+|[“„«\"「『][^”“»\"」』\n]{1,200}[”“»\"」』]", re.DOTALL)
-"""Code, addresses, and what is quoted."""
+"""Matches code, addresses, and quoted text."""
 _CODE = re.compile(
     r"\s*(def |class |import |from \w+ import|return\b|(if|for|while) .*:\s*$|#|//|function |const |let |var |public |select )"
     r"|.*([{};]|\):)\s*$",
     re.IGNORECASE,
 )
-"""A line of code that stands in no block."""
+"""Matches a line of code outside of a code block."""
 _ITEM = re.compile(r"\s*([-*•·–]|\d{1,3}[.)])\s+")
 _ENDS = (".", "!", "?", "。", "！", "？", "…", "।", "؟")
 _EAST = frozenset(("HIRAGANA", "KATAKANA", "CJK", "KATAKANA-HIRAGANA"))
-"""Scripts that one Japanese text is written in; the last of them is Chinese, too."""
+"""Scripts that occur in one Japanese text; the last of them is that of Chinese, too."""
 _WEIGHT = {"HIRAGANA": 2, "KATAKANA": 2, "CJK": 4, "HANGUL": 3}
-"""Letters of an alphabet that one character of a script stands for."""
+"""Letters of an alphabet for which one character of a script counts."""
 
 LEAST_LETTERS, LEAST_WORDS = 12, 6
-"""What a text must have for a verdict on its script, and on its language."""
+"""Least number of letters for a verdict on the script of a text, and of words for a verdict on its language."""
 SHARE, LEAST_HITS, LEAD = 0.15, 3, 2.0
-"""A language is named where so many of the words are its small words, and so many times as many as the next one's."""
-_ITEM_WORDS = 8  # of an item of a list that is a name, and no sentence
-_SOME = 0.05  # of an answer's letters in the script of the brief: it is not all in another one
+"""A language is recognised by the share of its small words, by their number, and by its lead (a factor) over the next language."""
+_ITEM_WORDS = 8  # greatest number of words of a list item that is a name and not a sentence
+_SOME = 0.05  # least share of an answer's letters in the script of the brief: below it the answer is in another script
 
 
 def speaks_of_languages(text: str) -> bool:
@@ -84,7 +84,7 @@ def speaks_of_languages(text: str) -> bool:
 
 
 def language_of(text: str) -> str | None:
-    """Return the language of a text by its English name, or the script of one that is not Latin; None if it cannot be told."""
+    """Return the English name of a text's language, or the script of a text that is not in Latin letters; None if it is uncertain."""
     words = _WORD.findall(text.lower())
     if sum(map(len, words)) < LEAST_LETTERS:
         return None
@@ -102,7 +102,7 @@ def language_of(text: str) -> str | None:
 
 
 def differs_in_language(answer: str, brief: str) -> str | None:
-    """Why an answer is in the wrong language for its brief; None if it is not, or if that cannot be told."""
+    """Return the reason why an answer has the wrong language for its brief; None if it has the right one, or the language is uncertain."""
     if speaks_of_languages(brief):
         return None
     asked, prose = _asked(brief), "\n".join(_prose(answer))
@@ -118,7 +118,7 @@ def differs_in_language(answer: str, brief: str) -> str | None:
 
 
 def _asked(brief: str) -> str | None:
-    """Return the language of a brief; None if its parts are in several, or one of them cannot be told.
+    """Return the language of a brief; None if its parts differ in language, or the language of one is uncertain.
 
     Who quotes a text may ask about it in another language than the text's.
     """
@@ -142,12 +142,12 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _scripts(text: str) -> Counter[str]:
-    """Letters by script, which is the first word of their Unicode names: LATIN, CYRILLIC, CJK ...
+    """Count the letters of a text by script. A script is the first word of a letter's Unicode name: LATIN, CYRILLIC, CJK ...
 
     Shapes of letters for mathematics, and of full or half width, are the letters that they show.
     """
     if text.isascii():
-        return Counter(LATIN=1)  # by far the most; who asks has seen letters in it
+        return Counter(LATIN=1)  # by far the most usual case; the caller has checked that the text has letters
     counts: Counter[str] = Counter()
     for letter in unicodedata.normalize("NFKC", text[:2000]):
         if letter.isalpha():
@@ -157,17 +157,17 @@ def _scripts(text: str) -> Counter[str]:
 
 
 _SENTENCE_END = re.compile(r"[。！？]++[”’」』）]*+|(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s|$)")
-_KEPT = 0.25  # of an answer that was cut must be whole sentences, or all of it is kept
-_RUN = 7  # words in a row that an answer has from the prompt's own
-_AGAIN = 3  # times that one sentence may be said
-_NO_WORDS = 0.5  # share of strings that are no words
-LONGEST = 20_000  # characters of an answer: far above what `num_predict` lets through by default
+_KEPT = 0.25  # least share of a cut answer that must be whole sentences: otherwise all of it is kept
+_RUN = 7  # words in a row that an answer may share with the words of the prompt
+_AGAIN = 3  # greatest number of repetitions of one sentence
+_NO_WORDS = 0.5  # share of strings that are not words from which a text is not language
+LONGEST = 20_000  # greatest number of characters of an answer: far above what `num_predict` allows by default
 _PART_END = re.compile(r"[。！？]|(?<![.!?…])[.!?…]++(?=\s|$)|\n++")
 _WORD_GATE = re.compile(r"\w")
-_LONG = 20  # characters of a sentence with which a loop begins
-_MOST = 0.7  # share of sentences said before, in a loop
+_LONG = 20  # least number of characters of the first sentence of a loop
+_MOST = 0.7  # share of repeated sentences in a loop
 _VOWELS = frozenset("aeiouy")
-_ECHO_WORDS = 8  # an answer this much longer than the brief says something of its own
+_ECHO_WORDS = 8  # an answer that exceeds the brief by this many words adds something of its own
 
 
 def whole(text: str, *, cut: bool) -> str:
@@ -187,32 +187,32 @@ def whole(text: str, *, cut: bool) -> str:
 
 
 def _before_loop(text: str) -> str:
-    """Return a text up to where it begins to say, to its end and for the most part, what it has said before."""
+    """Return a text up to the start of a loop: from there to the end, most sentences repeat earlier ones."""
     if "```" in text:
         return text
     ends = [*(found.end() for found in _PART_END.finditer(text)), len(text)]
     said = [(begin, " ".join(_bare(text[begin:end].lower().split()))) for begin, end in zip([0, *ends], ends, strict=False)]
     said = [(begin, words) for begin, words in said if words]
     known: set[str] = set()
-    again = []  # of each sentence: whether it was said before
+    again = []  # for each sentence: True if it occurred before
     for _, words in said:
         again.append(words in known)
         known.add(words)
     for at, (begin, words) in enumerate(said):
-        rest = again[at:-1] if at + 1 < len(said) else again[at:]  # the last one is cut off somewhere
+        rest = again[at:-1] if at + 1 < len(said) else again[at:]  # the last sentence may be cut off
         if again[at] and len(words) >= _LONG and sum(rest) >= _MOST * len(rest):
             return text[:begin].rstrip()
     return text
 
 
 def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "", tongue: bool = True) -> str | None:
-    """Why a text is not fit to be the answer to a brief; None if it is.
+    """Return the reason why a text cannot be the answer to a brief; None if it can.
 
-    :param brief: what was asked; empty: the checks against it are left out.
-    :param prompt: what the model was told beside the brief: an answer does not tell it back.
+    :param brief: text of the brief; empty: skip the checks against it.
+    :param prompt: the prompt besides the brief: an answer must not repeat it.
     :param shortest: characters that it must have.
     :param longest: characters that it may have.
-    :param tongue: whether it has to be in the brief's language.
+    :param tongue: True if the text must be in the brief's language.
     """
     words = text.lower().split()
     if not _WORD_GATE.search(text):
@@ -266,7 +266,7 @@ def _tells_back(words: list[str], prompt: str, asked: str) -> bool:
     return bool(found) and any(run not in f" {' '.join(_bare(asked.lower().split()))} " for run in found)
 
 
-@functools.lru_cache(maxsize=64)  # a state's own words are the same for all missions
+@functools.lru_cache(maxsize=64)  # a state's own words are equal for all missions
 def _runs(prompt: str) -> tuple[str, ...]:
     """Return each run of words of a prompt, with a space before and after it."""
     words = _bare(prompt.lower().split())
@@ -277,8 +277,8 @@ def _bare(words: list[str]) -> list[str]:
     return [word.strip(".,;:!?\"'()") for word in words]
 
 
-_SENTENCE = 3  # words from which a text is one
-_LONG_TEXTS = 8  # words from which the gate tells whether it is language
+_SENTENCE = 3  # least number of words of a sentence
+_LONG_TEXTS = 8  # least number of words for a check whether a text is language
 _INSULTS = re.compile(
     r"\b(stupid|idiots?|idiotic|morons?|imbeciles?|dumb(ass)?|dimwits?|losers?|retard(ed|s)?|shut up|pathetic|worthless|"
     r"fuck\w*|shit\w*|ass ?holes?|bitch\w*|bastards?|cunts?|whores?|scum|"
@@ -289,10 +289,10 @@ _INSULTS = re.compile(
 
 
 def fault_of_method_texts(source: str, own: str = "") -> str | None:
-    """Why a method's texts are not fit; None if they are.
+    """Return the reason why a method's texts are not acceptable; None if they are.
 
-    :param source: that the guardian accepted.
-    :param own: what the user said himself.
+    :param source: a source that the guardian accepted.
+    :param own: words of the user.
     """
     for text in _said(ast.parse(source)):
         insult = next((found[0] for found in _INSULTS.finditer(text) if found[0].lower() not in own.lower()), None)
@@ -304,7 +304,7 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
 
 
 def _said(tree: ast.AST) -> Iterator[str]:
-    """Yield the texts that are sentences, and those that are answered or raised as they stand."""
+    """Yield the texts that are sentences, and those that the method returns or raises unchanged."""
     documented = {
         id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
     }
@@ -338,7 +338,7 @@ def _joined(node: ast.JoinedStr) -> str:
 
 
 Nearness: TypeAlias = Callable[[str, Sequence[str]], Awaitable[float | None]]
-"""The cosine of a text to the one of others that is most alike; None where that cannot be told now."""
+"""Returns the cosine of a text to the most similar of other texts; None if it is not available now."""
 
 
 async def not_told(text: str, others: Sequence[str]) -> None:
@@ -346,12 +346,10 @@ async def not_told(text: str, others: Sequence[str]) -> None:
 
 
 FOREIGN = "it has nothing to do with the request"
-_SHORTEST = 25  # words: of a shorter answer neither words nor embeddings tell
-_SAYING = (
-    4  # content words that something asked must have to be about something: "Surprise me" is like nothing that it may be answered with
-)
+_SHORTEST = 25  # words: for a shorter answer neither words nor embeddings are reliable
+_SAYING = 4  # least number of content words in a request that has a subject: any answer fits "Surprise me"
 _SHARED = 0.1  # cosine of content words from which an answer is about the brief
-_ALIKE = 0.15  # cosine of embeddings, likewise
+_ALIKE = 0.15  # cosine of embeddings from which an answer is about the brief
 
 
 async def is_foreign(answer: str, asked: Sequence[str], nearness: Nearness) -> bool:

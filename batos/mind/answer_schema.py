@@ -15,9 +15,9 @@ from batos.errors import InvalidInput, MessageTooLarge
 from batos.isolation import ChildStopped, IsolatedChild
 from batos.mind import json_schema
 
-SCHEMA_BYTES = 16 * 1024  # Ollama makes a grammar of it; one this large takes seconds
-CHECK_S = 5.0  # of processor time for an answer to be held against a schema
-CHECK_BYTES = 1 << 29  # of memory
+SCHEMA_BYTES = 16 * 1024  # greatest number of bytes of a schema: Ollama makes a grammar of it, which takes seconds at this size
+CHECK_S = 5.0  # seconds of processor time for the check of an answer against a schema
+CHECK_BYTES = 1 << 29  # bytes of memory for this check
 _PLAIN = frozenset(
     (
         "$comment", "$schema", "$id", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format",
@@ -25,7 +25,7 @@ _PLAIN = frozenset(
         "maxItems", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minProperties", "maxProperties",
     )
 )  # fmt: skip
-"""Keywords that look at each value once."""
+"""Keywords whose check looks at each value once."""
 
 
 def check_schema(schema: Any) -> None:
@@ -53,7 +53,8 @@ async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
     """Return the value in a model's answer, and why it does not keep the schema; None if it does."""
     try:
         value = json.loads(strip_fences(text))
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # else it could never be told: NaN, 1e999, half a surrogate pair
+        # raises for values that JSON cannot hold: NaN, 1e999, half of a surrogate pair
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as e:
         return None, f"it is no JSON ({e})"
     if _is_plain(schema):

@@ -35,7 +35,7 @@ from batos.mind.events import TextBatch
 from batos.mind.evidence import Evidence, EvidenceLimits
 from batos.mind.inference import (
     AttemptTally,
-    By,
+    InferenceAsker,
     InferenceSource,
     JournaledInference,
     LiveSource,
@@ -44,7 +44,7 @@ from batos.mind.inference import (
     PromptTooLong,
     ThinkingLimits,
     is_full,
-    spent,
+    why_no_answer,
 )
 from batos.mind.model_needs import (
     PROVISIONING,
@@ -60,21 +60,21 @@ from batos.mind.router import Route, RoutingLimits, Shares, shares
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
-_REPLY_OF = operator.attrgetter(*(one.name for one in fields(ChatReply)))  # of an `InferenceRecord`
+_REPLY_OF = operator.attrgetter(*(one.name for one in fields(ChatReply)))  # fields of an `InferenceRecord`
 
 YES = ("yes", "y")
-"""Answers that let something be done that the user was asked about."""
+"""Answers of the user that permit an action."""
 
 
 class PromptContext(NamedTuple):
     """Part of the mission that goes with a prompt."""
 
     turns: tuple[tuple[str, str], ...] = ()
-    """Turns before: pairs of what the user said and what was answered."""
+    """Earlier turns: pairs of the user's text and the answer."""
     narrows: bool = False
-    """Whether the prompt is shorter where less may be told (`Attempt.room`)."""
+    """True if the prompt becomes shorter when `Attempt.room` is smaller."""
     pictured: bool = False
-    """Whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns."""
+    """True if the prompt includes the brief's pictures, for a model that sees. Pictures of the conversation belong to their turns."""
 
 
 _ALONE = PromptContext()
@@ -102,12 +102,12 @@ class Attempt:
         )
         self.decisions = Decisions(self.id, services.image, records=policy.keeps)
         self.direct, self.plain = dict(terms.direct), dict(terms.plain)
-        self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
-        self.conversation = ""  # what was said before, where the mission follows another
-        self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
-        self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
+        self.earlier = False  # True if a version with another order of prompts began the mission: the journal's answers fit that order
+        self.conversation = ""  # earlier turns as one text, if the mission follows another
+        self.turns: tuple[tuple[str, str], ...] = ()  # the same conversation, turn by turn
+        self.shown: Shown = ()  # pictures of each of these turns, and of the brief
         self._lent = model_named_for_pictures(mission.questions)
-        self.follows_deep = False  # whether what it follows was thought about in several ways
+        self.follows_deep = False  # True if the mission that this one follows was thought about in several ways
         self._read: dict[str, tuple[Any, str | None]] = {}
         self._options = {**terms.options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         if "thinking" in (mission.needs or ()):
@@ -119,8 +119,8 @@ class Attempt:
         )
         self._since = time.monotonic()
         self.state, self.persona, self.why = "IDLE", "", ""
-        self.reached = "IDLE"  # the state of thought, also after it FAILED
-        self._own: dict[str, Any] = {"cycle": "", "model": None}  # of the mission's own cycle, for its events
+        self.reached = "IDLE"  # the state of thought; it stays when the mission FAILED
+        self._own: dict[str, Any] = {"cycle": "", "model": None}  # fields of the mission's own cycle, for its events
         self._tally = AttemptTally()
         self.making = Making(self.id, mission.accepted, services.methods)
 
@@ -134,7 +134,7 @@ class Attempt:
             self.decisions.route = None
         self._think_with(Provision.of(self.services.image.read(journal.provided_of, self.id)))
 
-    # --- as it stands
+    # --- state
 
     @property
     def gated(self) -> bool:
@@ -158,12 +158,12 @@ class Attempt:
 
     @property
     def tally(self) -> AttemptTally:
-        """Return what counts here: the attempt's counters, or those of the trial in which this is asked."""
+        """Return the current counters: those of the attempt, or those of the trial under way."""
         return scope.current().trial or self._tally
 
     @property
     def live_state(self) -> str:
-        """Return the state as it is told while the mission is not final: a cycle that FAILED may be followed by another."""
+        """Return the state as clients see it until the mission is final: another cycle may follow one that FAILED."""
         return self.reached if self.state in ("COMPLETE", "FAILED") else self.state
 
     @property
@@ -189,10 +189,10 @@ class Attempt:
         """
         return scope.enter(trial=self.tally.aside(), drafts=drafts)
 
-    # --- models that can do what the mission needs
+    # --- models with the abilities that the mission needs
 
     async def check_needs(self) -> None:
-        """Check that what thinks meets what the mission needs, as its record says.
+        """Check that the mission's models meet the needs in its record.
 
         :raises NeedModel: where it does not, or what it was provided with is there no more.
         """
@@ -208,9 +208,9 @@ class Attempt:
             await self.require(length, may_do_without=True)
 
     async def require(self, needs: Needs, *, may_do_without: bool = False) -> None:
-        """Check that what thinks meets these needs.
+        """Check that the mission's models meet these needs.
 
-        :param may_do_without: whether the mission goes on as it is where nothing may be had that does.
+        :param may_do_without: True if the mission goes on without such a model when none is available.
         :raises NeedModel: where it does not: the attempt ends, and the mission goes on when a model is provided that does.
         """
         if self.services.provider is None or not needs or self.provision.needs.covers(needs):
@@ -219,7 +219,7 @@ class Attempt:
             raise NeedModel(needs | self.provision.needs, may_do_without=may_do_without)
 
     async def provide(self, need: NeedModel) -> None:
-        """Have the mission provided with what meets its needs.
+        """Provide the mission with a model that meets its needs.
 
         :raises NeedAnswer, ModelNeeded, InferenceFailed: see `Provider.provide`.
         """
@@ -228,7 +228,8 @@ class Attempt:
         self.publish("state", needs=need.needs.words())
         before = self.provision
         self._think_with(await self.services.provider.provide(self, need.needs, may_do_without=need.may_do_without))
-        if self.room is not None and self.provision.options != before.options:  # another context: what did not fit before may
+        # the context has changed: prompts that were too long may fit now
+        if self.room is not None and self.provision.options != before.options:
             self.decisions.take_room(None)
 
     def _think_with(self, provision: Provision) -> None:
@@ -239,12 +240,13 @@ class Attempt:
         if provision.model:
             self.direct, self.plain = dict(provision.direct), {}
 
-    # --- who thinks, and how
+    # --- personas and depth
 
     @functools.cached_property
     def errand(self) -> Errand | None:
-        """Return what the mission asks to be done outside of the system, or of its clock. None for any other, for one that is of a form,
-        a message or brings images, for the system's own, and for one that has begun otherwise."""
+        """Return the errand that the mission asks for: an action outside of the system, or a question about its clock. None for any
+        other mission: with a schema, a message or images, of the system itself, or one that has started to think.
+        """
         mission = self.mission
         pictured = mission.has_own_pictures
         if mission.message or mission.schema or pictured or mission.origin == "system" or self.has_begun:
@@ -265,12 +267,11 @@ class Attempt:
         return self.routed
 
     async def look(self) -> None:
-        """Check that the persona which thinks the mission through sees its own pictures. Those of earlier missions are shown only where it
-        does.
+        """Check that the persona's model sees the mission's own pictures. Pictures of earlier missions are shown only if it does.
 
         :raises ModelBlind: where it does not, with what follows.
         :raises NeedAnswer: where the mission may ask which model shall.
-        :raises NeedModel: where no model here sees, and another one may be had.
+        :raises NeedModel: if no model here sees, and another one is available.
         """
         if self.routed is None or not self.mission.has_own_pictures or self.provision.needs.vision:
             return
@@ -279,7 +280,7 @@ class Attempt:
         except ModelBlind as e:
             if e.context["models"] or self.services.provider is None:
                 raise
-            seeing = Needs(vision=True)  # no model here sees: another one may be had
+            seeing = Needs(vision=True)  # no model here sees: another model may
             if not self.provision.declined.covers(seeing):
                 await self.require(seeing, may_do_without=True)
             raise ModelBlind(f"{e.message}. {self.provision.why_not}", **e.context) from None
@@ -291,7 +292,7 @@ class Attempt:
         return not own or bool(self._lent) or self.provision.needs.vision or sight.known(sight.model_of(persona)) is not False
 
     async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-        """Return the result of a mission of the system's own that is told by rule; None where a model is to think it through."""
+        """Return the result of a system mission that a rule decides; None if a model must think it through."""
         return await self.services.ruled(root, mission, persona) if mission.origin == "system" else None
 
     def share_out(self, brief: str) -> Shares:
@@ -306,7 +307,7 @@ class Attempt:
     def approach(self, persona: UvmObject, brief: str, *, inner: bool) -> Approach:
         """Return how a persona is to think about a brief. Decided once.
 
-        :param inner: whether it is a part of another cycle's brief.
+        :param inner: True if the brief is a part of another cycle's brief.
         """
         if self.earlier:
             return Approach("facets", "it began so", "full")
@@ -330,12 +331,12 @@ class Attempt:
             by = (("mission", getattr(mission, name)), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
             asked[name] = [AskedApproach(value, whose) for whose, value in by if value in known]
         depths = asked["depth"]
-        if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
+        if inner:  # the requested depth is that of the whole mission: the words of each part decide on the depth of the part
             depths = [one for one in depths if one.by == "persona"]
         return decide(self.services.router.window(brief), depths, asked["flavour"], facts)
 
     def council(self) -> Shares:
-        """Return the personas that think about a whole brief where a council was asked for: those that it speaks for most."""
+        """Return the personas for a requested council: those for which the whole brief speaks most."""
         if self.routed is None:
             return ()
         scores = {self.routed.persona: math.inf} | {
@@ -345,7 +346,7 @@ class Attempt:
         return tuple((name, self.mission.brief) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
-        """Return how alike a text is to the one of others that is most so, as a cosine; None where that cannot be measured.
+        """Return the cosine of a text to the most similar of others; None if it cannot be measured.
 
         Measured once: an answer that was refused for it is refused again by an attempt that takes the mission up. Under the gate nothing
         waits for a model: there it is what was measured before.
@@ -357,14 +358,15 @@ class Attempt:
         return self.decisions.nearness(mark)
 
     async def read(self, text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
-        """Return the value in an answer of the mission's schema, and what is wrong with it (`answer_schema.read`). Read once: it may take a
-        child process seconds, for which a replay would hold the gate, and where it was too long once it may not be the next time."""
+        """Return the value in an answer of the mission's schema, and its fault (`answer_schema.read`). Each answer is read once: the
+        child process may take seconds, for which a replay would hold the gate, and a timeout need not repeat.
+        """
         if text not in self._read:
             self._read[text] = await answer_schema.read(text, schema)
         return self._read[text]
 
     def narrow(self, found: PromptTooLong) -> None:
-        """Tell less from now on, also in later attempts.
+        """Shorten prompts from now on, also in later attempts.
 
         :raises InferenceFailed: where less would be too little.
         """
@@ -378,7 +380,7 @@ class Attempt:
         log.info("told_less", mission=self.id, chars=room, why=found.cause.message)
         self.decisions.take_room(room)
 
-    # --- what it speaks with
+    # --- voices
 
     def voice_of(self, persona: UvmObject) -> str:
         """Return the model that speaks for a persona in this mission: its expert, or its plain model's role.
@@ -402,7 +404,7 @@ class Attempt:
         return self._voices[name]
 
     def plain_voice_of(self, persona: UvmObject) -> str:
-        """Return the model that speaks where nobody's voice is wanted: what the persona's own is made of."""
+        """Return the model for texts without a persona's voice: the base of the persona's own model."""
         if self._lent and not self.provision.needs.vision:
             return self._lent
         return self.provision.model or self.terms.base_of(str(persona.model))
@@ -416,10 +418,10 @@ class Attempt:
         self.tally.cycles[outer] += 1
         return f"{outer}.{self.tally.cycles[outer]}" if outer else str(self.tally.cycles[outer])
 
-    # --- what it asks its user
+    # --- questions to the user
 
     def ask(self, question: str) -> str:
-        """Return what the user answers to a question. Where the same words are asked several times, each has an answer of its own.
+        """Return the user's answer to a question. A repeated question has an answer of its own each time.
 
         :raises NeedAnswer: where it is not answered: the attempt ends, and the mission waits, also over restarts.
         :raises InvalidInput: for a question that is blank, or longer than `ThinkingLimits.question_chars`.
@@ -450,7 +452,7 @@ class Attempt:
             raise self.inference.source.unanswered(need)
         return found
 
-    # --- what it asks models
+    # --- questions to models
 
     async def chat(
         self,
@@ -461,17 +463,17 @@ class Attempt:
         schema: dict[str, Any] | None = None,
         part: str | None = None,
         silent: bool = False,
-        by: By | None = None,
+        by: InferenceAsker | None = None,
         context: PromptContext = _ALONE,
         **options: Any,
     ) -> ChatReply:
         """Return an inference of this mission.
 
         :param role: the persona's role, or a model's name.
-        :param part: what of the cycle speaks: a facet, `plan`, `critic`; None for the mission's own voice.
-        :param silent: whether its text is no event.
+        :param part: the speaking part of the cycle: a facet, `plan`, `critic`; None for the mission's own voice.
+        :param silent: True if its text makes no events.
         :param by: the cycle that asks, for the events and the journal.
-        :param context: what of the mission goes with the prompt.
+        :param context: parts of the mission that belong to the prompt.
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises QualityRefused: where all of it is thought, and none of it answer.
@@ -481,7 +483,7 @@ class Attempt:
             raise BudgetSpent(
                 f"mission {self.id!r} asked for more than {self.settings.missions.inferences} inferences (setting missions.inferences)"
             )
-        by = by or By(state=self.state, persona=self.persona)
+        by = by or InferenceAsker(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         model, turns = self.model_of(role), context.turns
         digest = await self.services.inference.digest(model)
@@ -498,12 +500,12 @@ class Attempt:
         if context.narrows and is_full(found, chosen) and prompts.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {found.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
-        if schema is None and (why := spent(found)):
+        if schema is None and (why := why_no_answer(found)):
             raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(found))
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
-        """Ask a model, silently, until one of its answers is of a form; return that one.
+        """Ask a model, silently, until an answer has the form. Return that answer.
 
         :param more: as for `chat`.
         :raises InferenceFailed: with its cause; `malformed` with all texts as `raw` in its context where none was of the form.
@@ -522,10 +524,10 @@ class Attempt:
             return ()
         if self.room is None:
             return self.shown if turns else pictures_together(self.shown)
-        own = self.shown[-1]  # all was too long: pictures of earlier turns take the most
+        own = self.shown[-1]  # all pictures together were too long: those of earlier turns take the most tokens
         return (((),) * len(turns) + (own,)) if own else ()
 
-    def _batch(self, part: str | None, by: By, model: str) -> TextBatch:
+    def _batch(self, part: str | None, by: InferenceAsker, model: str) -> TextBatch:
         """Return what publishes the text of an inference as it comes, to all who listen by then: a page may be opened meanwhile."""
 
         def tell(text: str, pieces: int) -> None:
@@ -537,18 +539,18 @@ class Attempt:
         """Pay for what a replay under the gate needs (`JournaledInference.settle`)."""
         await self.inference.settle(need)
 
-    # --- what others hear of it
+    # --- events
 
-    def moved(self, by: By, role: str, **facts: Any) -> None:
-        """Tell the watchers and the log of a cycle's transition."""
+    def moved(self, by: InferenceAsker, role: str, **facts: Any) -> None:
+        """Report a cycle's transition to the watchers and to the log."""
         model = self.model_of(role)
         if "." not in by.cycle:
             self._own = {"cycle": by.cycle, "model": model}
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)
 
-    def revised(self, by: By, why: str) -> None:
-        """Tell the watchers that an answer that they may have heard is refused, and another comes."""
+    def revised(self, by: InferenceAsker, why: str) -> None:
+        """Report to the watchers that an answer which they may have seen is refused, and that another one follows."""
         self.publish("revised", why=why, model=self._own["model"], **by._asdict())
 
     def publish(self, kind: str, **facts: Any) -> None:
@@ -584,7 +586,7 @@ class Attempt:
 
 
 def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
-    """Return what a persona's slot says, own or inherited; a message that is not understood costs far more."""
+    """Return the text in a persona's slot, own or inherited. Sending a message that the persona does not understand would cost far more."""
     held = find(persona, name)
     return otherwise if held is None else held[1]
 

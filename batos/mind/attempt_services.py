@@ -29,17 +29,17 @@ class AttemptTerms:
 
     settings: Settings
     model_of: Callable[[str], str]
-    """From a persona's role to the name of its model; the name of a model stays what it is."""
+    """Returns the name of the model for a persona's role. The name of a model itself is returned unchanged."""
     base_of: Callable[[str], str] = lambda role: BASE_MODEL
-    """From a persona's role to the model that its own is made of, which speaks in nobody's voice."""
+    """Returns the base of the model for a persona's role; the base has no persona's voice."""
     parameters: Callable[[str], int | None] = lambda model: None
-    """From the name of a model to the number of its parameters; None where that is not known."""
+    """Returns the number of parameters of a model by its name; None if it is not known."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Ollama's options of every inference (num_ctx, num_predict, ...)."""
     direct: Mapping[str, Any] = field(default_factory=dict)
-    """Options of an answer that is thought about in one inference."""
+    """Options of an answer that takes one inference."""
     plain: Mapping[str, Any] = field(default_factory=dict)
-    """Options of inferences in nobody's voice."""
+    """Options of inferences without a persona's voice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +53,16 @@ class AttemptServices:
     methods: MethodRuntime
     terms: Callable[[], AttemptTerms]
     memory: RecallsMemory | None = None
-    """None: nothing is recalled, and nothing can be remembered."""
+    """The memory. None: the mission recalls nothing and remembers nothing."""
     sight: Sight = field(default_factory=Sight)
     nearness: Nearness = not_told
-    """Measures how near an answer is to what it answers to."""
+    """Measures the similarity of an answer to its request."""
     provider: Provider | None = None
-    """Provides models that can do more. None: missions think with those that there are."""
+    """Provides models with further abilities. None: missions use the models that are there."""
     on_paid: Callable[[InferenceRecord], None] = lambda paid: None
-    """Hears of each inference that a model was asked for."""
+    """Receives the record of each inference that a model answered."""
     outage: Callable[[], str] = lambda: ""
-    """Says that no Ollama answers, for the error of a mission whose time is up; empty where one does."""
+    """Returns the reason if no Ollama answers, for the error of a mission that exceeds its time limit; empty if one answers."""
     propose: Propose = nothing_proposed
     ruled: Ruled = nothing_ruled
 
@@ -72,16 +72,18 @@ class AttemptPolicy:
     """Rules of an attempt."""
 
     keeps: bool = True
-    """Whether anything that comes of it is kept: decisions are recorded, and a method that it writes is claimed, so that others wait."""
+    """True if results are stored: decisions are recorded, and a method is claimed while it is written, so that other missions wait for
+    it.
+    """
     compares: bool = True
-    """Whether an embedder may be asked: by the router, for memory, for the nearness of texts."""
+    """True if an embedder may be asked: by the router, for memory, and for similarity of texts."""
     reroutes: bool = False
-    """Whether the persona is chosen anew, as embedder and exemplars have it now."""
+    """True if the router chooses the persona anew, with its present embedder and exemplars."""
     revoices: bool = False
-    """Whether personas speak with the voice that they have now, and not with the one that the mission began with."""
+    """True if personas speak with their present voices, False for the voices at the start of the mission."""
 
 
 LIVE = AttemptPolicy()
-"""The rules of a mission that is really thought through."""
+"""Policy of a live mission."""
 REPLAYED = AttemptPolicy(keeps=False, compares=False)
-"""The rules of a replay: it leaves no trace, and asks no embedder."""
+"""Policy of a replay: it stores nothing, and asks no embedder."""

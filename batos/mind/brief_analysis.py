@@ -28,9 +28,9 @@ DEPTHS: tuple[Depth, ...] = get_args(Depth)
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
 AUTO = "auto"
 
-FIT = 1_000_000_000  # parameters from which a model thinks by facets
-FACETS_S = 60.0  # a mission with less time than this answers at once
-FACETS_INFERENCES = 6  # that facets take: a plan, some facets, the weaving and one revision
+FIT = 1_000_000_000  # least number of parameters of a model that thinks by facets
+FACETS_S = 60.0  # seconds: a mission with less time answers directly
+FACETS_INFERENCES = 6  # inferences that facets take: a plan, some facets, the weaving and one revision
 
 _GREETING = re.compile(
     r"\W*(hi|hello|hey|good (morning|afternoon|evening|night)|thanks|thank you|bye|goodbye|hallo|guten (tag|morgen|abend)|danke|tschüss|"
@@ -83,18 +83,18 @@ class BriefFacts(NamedTuple):
     """Facts that the rules use besides the brief's words."""
 
     parameters: int | None = None
-    """Of the model that will speak; None where that is not known."""
+    """Number of parameters of the model that will speak; None if it is not known."""
     parts: int = 0
-    """Personas that the brief needs."""
+    """Number of personas that the brief needs."""
     follows_deep: bool = False
-    """Whether the mission that this one follows was thought about in several ways."""
+    """True if the mission that this one follows was thought about in several ways."""
     deadline_s: float | None = None
     inferences: int = 64
-    """That the mission may ask for."""
+    """Greatest number of inferences of the mission."""
     speaks: bool = True
-    """Whether the brief speaks for a persona."""
+    """True if the brief speaks for a persona."""
     expert: bool = False
-    """Whether an expert speaks for the persona: it was trained to be it."""
+    """True if an expert, trained as the persona, speaks for it."""
 
 
 def decide(brief: str, depths: Sequence[AskedApproach], flavours: Sequence[AskedApproach], facts: BriefFacts) -> Approach:
@@ -156,10 +156,10 @@ def _size(parameters: int) -> str:
 
 
 LONGEST = 400
-"""Characters of a brief that may be an errand: a longer one brings what it is about."""
+"""Greatest number of characters of an errand: a longer brief includes the text that it is about."""
 TIME, DATE, FILES = "time", "date", "files"
 KNOWN = (TIME, DATE)
-"""What it can tell by itself."""
+"""Errands that the system can answer itself."""
 _BEFORE = " \t\n¿¡\"'“„«-–*"
 _AFTER = " \t\n?!.。？！"
 _READS = re.compile(r"(?:read|open|lies|öffne|lis|ouvre|lee|abre|leggi|apri|lê|lees)\b")
@@ -192,7 +192,7 @@ def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False) -> E
         bare = said.rstrip(_AFTER)
         some = _tables().any_of[language]
         if not (some.match(said) or some.match(bare)):
-            continue  # as most briefs: the expressions one by one take longer
+            continue  # most briefs match none of them: testing the expressions one by one takes longer
         for errand, pattern in _tables().rules[language]:
             if _compiled(pattern).match(bare if errand.kind in KNOWN else said):
                 if errand.kind == FILES and _READS.match(said) and any(held(name) for name in _NAMED.findall(said)):
@@ -229,7 +229,7 @@ def has_read(root: Any, name: str) -> bool:
 class _Tables(NamedTuple):
     polite: dict[str, re.Pattern[str]]
     any_of: dict[str, re.Pattern[str]]
-    """All rules of a language as one expression."""
+    """Language -> all its rules in one expression."""
     rules: dict[str, list[_Rule]]
     says: dict[str, dict[str, str | list[str]]]
 

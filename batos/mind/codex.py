@@ -34,7 +34,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
         steps.pop()
     if not steps:
         return None
-    after = 0  # the last line by which all was whole and the value not there
+    after = 0  # the last line up to which the text is valid and does not have the value
     for number in range(1, len(lines) + 1):
         cut = "".join(lines[:number])
         if _within(cut, steps):
@@ -45,7 +45,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
 
 def _within(cut: str, steps: list[str | int]) -> bool:
-    # With a bracket at its end, a text that stops in the middle of an array has the items so far.
+    # With a closing bracket, a text that stops in the middle of an array has the items so far.
     return any((found := _parsed(cut + end)) is not None and _has(found, steps) for end in ("", "]"))
 
 
@@ -72,9 +72,9 @@ def _first_with_text(lines: list[str], after: int, upto: int) -> int:
 
 
 BASE_MODEL = "base"
-"""The role of the model that a profile's personas are made of: it serves a persona that has no model of its own."""
+"""Role of the model from which a profile makes its personas: it serves a persona without a model of its own."""
 RESERVED = frozenset({"name", "comment", "genesis", "traits", "personas", "psm", "incarnation", "lobby"})
-"""Slots of the lobby, where personas live too."""
+"""Slots of the lobby that personas must not replace, since they live there, too."""
 
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
@@ -126,17 +126,17 @@ class PersonaCodex(BaseModel):
     pillars: tuple[Text, ...] = Field(min_length=1, max_length=16)
     model: Text = BASE_MODEL
     temperature: float | None = Field(None, ge=0, le=2)
-    """How warmly it speaks with a model that somebody else made; those of a profile have theirs in their Modelfiles."""
+    """Temperature at which it speaks with a model that somebody else made; those of a profile have theirs in their Modelfiles."""
     grounded: bool = False
-    """Whether its answers keep to what memory says, where memory says anything."""
+    """True if its answers keep to what memory says, where memory says anything."""
     depth: Literal["auto", "direct", "facets", "council"] = "auto"
-    """How much it thinks about a brief, where the mission does not say."""
+    """Depth of its thought about a brief, where the mission does not say."""
     flavour: Literal["auto", "full", "light", "off"] = "auto"
-    """How much of its pillars and protocols is in its answers, where the mission does not say."""
+    """Flavour: the share of its pillars and protocols in its answers, where the mission does not say."""
     raises: tuple[Text, ...] = Field((), max_length=16)
     """Which part of the Composite Entropy Metric each of its protocols raises."""
     training_data: Text | None = None
-    """What an expert of this persona learns from."""
+    """Material that an expert of this persona learns from."""
     triggers: tuple[Trigger, ...] = Field((), max_length=64)
     exemplars: Annotated[tuple[Text, ...], Field(max_length=512), AfterValidator(_all_different)] = ()
     protocols: dict[Annotated[str, AfterValidator(_selector)], Text] = Field(default_factory=dict, max_length=64)
@@ -151,9 +151,9 @@ class Routing(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     internal: str = ""
-    """Who gets the system's own missions; empty: they are routed as all others."""
+    """Persona that gets the system's own missions; empty: they are routed as all others."""
     fallback: str = ""
-    """Who gets a brief that speaks for nobody; empty: the first persona of the file."""
+    """Persona that gets a brief that matches none; empty: the first persona of the file."""
     doubt: Annotated[float, Field(gt=0, le=1000)] = 4.0
     likeness: Annotated[float, Field(ge=0, le=1000)] = 2.0
     nearest: Annotated[int, Field(ge=1, le=64)] = 3
@@ -214,7 +214,7 @@ def load_codex(path: str | Path | None = None) -> Codex:
 
 
 def _wrong(where: str, text: str, loc: Sequence[Any], fault: str) -> ConfigError:
-    path = [step for step in loc if step != "[key]"]  # pydantic's mark for a fault of the key itself
+    path = [step for step in loc if step != "[key]"]  # pydantic's mark for an invalid key
     line = line_of(text, path)
     at = f", line {line}" if line else ""
     return ConfigError(f"the codex {where}{at}, key {'.'.join(map(str, path))}: {fault}")

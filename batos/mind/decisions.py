@@ -25,9 +25,9 @@ class Decisions:
         """
         self._mission, self._image, self._records = mission, image, records
         self.route: Route | None = None
-        """The persona that thinks the mission through."""
+        """The persona of the mission; None until it is chosen."""
         self.room: int | None = None
-        """Characters that a prompt may tell, where all of it was too long for the model's context."""
+        """Greatest number of characters of a prompt, after a prompt exceeded the model's context; None: no limit."""
         self._shares: dict[bytes, Shares] = {}
         self._approaches: dict[bytes, Approach] = {}
         self._nearness: dict[bytes, float | None] = {}
@@ -79,12 +79,12 @@ class Decisions:
     def has_nearness(self, mark: bytes) -> bool:
         """Return True if it was measured how near two texts are to each other, or in vain.
 
-        :param mark: of the texts (`journal.mark_of`).
+        :param mark: mark of the texts (`journal.mark_of`).
         """
         return mark in self._nearness
 
     def take_nearness(self, mark: bytes, nearness: float | None) -> None:
-        """Note how near two texts are; one that could not be measured (None) is known to this attempt only."""
+        """Record the similarity of two texts. If it could not be measured (None), only this attempt keeps it."""
         self._nearness[mark] = nearness
         if nearness is not None:
             self._record(journal.add_nearness, mark, nearness)

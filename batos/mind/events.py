@@ -26,7 +26,7 @@ class Events:
 
     def __init__(self, bus: EventBus | None = None) -> None:
         """
-        :param bus: hears of `StateEntered` and `MissionEnded`; None: nobody does, as in a rehearsal.
+        :param bus: receives `StateEntered` and `MissionEnded`; None: no events are sent, as in a rehearsal.
         """
         self._bus = bus or EventBus()
         self._watchers: dict[str, list[Watcher]] = {}
@@ -50,11 +50,11 @@ class Events:
         self._listeners.setdefault(kind, []).append(watcher)
 
     def heard(self, mission: str, kind: str) -> bool:
-        """Return whether anybody hears events of this kind of this mission."""
+        """Return True if a client or a part of the daemon receives events of this kind of this mission."""
         return mission in self._watchers or kind in self._listeners or (kind in _TYPED and self._bus.is_heard(_TYPED[kind]))
 
     def publish(self, mission: str, event: Event) -> None:
-        """Call the watchers of the mission and those of the kind of event; then publish on the bus."""
+        """Call the watchers of the mission and the watchers of this kind of event; then publish on the bus."""
         kind = event["type"]
         for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(kind, ())):
             watcher(event)
@@ -74,7 +74,7 @@ class TextBatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, piece: str) -> None:
-        """Take a piece."""
+        """Add a piece."""
         self._pieces.append(piece)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self.flush)
@@ -120,18 +120,19 @@ class Durations:
 
 
 Propose = Callable[[Any, UvmObject, UvmObject], Awaitable[dict[str, Any]]]
-"""From the image's root, the mission and its cycle: facts for the mission's result. It may ask the current attempt's model."""
+"""Takes the image's root, the mission and its cycle, and returns facts for the mission's result. It may ask the current attempt's model."""
 
 Ruled = Callable[[Any, UvmObject, UvmObject], Awaitable[dict[str, Any] | None]]
-"""From the image's root, a mission of the system's own and the persona that has it: its whole result, `text` and what else there is, where
-no model is to think it through; else None."""
+"""Takes the image's root, a system mission and its persona, and returns the whole result with its `text`, if a rule decides it. None: a
+model thinks the mission through.
+"""
 
 
 async def nothing_ruled(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-    """Return None: where nobody knows a rule, a model thinks."""
+    """Return None: without rules, a model thinks each mission through."""
     return None
 
 
 async def nothing_proposed(root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
-    """Return no facts: nobody makes proposals."""
+    """Return no facts: the loop makes no proposals."""
     return {}

@@ -30,19 +30,19 @@ from batos.memory.tokenizer import contents_of
 from batos.mind import plans
 from batos.objects import UvmObject
 
-if TYPE_CHECKING:  # they bring numpy
+if TYPE_CHECKING:  # these load numpy
     from batos.memory.section_builder import Shelver
     from batos.memory.segments import Segment
 
 log = structlog.get_logger("batos.mind")
 
-_HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # but for one that stands alone
+_HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # a heading, unless it stands alone
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
 _MARKS_ONLY = re.compile(r"(?:\[\d{1,3}\]\W?)+")
 _ASKS = re.compile(r"[?？]\W{0,5}$")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
-_WORD = re.compile(r"[^\W\d_]+")  # of letters
-_FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
+_WORD = re.compile(r"[^\W\d_]+")  # letters only
+_FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # brackets right after a word may be an index: `rows[0]`
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +54,31 @@ class EvidenceLimits(Limits):
     alike: float = limit(0.3, ge=-1, le=1)
     """Cosine with a brief from which a passage counts as relevant."""
     context_missions: int = limit(6, ge=0, le=100)
-    """Earlier missions of a conversation that a follow-up sees."""
+    """Greatest number of earlier missions of a conversation in a follow-up's prompt; 0: none."""
     context_chars: int = limit(4000, ge=0, le=1_000_000)
-    """Greatest number of characters of earlier missions in a prompt, newest first."""
+    """Greatest number of characters of earlier missions in a prompt, newest first; 0: none."""
 
 
 class RecalledPassage(NamedTuple):
     """A chunk of memory, as a prompt shows it."""
 
     number: int
-    """Of the chunk."""
+    """Number of the chunk."""
     oid: str
-    """Of the chunk as an object: `batos show` finds it by that."""
+    """Id of the chunk as an object, as `batos show` takes it."""
     title: str
     source: str
     text: str
     document: int = 0
-    """The number of its document."""
+    """Number of the document."""
     origin: str = ""
-    """Who says it (`batos.memory.objects`); empty: a file, or it was recalled by an earlier version."""
+    """Speaker of the passage (`batos.memory.objects`); empty for a file, and for a passage that an earlier version recalled."""
     day: int = 0
-    """From when it is, `date.toordinal()`; 0: not known."""
+    """Day of the passage, `date.toordinal()`; 0: unknown."""
     about: str = ""
-    """Headings that it stands under."""
+    """Headings above the passage."""
     quotable: bool = True
-    """Whether it is somebody's own words: a model's summary is not."""
+    """True if a person wrote the words, False for a model's summary."""
 
 
 class RecallsMemory(Protocol):
@@ -90,7 +90,7 @@ class RecallsMemory(Protocol):
         ...
 
     def stored(self, segment: Segment | None, dropped: list[int]) -> None:
-        """Let searches see what was committed: the index entries of new chunks, and without the numbers of those that are gone."""
+        """Make committed changes visible to searches: add the index entries of new chunks, and remove deleted chunks."""
         ...
 
     async def recall(self, question: str) -> Sequence[int]:
@@ -115,7 +115,7 @@ class Evidence:
     def __init__(self, id: str, image: LivingImage, memory: RecallsMemory | None, *, chars: int, ask: bool = True) -> None:
         """
         :param memory: None: nothing is ever recalled.
-        :param chars: how much of the passages one question gets, in characters.
+        :param chars: greatest number of characters of passages for one question.
         :param ask: False: only what was recalled before is; a replay leaves no trace.
         """
         self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
@@ -149,8 +149,9 @@ class Evidence:
         return self._loaded or any(self._found.values())
 
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
-        """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone. What a trial
-        does is not kept."""
+        """Record the changes of the mission's transaction to the memory: index entries of new chunks, numbers of removed chunks. A trial
+        records nothing.
+        """
         if not scope.current().in_trial:
             self._changes.append((segment, dropped))
 
@@ -164,7 +165,7 @@ class Evidence:
             self.memory.stored(segment, dropped)
 
     def load(self) -> None:
-        """Take over what earlier attempts recalled."""
+        """Load the passages that earlier attempts recalled."""
         self._loaded = True
         self._found = self._image.read(recorded, self._id, self._chars)
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
@@ -179,7 +180,7 @@ class Evidence:
                 return ()
             if gated:
                 raise NeedEvidence(question)
-            async with self._asking:  # facets ask at once, and are to see the same
+            async with self._asking:  # facets ask at the same time, and must see the same passages
                 if question not in self._found:
                     self._found[question] = await self._asked(self._memory, question)
         return self._found[question]
@@ -189,7 +190,7 @@ class Evidence:
             numbers = tuple(await memory.recall(question))
         except BatosError as e:
             log.warning("nothing_recalled", mission=self._id, error=e.message)
-            numbers = ()  # the mission is thought through without, also when it is taken up again: what was paid for fits no other prompt
+            numbers = ()  # the mission goes on without passages, also after a restart: the journal's answers fit no other prompt
         found: tuple[RecalledPassage, ...] = self._image.read(passages, numbers, self._chars) if numbers else ()
         self._image.committer.defer(journal.add_recalled, self._id, question, numbers, tuple(map(tuple, found)))
         return found
@@ -215,7 +216,7 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[RecalledPas
             continue
         try:
             found.append(_passage(root, number, chunks[number], chars))
-        except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too
+        except (ImageDamaged, POSKeyError) as e:  # the self-audit reports the damage as well
             log.error("passage_damaged", error=str(e))
         else:
             chars -= len(found[-1].text)
@@ -226,13 +227,13 @@ def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> RecalledPa
     document = chunk.document
     headed = document.kind in ("markdown", "conversation", "html")
     said = _HEADING.sub("", chunk.text) if headed else chunk.text
-    if chunk.speaker and _ASKS.search(said):  # in a conversation, whoever speaks next may answer
+    if chunk.speaker and _ASKS.search(said):  # in a conversation, the next speaker may answer
         said += "".join(f"\n{one.text}" for one in _next(root, chunk))
     about = " ".join(_HEADING.findall(chunk.text)) if headed else ""
-    named = f"{chunk.speaker}:" if chunk.speaker else ""  # which a turn of a conversation has before it already
+    named = f"{chunk.speaker}:" if chunk.speaker else ""  # a turn of a conversation starts with the name already
     text = _tidy(said if said.lstrip().startswith(named) else f"{named} {said}")
     if document.kind != "code":
-        text = _MARK.sub(r" (\1)", text)  # a document's own footnotes are no marks of ours
+        text = _MARK.sub(r" (\1)", text)  # footnotes of the document must not look like citations
     text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
     section = library_of(root).section_of(chunk)
     origin = origin_of(root, document)
@@ -310,7 +311,7 @@ def cited(text: str, found: Sequence[RecalledPassage], brief: str = "") -> list[
 
 
 def without_claims(text: str, found: Sequence[RecalledPassage], brief: str) -> str:
-    """Return an answer without marks behind what has nothing of the passage that they name."""
+    """Return an answer without citations whose passage shares no content with the sentence."""
     for sentence in _sentences(text) if found else ():
         kept = sentence
         for n in _marks(sentence, found):
@@ -356,7 +357,7 @@ def _marks(sentence: str, found: Sequence[RecalledPassage]) -> list[int]:
 
 
 def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
-    """Return the passage that holds the most of what a sentence says, if that is enough."""
+    """Return the passage with the most content of a sentence, if that is enough."""
     if not said:
         return []
     shares = [len(said & own) / len(said) for own in contents]
@@ -394,15 +395,15 @@ class Citation(NamedTuple):
 
     n: int
     chunk: str
-    """Its oid."""
+    """Id of the chunk as an object."""
     title: str
     source: str
     sentences: tuple[str, ...]
-    """Those of the answer that are from it."""
+    """Sentences of the answer that come from the passage."""
     origin: str = FILE
-    """Who says it (`batos.memory.objects`)."""
+    """Speaker of the passage (`batos.memory.objects`)."""
     day: int = 0
-    """From when it is, `date.toordinal()`; 0: not known."""
+    """Day of the passage, `date.toordinal()`; 0: unknown."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return a JSON object for a mission's result."""

@@ -37,13 +37,13 @@ class Exemplars(NamedTuple):
     """Briefs that are a persona's own."""
 
     given: tuple[str, ...]
-    """Those of the codex."""
+    """Exemplars of the codex."""
     learned: Mapping[bytes, str] = MappingProxyType({})
-    """Those it was chosen for, by the digest of the text."""
+    """Digest of a brief -> the brief: briefs for which users chose the persona."""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return all of them, each once."""
+        """Return all exemplars, without repetitions."""
         return tuple(dict.fromkeys((*self.given, *self.learned.values())))
 
 
@@ -108,9 +108,9 @@ class Merged(NamedTuple):
     store: dict[str, Any]
     remove: tuple[str, ...]
     said: dict[str, str]
-    """By slot: the digest of what codex and image last agreed on."""
+    """Slot -> digest of the value on which codex and image agreed last."""
     kept: dict[str, str]
-    """By slot: why the image does not hold what the codex says."""
+    """Slot -> reason why the image keeps another value than the codex."""
 
 
 def digest(value: object) -> str | None:
@@ -149,7 +149,7 @@ def merge(said: Mapping[str, str], image: Mapping[str, Any], codex: Mapping[str,
 
 def _missing(found: Merged, name: str, was: str | None, new: str | None, codex: Mapping[str, Any]) -> None:
     """Merge a slot that the image does not have."""
-    if new is None:  # nor the codex any more
+    if new is None:  # the codex no longer has it, either
         found.said.pop(name)
     elif was is None:
         found.store[name], found.said[name] = codex[name], new
@@ -169,7 +169,7 @@ class Incarnation:
     def __init__(self, codex: Codex) -> None:
         self._codex = codex
         self.changes: Kept = {}
-        """By persona and slot, what the last run did: added, updated or removed. Empty for a persona that is new."""
+        """Persona -> slots that the last run added, updated or removed; no slots for a new persona."""
 
     def __call__(self, lobby: UvmObject) -> None:
         """
@@ -196,13 +196,13 @@ class Incarnation:
         for name, persona in self._codex.personas.items():
             if name not in lobby._slots:
                 if name in said:
-                    continue  # it was deleted in the image
+                    continue  # a user or a mission deleted it in the image
                 lobby._slots[name] = _clone(lobby, name)
                 self.changes[name] = {}
             elif name not in known:
                 raise ConfigError(f"the codex has a persona {name!r}, but the image has something else under this name; call it otherwise")
             elif not isinstance(lobby._slots[name], UvmObject):
-                continue  # the image put something else in its place
+                continue  # the image has another object in its place
             said[name] = self._merge(name, lobby._slots[name], merge(said.get(name, {}), lobby._slots[name]._slots, slots_of(persona)))
             add_missing(lobby._slots[name], **{SLOT: OOBTree})
         _set(lobby.incarnation, "said", _told(said))
@@ -274,7 +274,7 @@ def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[
     ones.
 
     :param slot: None: all that `kept` names for the persona; a deleted persona comes back.
-    :return: by slot, the reason why it differed; the slot "" is the whole persona.
+    :return: slot -> reason why it differed; the slot "" is the whole persona.
     :raises UnknownPersona: if the persona is not in the codex.
     :raises InvalidInput: if the image follows the codex already, or there is no such slot.
     """
@@ -296,7 +296,7 @@ def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[
     else:
         _take_over(lobby._slots[name], slots_of(codex.personas[name]), wanted, said[name])
     _set(lobby.incarnation, "said", _told(said))
-    Incarnation(codex)(lobby)  # makes the persona that is missing
+    Incarnation(codex)(lobby)  # makes the missing persona
     return wanted
 
 
@@ -325,7 +325,7 @@ def _told(said: Said) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
 
 
 def present(lobby: UvmObject, codex: Codex) -> Mapping[str, UvmObject]:
-    """Return the personas to which briefs are routed: those of the codex that the image has, in the order of the codex."""
+    """Return the personas to which briefs are routed: the codex's personas that the image has, in the order of the codex."""
     return {name: found for name in codex.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
 
 
@@ -354,9 +354,9 @@ _KINDS: dict[type, str] = {Intent: "intent", Method: "method", Primitive: "primi
 
 
 def describe_personas(root: Any, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
-    """Return the personas as plain values: those of the codex in its order, then those that are in the image only.
+    """Return the personas as plain values: the codex's in its order, then further ones of the image.
 
-    :param model_of: from a persona's role to the name of a model.
+    :param model_of: returns the name of the model for a persona's role.
     """
     lobby = root["lobby"]
     left_alone = kept(lobby, codex)

@@ -37,31 +37,31 @@ class ThinkingLimits(Limits):
     """Limits of one attempt's thinking."""
 
     images: int = limit(8, ge=0, le=64)
-    """Greatest number of images of one brief, and of images that one inference shows; 0: no images are taken."""
+    """Greatest number of images of one brief, and of one inference; 0: briefs with images are refused."""
     facets: int = limit(3, ge=1, le=16)
-    """Facets that one cycle delegates to."""
+    """Greatest number of facets that one cycle delegates to."""
     depth: int = limit(2, ge=1, le=8)
-    """Cycles inside cycles: 1 lets one persona think alone."""
+    """Greatest depth of cycles within cycles; 1: one persona thinks alone."""
     method_depth: int = limit(4, ge=1, le=16)
-    """Nesting of methods that are written while methods are written: their trials may send messages."""
+    """Greatest nesting of syntheses: the trial of a new method may send messages that need further methods."""
     voices: int = limit(3, ge=1, le=8)
-    """Personas that one brief is shared out to."""
+    """Greatest number of personas that share one brief."""
     question_chars: int = limit(2000, ge=1, le=100_000)
-    """Longest question to a mission's user, and longest answer."""
+    """Greatest number of characters of a question to the user, and of the answer."""
     call_methods: Literal["on", "off"] = "on"
-    """On: a brief that states exactly what a method of the lobby or a persona is for, with its arguments, is answered by it."""
+    """`on`: if a brief exactly states the purpose of a method of the lobby or a persona, with its arguments, that method answers it."""
     token_batch_s: float = limit(0.05, gt=0, le=10)
-    """Seconds over which pieces of an answer are gathered into one event."""
+    """Seconds for which pieces of an answer are collected into one event."""
     repairs: int = limit(2, ge=0, le=10)
-    """Times that a model is asked again after an answer of the wrong form."""
+    """Greatest number of further requests after an answer of a wrong form."""
     malformed_chars: int = limit(2000, ge=0, le=100_000)
-    """Characters kept of each answer of the wrong form."""
+    """Number of characters that are kept of each answer of a wrong form."""
     thinking_chars: int = limit(4000, ge=0, le=1_000_000)
-    """Characters of a model's reasoning that the journal keeps."""
+    """Greatest number of characters of a model's reasoning that the journal keeps."""
     partial_s: float = limit(2.0, gt=0, le=3600)
-    """Seconds between two commits of an unfinished answer."""
+    """Greatest number of seconds between two commits of an unfinished answer."""
     partial_tokens: int = limit(24, ge=1, le=100_000)
-    """Tokens between two commits of an unfinished answer, where that is sooner."""
+    """Greatest number of tokens between two commits of an unfinished answer."""
 
 
 class JournalPlace(NamedTuple):
@@ -72,8 +72,8 @@ class JournalPlace(NamedTuple):
     parts: bytes
 
 
-class By(NamedTuple):
-    """Asker of an inference: the number of its cycle (`1`, `1.2` for the second one inside it), its state and persona."""
+class InferenceAsker(NamedTuple):
+    """InferenceAsker of an inference: the number of its cycle (`1`, `1.2` for the second one inside it), its state and persona."""
 
     cycle: str = ""
     state: str = ""
@@ -93,7 +93,7 @@ class NeedInference(BatosSignal):
 
 
 class PromptTooLong(BatosSignal):
-    """Signal that a prompt, or it and its answer, does not fit the model's context: less is to be told."""
+    """Signal that a prompt, alone or with its answer, exceeds the model's context: the next prompt must be shorter."""
 
     def __init__(self, told: int, cause: InferenceFailed) -> None:
         """
@@ -108,7 +108,7 @@ class NeedAnswer(BatosSignal):
 
     def __init__(self, question: str, occurrence: int, grant: bool = False) -> None:
         """
-        :param grant: whether a yes lets a method do what changes more than its receiver: only an operator may say it.
+        :param grant: True if a yes permits a method to change more than its receiver: only an operator may answer so.
         """
         super().__init__(question)
         self.question, self.occurrence, self.grant = question, occurrence, grant
@@ -129,17 +129,17 @@ class AttemptTally:
 
     def __init__(self) -> None:
         self.asked: Counter[bytes] = Counter()
-        """How often each content was asked."""
+        """Content -> number of requests."""
         self.taken: set[tuple[bytes, int]] = set()
-        """Each inference that was asked: the key of its content, and its occurrence in the journal."""
+        """Key of the content and occurrence in the journal, for each inference of the attempt."""
         self.cycles: Counter[str] = Counter()
         self.questions: Counter[str] = Counter()
         self.agreed: dict[str, bool] = {}
-        """By question, whether the user said yes."""
+        """Question -> True if the user agreed."""
         self.used: list[InferenceRecord] = []
         self.replayed = 0
         self.forged: list[UvmObject] = []
-        """The cycles in which methods were written."""
+        """Cycles that wrote methods."""
 
     def aside(self) -> AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
@@ -150,12 +150,12 @@ class AttemptTally:
         return new
 
 
-class Paid(dict[tuple[bytes, int], InferenceRecord]):
+class JournaledAnswers(dict[tuple[bytes, int], InferenceRecord]):
     """Inferences in a mission's journal, by content and occurrence."""
 
     def __init__(self, entries: Iterable[InferenceRecord] = ()) -> None:
         super().__init__()
-        self._last: dict[bytes, int] = {}  # of each content the last occurrence
+        self._last: dict[bytes, int] = {}  # content -> its last occurrence
         for entry in entries:
             self.add(entry)
 
@@ -165,10 +165,9 @@ class Paid(dict[tuple[bytes, int], InferenceRecord]):
         self._last[entry.key] = max(entry.occurrence, self._last.get(entry.key, 0))
 
     def occurrence(self, key: bytes, label: str, tally: AttemptTally) -> int:
-        """Return the number of the next inference of one content: the one that the same part of the same cycle had, where it is paid for.
-        Several that ask for the same at once come in another order each time, and what follows depends on which of them said what.
+        """Return the number of the next inference of one content: the number that the same part of the same cycle had, if that is paid for.
 
-        :param label: who asks (`By.label`).
+        :param label: label of the asking part (`By.label`).
         """
         free = [n for n in range(max(self._last.get(key, -1), tally.asked[key]) + 1) if (key, n) not in tally.taken]
         own = (n for n in free if (held := self.get((key, n))) is not None and held.label == label)
@@ -182,7 +181,7 @@ def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
     return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
-def spent(paid: InferenceRecord) -> str:
+def why_no_answer(paid: InferenceRecord) -> str:
     """Return why there is no answer, if a model spent all its tokens on its thought, else "": neither another persona nor a retry helps."""
     if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
         return ""
@@ -218,7 +217,7 @@ class PartialAnswers:
         return self._texts.get(key, ("", 0))
 
     def listener(self, key: journal.Key, hear: Callable[[str], None] | None) -> Callable[[str], None]:
-        """Return a function that hears the pieces of an answer, notes them, and passes them on to `hear`."""
+        """Return a function that receives the pieces of an answer, stores them, and passes them on to `hear`."""
         kept_at, kept_tokens = self._clock(), self.of(key)[1]
 
         def listen(piece: str) -> None:
@@ -236,7 +235,7 @@ class PartialAnswers:
         return listen
 
     def drop(self, key: journal.Key) -> None:
-        """Forget an answer: it is complete, or the model begins again."""
+        """Forget a partial answer: the answer is complete, or the model starts again."""
         self._texts.pop(key, None)
 
 
@@ -244,7 +243,7 @@ class InferenceSource(Protocol):
     """Source of the inferences of one attempt that are not known, and of what follows where its user has not answered."""
 
     @property
-    def recorded(self) -> Paid:
+    def recorded(self) -> JournaledAnswers:
         """Return the inferences in the mission's journal, as far as they were loaded or have been added since."""
         ...
 
@@ -255,7 +254,7 @@ class InferenceSource(Protocol):
     def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
         """Return the inference if it was paid for already, else None.
 
-        :param label: who asks (`By.label`).
+        :param label: label of the asking part (`By.label`).
         """
         ...
 
@@ -286,19 +285,19 @@ class LiveSource:
         self._partial = PartialAnswers(
             mission, image, every_s=ThinkingLimits.of(settings).partial_s, every_tokens=ThinkingLimits.of(settings).partial_tokens
         )
-        self.recorded = Paid()
+        self.recorded = JournaledAnswers()
 
     def recall(self) -> None:
         """See `InferenceSource`."""
         self._partial.recall()
-        self.recorded = Paid(self._image.read(journal.load, self._mission))
+        self.recorded = JournaledAnswers(self._image.read(journal.load, self._mission))
 
     def known(self, request: ChatRequest, place: JournalPlace, label: str) -> InferenceRecord | None:
         """See `InferenceSource`."""
         return self.recorded.get(place[:2])
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
-        """Ask the model and journal its answer; return it when that is durable."""
+        """Ask the model and journal its answer. Return the answer when it is durable."""
         hear: Callable[[str], None] | None = None if heard is None else heard.add
         begun, tokens = self._partial.of(place[:2])
         if begun and not await self._inference.continues(request.model):
@@ -308,7 +307,7 @@ class LiveSource:
             request = dataclasses.replace(request, begun=begun, begun_tokens=tokens)
             if hear is not None:
                 hear(begun)
-        if request.schema is None:  # the grammar of a schema begins at the beginning
+        if request.schema is None:  # the grammar of a schema starts at the beginning of an answer
             hear = self._partial.listener(place[:2], hear)
         request = await with_pictures(request, self._image)
         try:
@@ -339,13 +338,13 @@ class JournaledInference:
     def __init__(self, source: InferenceSource) -> None:
         self.source = source
         self.gated = False
-        """Under the gate nothing waits for a model."""
+        """True under the gate: no code may wait for a model."""
         self.paid = 0
-        """Inferences that this attempt has paid for."""
+        """Number of inferences that this attempt has paid for."""
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
 
     @property
-    def recorded(self) -> Paid:
+    def recorded(self) -> JournaledAnswers:
         """Return the inferences in the mission's journal."""
         return self.source.recorded
 
@@ -359,7 +358,7 @@ class JournaledInference:
         """Return the inference that a request asks for.
 
         :param request: names the model by its digest, too: the inference is keyed by that.
-        :param label: who asks (`By.label`).
+        :param label: label of the asking part (`By.label`).
         :param tally: numbers it, and counts it.
         :param heard: gets its text as it comes, unless it is in the journal.
         :raises NeedInference: under the gate, where it is not in the journal.
@@ -383,7 +382,9 @@ class JournaledInference:
         return found
 
     async def settle(self, need: NeedInference) -> None:
-        """Pay for what a replay under the gate needs. Where that fails, the replay fails in the same place: a cycle may do without it."""
+        """Pay for the inferences that a replay under the gate needs. After a failure the replay fails in the same place: a cycle may go
+        on without them.
+        """
         try:
             await self._pay(need.request, need.place, need.label, None)
         except InferenceFailed as e:
@@ -396,7 +397,7 @@ class JournaledInference:
 
 
 async def with_pictures(request: ChatRequest, image: LivingImage) -> ChatRequest:
-    """Return a request as it is sent: with the bytes of the pictures that it shows, which are read when they are needed and not kept.
+    """Return a request with the bytes of its pictures. They are read on demand and not cached.
 
     :raises ImageDamaged: where they are not what was uploaded.
     """

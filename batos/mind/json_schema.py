@@ -7,7 +7,7 @@ from typing import Any
 
 
 def serve(request: Any, data: bytes) -> Iterator[str | None]:
-    """Answer a child's request: a value and a schema."""
+    """Answer a request of the parent process: a value and a schema."""
     yield problem_of(*request)
 
 
@@ -16,13 +16,13 @@ def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
     import jsonschema
     import referencing
 
-    # An empty registry: nothing is fetched from anywhere for a reference.
+    # An empty registry: references never cause a download.
     validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry())
     try:
         problem = next(iter(sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.path)))), None)
     except RecursionError:
         return "its references lead into one another without end"
-    except OverflowError:  # of whole numbers of hundreds of digits, which JSON has
+    except OverflowError:  # from integers with hundreds of digits, which JSON may contain
         return "a number in it is too large to be held against the schema"
     return None if problem is None else f"at {path_of(problem)}: {problem.message[:200]}"
 

@@ -35,7 +35,7 @@ from batos.mind.incarnation import system_message
 from batos.objects import Primitive, UvmObject, find
 
 if TYPE_CHECKING:
-    from batos.memory.curator import Gist  # it brings numpy
+    from batos.memory.curator import Gist  # it loads numpy
 
 _TITLE = 80
 
@@ -71,7 +71,7 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
 
     :raises InvalidInput: if the argument is not a text, or longer than one document.
     """
-    from batos.memory.section_builder import remember_document  # late: it brings numpy
+    from batos.memory.section_builder import remember_document  # late import: it loads numpy
 
     attempt, kept, root = current(), _text(text, "remember_ takes a text"), _root(memory)
     library, longest = library_of(root), ChunkLimits.of(attempt.settings).section_chars
@@ -80,7 +80,7 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     source = f"note:{hashlib.sha256(kept.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
-        day = datetime.date.fromtimestamp(attempt.mission.accepted).toordinal()  # as `today` of a question is
+        day = datetime.date.fromtimestamp(attempt.mission.accepted).toordinal()  # as for `today` of a question
         origin = noted_by(kept, attempt.mission.brief, attempt.mission.message, (one.text for one in attempt.tally.used))
         draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day, origin=origin)
         shelver = attempt.evidence.memory.shelver
@@ -88,7 +88,7 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
         attempt.evidence.changed(segment, [])
     document = library.document(source)
     if document._p_jar is None:
-        root._p_jar.add(document)  # so that whoever is told of it can name it
+        root._p_jar.add(document)  # so that the index entries can name its id
     return document
 
 
@@ -120,8 +120,8 @@ def _root(memory: UvmObject) -> Any:
 PROMPT = "Say in at most $sentences sentences what this says. Use nothing but what is in it.\n\n$text"
 SPEAKER = "babs"
 CHARS = 6000
-"""Characters of a text that one inference reads; longer ones are summarised in parts, and then the summaries of those."""
-_HALVED = 400  # characters of a text that is halved where it does not fit the model's context
+"""Greatest number of characters of a text for one inference. A longer text is summarised in parts, and then its summaries are."""
+_HALVED = 400  # least number of characters of a text that is halved if it exceeds the model's context
 
 
 def install_summaries(lobby: UvmObject) -> None:
@@ -183,7 +183,7 @@ async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> s
 
 def _remember(obj: UvmObject, summary: UvmObject, attempt: Attempt) -> None:
     """Let searches find a summary, in the place of an earlier one of the same."""
-    from batos.memory.section_builder import remember_document  # late: it brings numpy
+    from batos.memory.section_builder import remember_document  # late import: it loads numpy
 
     root = obj._p_jar.root()
     library, source = library_of(root), summary_source(obj.number)
@@ -214,7 +214,7 @@ def _chunks(document: UvmObject) -> list[str]:
 
 
 def _gathered(texts: list[str]) -> list[str]:
-    """Neighbouring texts in one, as long as that is not too long."""
+    """Join neighbouring texts up to the limit of length."""
     found: list[str] = []
     for text in texts:
         if found and len(found[-1]) + len(text) <= CHARS:
@@ -233,7 +233,7 @@ class Submits(Protocol):
     settings: Settings
 
     async def submit(self, id: str, brief: str, options: dict[str, Any]) -> tuple[bool, MissionRecord]:
-        """Accept a mission."""
+        """Submit a mission."""
 
 
 def install_gists(lobby: UvmObject) -> None:
@@ -258,10 +258,10 @@ async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) 
 def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[int], int], Awaitable[Gist]]:
     """Return the function with which the curator requests gists.
 
-    :returns: takes an id, numbers of sections, and a number of sentences; returns a Gist, a blank one if none can be had.
+    :returns: takes an id, numbers of sections, and a number of sentences; returns a Gist, a blank one if no model answers.
     """
 
-    from batos.memory.curator import Gist  # late: it brings numpy
+    from batos.memory.curator import Gist  # late import: it loads numpy
 
     async def ask(id: str, sections: Sequence[int], sentences: int) -> Gist:
         ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
@@ -272,7 +272,7 @@ def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[i
             _, record = await scheduler.submit(id, f"what {len(sections)} sections of the memory say", options)
             result = record.result
             if not record.is_final:
-                async with asyncio.timeout(2 * scheduler.settings.missions.deadline_s):  # somebody may have paused it
+                async with asyncio.timeout(2 * scheduler.settings.missions.deadline_s):  # the user may have paused the mission
                     result = (await ended).get("result")
         except (TimeoutError, BatosError) as e:
             log.warning("no_gist", mission=id, error=str(e) or "it took too long")

@@ -28,8 +28,8 @@ from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObje
 from batos.objects.json_form import oid_of
 from batos.sandbox import Invocation, senders
 
-_TITLE = 80  # characters of what an object is called, in a question
-_SHOWN = 400  # of a message, in an error; a question has it whole
+_TITLE = 80  # greatest number of characters of an object's name in a question
+_SHOWN = 400  # greatest number of characters of a message in an error; a question shows the whole message
 
 
 def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -43,13 +43,14 @@ def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Seque
     reach, attempt = primitive.reach, attempt_or_none()
     if reach is None:
         return
-    runs = [run for run in senders() if attempt is None or run.activity.seed == attempt.id]  # none that another mission began this one in
+    # without runs of another mission that started this one
+    runs = [run for run in senders() if attempt is None or run.activity.seed == attempt.id]
     if reach.grantable and scope.current().in_trial and obj._p_jar is not None and obj._p_jar.transaction_manager.get().isDoomed():
         return
     lacking = [run for run in runs if not run.method.may_send(primitive.name)]
     for run in runs:
         if run.method._p_jar is not None:
-            run.method._p_jar.readCurrent(run.method)  # a grant that is revoked meanwhile is none
+            run.method._p_jar.readCurrent(run.method)  # a conflict if another transaction revokes the grant meanwhile
     if not lacking:
         return
     message = f"{_called(obj)} {selector}({_arguments(args, kwargs)})"
@@ -148,7 +149,7 @@ def _literal(value: Any) -> str:
 
 
 BUILT_IN = ("_clone_persistent_", "clone", "derive")
-"""Messages that every object understands: it answers a new one, which lives as long as something refers to it."""
+"""Messages that every object understands. Each answers a new object, which lives as long as another object refers to it."""
 
 
 async def send(obj: UvmObject, selector: str, *args: Any, **kwargs: Any) -> Any:
@@ -200,7 +201,7 @@ async def _generated(
     if attempt is None or selector[:1] == "_" or (resent and held is None):
         raise MessageNotUnderstood(obj, selector)
     making = attempt.making
-    if held is None and (own := find(obj, "_doesNotUnderstand_")) is not None:  # an object may answer for itself what it does not know
+    if held is None and (own := find(obj, "_doesNotUnderstand_")) is not None:  # an object may define its own answer to unknown messages
         return await deliver(obj, "_doesNotUnderstand_", (selector, *args), kwargs) if isinstance(own[1], Method | Primitive) else None
     if held is not None and isinstance(held[1], Method):
         holder, method = held
@@ -223,7 +224,7 @@ def _copy(obj: UvmObject, selector: str, args: tuple[Any, ...], slots: dict[str,
     except (TypeError, ValueError) as e:
         raise InvalidInput(f"{selector!r} of {obj!r}: {e}") from None
     if obj._p_jar is not None:
-        obj._p_jar.add(new)  # it has an id from now on
+        obj._p_jar.add(new)  # gives the object an id
     return new
 
 
@@ -233,8 +234,8 @@ def called(obj: UvmObject) -> str:
     return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
 
-_NAMED = 3  # names of what may have been meant
-_LONG = 8  # letters from which two slips are looked for
+_NAMED = 3  # greatest number of suggested names
+_LONG = 8  # least number of letters for which two typing errors are tolerated
 
 
 def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
@@ -253,8 +254,8 @@ def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kw
 
 
 def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
-    """Return those of some selectors that differ from another one by a slip: a letter more, less, another or at its neighbour's place (two
-    of them in a long name), by case or underscores, or by the order of the words. The nearest first.
+    """Return the selectors that differ from another one by a typing error, the nearest first: a letter more, less, replaced or swapped
+    (two errors in a long name), by case or underscores, or by the order of words.
     """
     plain = _plain(word)
     allowed = 2 if len(plain) >= _LONG else 1
@@ -291,7 +292,7 @@ def _check_arguments(obj: UvmObject, selector: str, value: Any, args: Sequence[A
     elif isinstance(value, Primitive):
         try:
             signature = inspect.signature(value.resolve())
-        except LookupError:  # its mission says so
+        except LookupError:  # its mission reports this
             return
         taken = inspect.Signature(list(signature.parameters.values())[1:])
     else:
@@ -306,7 +307,7 @@ def _check_arguments(obj: UvmObject, selector: str, value: Any, args: Sequence[A
 
 
 def _told(taken: inspect.Signature) -> str:
-    """Parameters in words, those that may be left out in brackets."""
+    """Return the parameters as text; optional ones are in brackets."""
     names = (str(one.replace(annotation=one.empty, default=one.empty)) for one in taken.parameters.values())
     told = (name if one.default is one.empty else f"[{name}]" for name, one in zip(names, taken.parameters.values(), strict=True))
     return f"({', '.join(told)})" if taken.parameters else "no arguments"
@@ -321,7 +322,7 @@ def _parts(selector: str) -> list[str]:
 
 
 def _distance(one: str, other: str) -> int:
-    """Letters to be put in, left out, replaced or swapped with their neighbour (optimal string alignment)."""
+    """Return the number of letters to insert, delete, replace or swap with their neighbour (optimal string alignment)."""
     rows = [list(range(len(other) + 1))]
     for i, letter in enumerate(one, 1):
         row = [i]

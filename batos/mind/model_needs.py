@@ -1,8 +1,8 @@
 """Needs of a mission: which model can meet them, the provision that a mission got, and sight for its pictures.
 
 A mission names its needs (`needs`), its brief may be longer than a model's context, and its plan may name some. Another layer
-(`batos.app.model_choice`) finds, requests and installs a model that meets them; this module holds the result that a mission uses, and its
-record.
+(`batos.app.model_provision`) finds, requests and installs a model that meets them; this module holds the result that a mission uses,
+and its record.
 
 Ollama does not report a missing need for pictures itself: a model that does not see gets `[img-0]` for a picture, and answers all the
 same. So sight is checked before any thought.
@@ -23,22 +23,22 @@ from batos.errors import BatosSignal, ModelBlind
 from batos.image.mission_record import MissionRecord
 
 CHOSEN, BEGUN, READY, DECLINED = "chosen", "begun", "ready", "declined"
-"""How far it is: a model was chosen; it is being brought about, as a change of that number; the mission thinks with it; it does without."""
+"""States of a need: a model was chosen; a change is providing it; the mission uses it; the mission goes on without it."""
 PROVISIONING = "PROVISIONING"
-"""The state of a mission that waits for its model."""
+"""State of a mission that waits for its model."""
 BYTES_A_TOKEN = 4
-"""Bytes of a brief that are a token at least: a text of more is surely too long."""
+"""Number of bytes of a brief that make at least one token. It shows which briefs certainly exceed a context."""
 BESIDE = 512
-"""Tokens that a prompt has beside brief and answer."""
+"""Tokens of a prompt besides the brief and the answer."""
 STEP = 1024
-"""A context is a multiple of so many tokens."""
+"""The size of a context is a multiple of this number of tokens."""
 
 
 class NeedModel(BatosSignal):
     """A mission needs a model that can do more, and goes on when it is provided."""
 
     def __init__(self, needs: Needs, *, may_do_without: bool = False) -> None:
-        """:param may_do_without: True if the mission goes on without such a model when none may be had."""
+        """:param may_do_without: True if the mission goes on without such a model when none is available."""
         super().__init__(needs.told())
         self.needs, self.may_do_without = needs, may_do_without
 
@@ -51,10 +51,10 @@ class Provision:
     """Substitute for the model or options that a mission would otherwise use; falsy if there is none.
 
     :ivar model: empty: the usual models, with other options.
-    :ivar voices: for each persona's role, its own model on `model`.
+    :ivar voices: role of a persona -> its own model on `model`.
     :ivar options: options of every inference; `direct` those of one that is the whole thought.
     :ivar change: number of the change that installed it.
-    :ivar declined: needs that the mission goes without, since no model may be had; `why_not` is the reason for the last of them.
+    :ivar declined: needs that the mission goes without, since no model is available; `why_not` is the reason for the last of them.
     """
 
     needs: Needs = _NONE
@@ -101,11 +101,11 @@ class Provider(Protocol):
         It may be repeated after a kill at any point, and pays for nothing twice.
 
         :param attempt: the mission's `batos.mind.attempt.Attempt`, of which nothing is known here.
-        :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
+        :param may_do_without: True if the mission goes on without a model when none is available; the journal records that.
 
         :raises NeedAnswer: where its user is asked first.
-        :raises ModelNeeded: where there is none, or it may not be had; the message says which, of what size, and the command that gets it.
-        :raises InferenceFailed: where it cannot be had now.
+        :raises ModelNeeded: if no model is available or permitted; the message names a model, its size, and the command that installs it.
+        :raises InferenceFailed: if the model is not available now.
         """
 
 
@@ -120,7 +120,7 @@ def names_needs_itself(mission: MissionRecord) -> bool:
 
 
 def needed_context(brief: str, context: int, answer: int) -> Needs:
-    """Return the context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
+    """Return the context that a brief needs, if the brief certainly exceeds its present context and would be shortened.
 
     :param context: tokens that it is given, `answer` those of an answer at most.
     """
@@ -131,9 +131,9 @@ def needed_context(brief: str, context: int, answer: int) -> Needs:
 
 
 _ASKED = "Which model shall look at them? "
-_TOLD = 12  # models that a question or an error names
+_TOLD = 12  # greatest number of models that a question or an error names
 Shown = tuple[tuple[str, ...], ...]
-"""Digests of the pictures that an inference shows: of each turn of the conversation, and at the end those that go with its own prompt."""
+"""Digests of the pictures of an inference: those of each turn of the conversation, and last those of its own prompt."""
 
 
 class Sight(NamedTuple):
@@ -151,7 +151,7 @@ class Sight(NamedTuple):
     seeing: Callable[[], Awaitable[Sequence[str]]] | None = None
 
     async def personas(self, names: Sequence[str], within_s: float) -> Collection[str] | None:
-        """Return those of the personas whose models see, or may; None if that makes no difference.
+        """Return the personas whose models see, or may see; None if that makes no difference.
 
         :param within_s: how long those are asked about that are not known: one may be on its way for hours, and is none of this mission's.
         """

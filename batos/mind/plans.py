@@ -15,15 +15,15 @@ from batos.bridge.capabilities import ABILITIES, Ability
 
 QUESTION = "question_to_the_user"
 NEEDS = "needs_of_the_model"
-QUERY_LENGTH = 240  # characters of one sub-query: the schema's bound, so that a small model's plan ends in time
+QUERY_LENGTH = 240  # greatest number of characters of one sub-query: a bound in the schema, so that a small model ends its plan in time
 VERDICT: dict[str, Any] = {
     "type": "object",
     "properties": {"fit": {"type": "boolean"}, "reason": {"type": "string", "maxLength": QUERY_LENGTH}},
     "required": ["fit", "reason"],
     "additionalProperties": False,
 }
-"""The JSON schema of what a critic says."""
-SHARED = 0.5  # of a sentence's content words must be a voice's own, for the sentence to come from it
+"""JSON schema of a critic's verdict."""
+SHARED = 0.5  # least share of a sentence's content words that a voice must contain for the sentence to come from it
 _BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
 
 
@@ -33,8 +33,8 @@ def fill(meta_prompt: str, **values: str) -> str:
 
 
 def plan_form(facets: Sequence[str], *, may_ask: bool = False, needs: bool = False) -> type[BaseModel]:
-    """Return the form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them,
-    or ""; with `needs`, what the model must be able to do, or nothing.
+    """Return the form of a plan: one sub-query for every facet, by the facet's name. With `may_ask`, a question to the user comes first, or
+    ""; with `needs`, the abilities that a model must have, if any.
 
     A text that is too long is cut, not refused.
     """
@@ -63,7 +63,7 @@ def read_question(text: str) -> str:
 
 
 def read_needs(text: str) -> list[str]:
-    """Return the needs that a model's plan names, of those that there are."""
+    """Return the known needs that a model's plan names."""
     try:
         named = json.loads(text)[NEEDS]
     except (ValueError, RecursionError, TypeError, KeyError):
@@ -75,7 +75,7 @@ def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:
     """Return the plan in an answer that is not of its form, facet to sub-query: a facet that it leaves out gets the brief itself."""
     try:
         answer = json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, or brackets without end
+    except (ValueError, RecursionError):  # the text is not JSON, or has endless brackets
         answer = None
     if not isinstance(answer, dict):
         answer = {}

@@ -58,7 +58,7 @@ def missions_of_turns(root: Any, mission: Any, *, missions: int, chars: int) -> 
 
 
 def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any, str]]:
-    """Earlier missions with their answers, the oldest first."""
+    """Return earlier missions with their answers, the oldest first."""
     said: list[tuple[Any, str]] = []
     left = chars
     for earlier in _before(root, mission, missions):
@@ -84,7 +84,7 @@ def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
     seen, before = {mission.id}, mission.context
     while before is not None and before not in seen and len(seen) <= limit:
         seen.add(before)
-        if (line := ledger.line_of(root, before)) is not None:  # its beginnings are all that is known, and nothing of what was before it
+        if (line := ledger.line_of(root, before)) is not None:  # only its beginning is known, and no earlier turn
             yield line
             return
         earlier = ledger.mission_of(root, before)
@@ -111,8 +111,9 @@ EARLIER = {
     "Request: $brief\n\n$intent\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.": "$intent\n\nThe request is: "
     "$brief\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
 }
-"""By what a state says now: what it said in version 0.1.0. Images that hold the latter get the former; a mission that began under it
-keeps it."""
+"""Present words of a state -> its words in version 0.1.0. Images with the old words get the new ones; a mission that began with the old
+words keeps them.
+"""
 
 
 def brief_text(before: str, brief: str, asked: Sequence[str] = ()) -> str:
@@ -144,10 +145,10 @@ def filled(
 
 
 LEAST = 300
-"""Characters that are told in any case; a context for which they are too many is none to think with."""
-_LESS = 0.7  # of what was told before
+"""Least number of characters of a prompt; a smaller context is useless."""
+_LESS = 0.7  # factor by which a prompt becomes shorter
 _MARK = "\n[… {count} characters of the request are left out here: it is longer than can be read at a time …]\n"
-_HEAD_WINDOW = 0.5  # of what is left of a brief is its beginning: what is asked stands at one of both ends
+_HEAD_WINDOW = 0.5  # share of a shortened brief that is its beginning: the request is at the beginning or at the end
 
 
 def narrower(told: int, room: int | None) -> int | None:
@@ -165,12 +166,12 @@ class Told(NamedTuple):
 
     brief: str
     before: str
-    """What was said before, as a text."""
+    """Earlier turns as one text."""
     turns: tuple[tuple[str, str], ...]
-    """The same, turn by turn."""
+    """Earlier turns, one by one."""
     passages: tuple[RecalledPassage, ...]
     left_out: tuple[tuple[str, int], ...]
-    """Of what how many characters are not told."""
+    """Names of shortened parts, each with the number of omitted characters."""
 
 
 def fitted_to_window(

@@ -18,11 +18,11 @@ from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
 from batos.image.living_image import add_missing
-from batos.mind import answer_checks, direct_answers, evidence, plans, prompts
+from batos.mind import answer_checks, evidence, plans, prompts, rule_answers
 from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour
 from batos.mind.incarnation import facets, system_message
-from batos.mind.inference import By, ThinkingLimits, as_error
+from batos.mind.inference import InferenceAsker, ThinkingLimits, as_error
 from batos.mind.messages import send
 from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
@@ -30,7 +30,7 @@ from batos.mind.router import Route
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
-COLD = 0.2  # temperature of what has to be of a form, and of an answer that is asked for once more
+COLD = 0.2  # temperature for answers of a fixed form, and for a repeated request
 
 
 @Primitive.register("psm.idle")
@@ -38,7 +38,7 @@ async def idle(cycle: UvmObject) -> str:
     """IDLE: a brief has come; find how it is to be thought about: at once, by the persona's facets, or by other personas, each about its
     part."""
     attempt, inner = current(), depth_of(cycle) > 1
-    if not inner and (call := direct_answers.method_call_for(lobby_of(cycle.persona), attempt, str(cycle.brief))) is not None:
+    if not inner and (call := rule_answers.method_call_for(lobby_of(cycle.persona), attempt, str(cycle.brief))) is not None:
         cycle.depth, cycle.depth_why, cycle.flavour, cycle.parts, cycle.facets = "direct", "a method answers it", "off", (), ()
         cycle.call = tuple(call)
         return "DECOMPOSING"
@@ -58,7 +58,7 @@ async def idle(cycle: UvmObject) -> str:
 
 
 def _facets(cycle: UvmObject) -> Iterator[tuple[str, str]]:
-    """Return the ways in which a cycle thinks: without flavour only those that all personas share."""
+    """Return the facets of a cycle; without flavour only those that all personas share."""
     shared = getattr(cycle.persona, "parent*")
     return facets(shared if cycle.flavour == "off" and isinstance(shared, UvmObject) else cycle.persona)
 
@@ -92,9 +92,9 @@ async def decompose(cycle: UvmObject) -> str:
         more = _with(cycle, (await _within(cycle)).turns)
         found = await current().structured(role, system, prompt, form, part="plan", temperature=COLD, **more)
     except InferenceFailed as e:
-        if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
+        if not (raw := e.context.get("raw")):  # the service failed; the form of the answers is not the reason
             raise
-        told = (await _within(cycle)).brief  # as far as there is room for it: a facet would tell the whole of it again
+        told = (await _within(cycle)).brief  # as much as fits: a facet would repeat the whole brief
         question, plan = plans.read_question(raw[-1]), plans.read_plan(raw[-1], names, told)
         needs = plans.read_needs(raw[-1])
         cycle.plan_source = "fallback"
@@ -117,8 +117,8 @@ async def delegate(cycle: UvmObject) -> str:
     """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say. Where a method
     answers the brief, it is called in their place; one that fails leaves it to the model."""
     if "call" in cycle._slots:
-        call = direct_answers.AnsweringCall(*cycle._slots.pop("call"))
-        if (said := await direct_answers.answer_by_method(call)) is not None:
+        call = rule_answers.AnsweringCall(*cycle._slots.pop("call"))
+        if (said := await rule_answers.answer_by_method(call)) is not None:
             cycle.said, cycle.value = said
             cycle.called = json.dumps(call.told(), ensure_ascii=False)
     if not cycle.plan:
@@ -133,7 +133,7 @@ async def delegate(cycle: UvmObject) -> str:
     answers = await asyncio.gather(*map(charged_task, thoughts), return_exceptions=True)
     spoken, silent = [], []
     for (name, _), answer in zip(cycle.plan, answers, strict=True):
-        if isinstance(answer, BatosError) and not isinstance(answer, GrantNeeded):  # which its user has to hear of
+        if isinstance(answer, BatosError) and not isinstance(answer, GrantNeeded):  # the user must see such an error
             silent.append((name, f"{answer.code}: {answer.message}"))
         elif isinstance(answer, BaseException):
             raise answer
@@ -182,14 +182,14 @@ async def synthesize(cycle: UvmObject) -> str:
         return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
     found = told.passages
     schema = current().mission.schema if depth_of(cycle) == 1 else None
-    keeps = _keeper(cycle, found) if not schema and not current().shown else None  # what a picture shows is in no passage
+    keeps = _keeper(cycle, found) if not schema and not current().shown else None  # passages do not contain what a picture shows
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=plans.voices(prompts.voices_within(voices, current().room)))
     if schema:
         prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
     fault: str | None = None
     form = schema
-    doubted: tuple[str, bool, str] | None = None  # an answer that may be none to this brief, whether it was cut off, and why
+    doubted: tuple[str, bool, str] | None = None  # an answer that may not fit the brief, True if it was cut off, and the reason
     for again in (False, True):
         more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
         if fault:
@@ -200,7 +200,7 @@ async def synthesize(cycle: UvmObject) -> str:
         except InferenceFailed as e:
             if form is None or e.cause not in ("refused", "server_error"):
                 raise
-            form = None  # Ollama makes no grammar of it: the prompt has its words, and the answer is checked against it
+            form = None  # Ollama cannot make a grammar of it: the prompt describes the schema, and the answer is checked against it
             reply = await _ask(cycle, prompt + more, warmth=warmth, plainer=again)
         text = reply.text.strip()
         if not schema:
@@ -215,10 +215,10 @@ async def synthesize(cycle: UvmObject) -> str:
         if fault is None and (fault := await _objection(cycle, text)) is None:
             return _woven(cycle, text, voices, told, whole=bool(schema))
         if form and reply.done_reason != "stop":
-            form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
-    if keeps:  # what memory says is said, where the model does not
+            form = None  # an endless grammar (ollama#15502): the second request relies on the prompt
+    if keeps:  # quote the memory if the model does not use it
         return _quoted(cycle, voices, told)
-    if depth_of(cycle) == 1 and not schema and not _has_critic(cycle):  # a part of another cycle's brief can be done without
+    if depth_of(cycle) == 1 and not schema and not _has_critic(cycle):  # a part of another cycle's brief is dispensable
         for name, said in voices:
             if not await _fault_of(cycle, said, None) and not await _doubt_of(cycle, said):
                 why = f"what was made of all notes was refused twice, the last time because {fault}; this is what {plans.called(name)} said"
@@ -237,24 +237,24 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Ca
     """
     if not found:
         return None
-    from batos.mind import direct_answers  # late: it brings the index, for missions that memory has something to say to
+    from batos.mind import rule_answers  # late import: it loads the index, which only missions with passages need
 
     brief = str(cycle.brief)
-    if cycle.persona.grounded and direct_answers.can_quote(brief, found):
+    if cycle.persona.grounded and rule_answers.can_quote(brief, found):
         return lambda text: evidence.keeps_to(text, found, brief)
-    if not current().earlier and direct_answers.asks_for_fact(brief, found):
-        return lambda text: not direct_answers.leaves(text, brief, found)
+    if not current().earlier and rule_answers.asks_for_fact(brief, found):
+        return lambda text: not rule_answers.leaves(text, brief, found)
     return None
 
 
 def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
-    """Answer with memory's own words; the next state."""
-    from batos.mind import direct_answers  # late, as above
+    """Answer with the words of the memory. Return the next state."""
+    from batos.mind import rule_answers  # late import, as above
 
-    quotes = direct_answers.quotes(str(cycle.brief), told.passages)
+    quotes = rule_answers.quotes(str(cycle.brief), told.passages)
     if told.left_out:
         cycle.left_out = told.left_out
-    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, direct_answers.quotes_text(quotes)
+    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, rule_answers.quotes_text(quotes)
     cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
     cycle.woven = ()
     return "COMPLETE"
@@ -283,7 +283,7 @@ def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.Told, *, whol
 
 
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
-    """Why an answer does not pass the gate; None if it does."""
+    """Return the reason why an answer does not pass the gate; None if it passes."""
     if schema:
         cycle.value, problem = await current().read(text, schema)
         if problem:
@@ -293,11 +293,11 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
 
 
 async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
-    """Why a text that is an answer may not be one to this brief; None if nothing speaks against it."""
+    """Return the reason why an answer may not fit this brief; None without a doubt."""
     attempt = current()
     if (
         (doubt := answer_checks.differs_in_language(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown
-    ):  # what a picture shows, no brief has in it
+    ):  # the brief does not contain what a picture shows
         return doubt
     asked = [said for said in (attempt.services.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
     return answer_checks.FOREIGN if await answer_checks.is_foreign(text, asked, attempt.nearness) else None
@@ -330,7 +330,7 @@ async def _objection(cycle: UvmObject, text: str) -> str | None:
 async def complete(cycle: UvmObject) -> None:
     """COMPLETE: hand over the answer, and leave nothing of the working state behind."""
     cycle.answer = cycle._tmp_synthesis_
-    for name in ("_tmp_synthesis_", "facets", "parts"):  # the plan names them, the persona holds their intents
+    for name in ("_tmp_synthesis_", "facets", "parts"):  # the plan names them, and the persona holds their intents
         cycle._slots.pop(name, None)
 
 
@@ -344,9 +344,9 @@ def depth_of(cycle: UvmObject) -> int:
     return str(cycle.number).count(".") + 1
 
 
-def by(cycle: UvmObject) -> By:
+def by(cycle: UvmObject) -> InferenceAsker:
     """Return the cycle as the events and the journal name it."""
-    return By(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
+    return InferenceAsker(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
 
 
 def lobby_of(obj: UvmObject) -> UvmObject:
@@ -456,7 +456,7 @@ INITIAL, FAILED = "IDLE", "FAILED"
 
 @Primitive.register("persona.synthesize_response_for_")
 async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
-    """Answer a brief that is sent to the persona as a message: in a cycle inside the current transaction, and inside the sending cycle."""
+    """Answer a brief that was sent to the persona as a message, in a cycle inside the current transaction and inside the sending cycle."""
     if not (isinstance(brief, str) and brief.strip()):
         raise InvalidInput("synthesize_response_for_ takes a brief: a text that is not blank")
     attempt, outer = current(), scope.current().cycle
@@ -465,12 +465,12 @@ async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
     if outer is not None:
         outer.cycles = (*outer.cycles, cycle)
     await run_cycle(cycle, attempt)
-    return str(cycle._slots.pop("answer"))  # whoever asked has it: an outer cycle among its voices, a mission as its result
+    return str(cycle._slots.pop("answer"))  # the sender keeps it: an outer cycle among its voices, a mission as its result
 
 
 @Primitive.register("persona.ask_user_")
 async def ask_user_(persona: UvmObject, question: str) -> str:
-    """Ask the user of the current mission, for a persona. Return the answer, whenever it comes."""
+    """Ask the user of the current mission, for a persona. Return the answer when it comes."""
     if not isinstance(question, str):
         raise InvalidInput("ask_user_ takes a question: a text")
     return current().ask(question)
@@ -525,7 +525,7 @@ def install(lobby: UvmObject) -> None:
 def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
     """Return a cycle of `persona` about `brief`, in its first state; the first of its mission."""
     lobby = lobby_of(persona)
-    # The state is the first parent: what it says goes before what all cycles have in common.
+    # The state is the first parent: its slots come before those that all cycles share.
     parents = {"state*": getattr(lobby.psm, INITIAL), "parent*": lobby.traits.cycle}
     return UvmObject(**parents, persona=persona, brief=brief, why=route.why)
 
@@ -560,7 +560,7 @@ async def _run(cycle: UvmObject, attempt: Attempt) -> None:
             _announce(cycle, attempt, error=as_error(e).to_wire())
             raise
         _move(cycle, following)
-        if following != "COMPLETE" or depth_of(cycle) > 1:  # the mission's own is announced when it is committed
+        if following != "COMPLETE" or depth_of(cycle) > 1:  # the commit announces the end of the mission's own cycle
             _announce(cycle, attempt)
 
 

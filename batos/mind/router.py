@@ -39,8 +39,8 @@ from batos.mind.incarnation import Exemplars, learned_by
 if TYPE_CHECKING:
     import numpy as np
 
-CLEAR = 2.5  # score of a sentence that speaks plainly for a persona: one strong trigger, or two weak ones
-LEAD = 1.0  # by which it leads over the next persona
+CLEAR = 2.5  # score of a sentence that clearly speaks for a persona: one strong trigger, or two weak ones
+LEAD = 1.0  # lead over the next persona that a decision needs
 LEAST_WORDS = 3
 _BETWEEN = re.compile(r"(?<=[.!?;])\s+|(?<!\s)\s*\n\s*")
 
@@ -80,9 +80,9 @@ def _persona_of(sentence: str, scores: Scores) -> str | None:
     return ranked[0][0]
 
 
-FADE = 0.95  # what is left of older observations at each new one after the same persona
+FADE = 0.95  # factor by which each new observation reduces the weight of older ones after the same persona
 LIKELY = 0.2  # least share of the cases
-REMEMBERED = 200  # missions; of a first observation 0.95 ** 200 is left
+REMEMBERED = 200  # number of missions; of the first observation 0.95 ** 200 is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,13 @@ class RoutingLimits(Limits):
     """Limits of the choice of a persona."""
 
     look_s: float = limit(2.0, gt=0, le=600)
-    """Seconds for the embedder to look at a brief; after them the triggers decide."""
+    """Seconds for the embedder to look at a brief; after a timeout the triggers decide."""
     pause_s: float = limit(30.0, ge=0, le=86_400)
     """Seconds for which an embedder that did not answer is not asked again."""
     chars: int = limit(2000, ge=100, le=64_000)
-    """Characters of a brief that the router looks at, from both its ends."""
+    """Number of characters of a brief that the router looks at, half of them from each end."""
     learned: int = limit(64, ge=0, le=1000)
-    """Briefs that a persona learns from users who chose it; 0: none."""
+    """Greatest number of briefs that a persona learns from users who chose it; 0: none."""
 
 
 class Foresight:
@@ -133,7 +133,7 @@ log = structlog.get_logger("batos.mind")
 
 _T = TypeVar("_T")
 Texts = Mapping[str, tuple[str, ...]]
-"""By persona: its exemplars."""
+"""Persona -> its exemplars."""
 
 
 class Alike(NamedTuple):
@@ -148,9 +148,9 @@ class _Matrix(NamedTuple):
     texts: Texts
     digest: str
     rows: np.ndarray[Any, Any]
-    """The exemplars' vectors, persona by persona."""
+    """Vectors of the exemplars, persona by persona."""
     parts: dict[str, tuple[int, int]]
-    """By persona: the first of its rows, and the one after the last."""
+    """Persona -> its first row, and the row after its last one."""
 
 
 class Likeness:
@@ -170,7 +170,7 @@ class Likeness:
         """
         :param model: the embedder.
         :param limit_s: time for one brief; past it, it is routed without.
-        :param pause_s: how long an embedder that failed is left alone.
+        :param pause_s: seconds for which a failed embedder is not asked again.
         :param deadline_s: time for a batch of exemplars, which are embedded in the background.
         """
         self._image, self._inference, self.model = image, inference, model
@@ -195,7 +195,7 @@ class Likeness:
         return await self._in_time(compared())
 
     async def nearest(self, text: str, others: Sequence[str]) -> float | None:
-        """Return the cosine of a text to the one of others that is most alike; None if that cannot be told now."""
+        """Return the cosine of a text to the most similar of others; None if it is not available now."""
 
         async def compared() -> float:
             import numpy as np
@@ -220,25 +220,25 @@ class Likeness:
             return None
 
     async def warm(self, exemplars: Texts) -> None:
-        """Have the exemplars' vectors ready before the first brief comes, whatever time it takes."""
+        """Prepare the exemplars' vectors before the first brief, without a time limit."""
         try:
             await self._ready(exemplars)
         except BatosError as e:
             log.warning("exemplars_not_embedded", embedder=self.model, cause=e.message)
 
     async def stop(self) -> None:
-        """End what goes on in the background."""
+        """Stop the background work."""
         await self._builds.stop()
 
     async def _ready(self, exemplars: Texts) -> _Matrix:
         digest = await self._inference.digest(self.model)
         if self._matrix is not None and self._matrix.digest == digest and self._matrix.texts == exemplars:
             return self._matrix
-        # Many briefs wait for one build, and none of them ends it by giving up.
+        # Many briefs wait for one build, and a cancelled one does not stop it.
         return await self._builds.of((digest, *sorted(exemplars.items())), lambda: self._built(exemplars, digest))
 
     async def _built(self, exemplars: Texts, digest: str) -> _Matrix:
-        async with self._one_build:  # in order, also where the exemplars change with each brief
+        async with self._one_build:  # one at a time, also if the exemplars change with each brief
             matrix = self._matrix = await self._build(exemplars, digest)
         self._away_until, self.state = -math.inf, "ready"
         return matrix
@@ -309,9 +309,9 @@ def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[
 
 
 CHOSEN, OWN, LEARNED, RULES, LIKENESS, FALLBACK = "mission", "system", "learned", "rules", "rules and likeness", "fallback"
-_SIGNS_KEPT = 64  # briefs whose signs are remembered: those under way
-_LIKE = 0.3  # mean cosine to a persona's exemplars from which a brief without any sign speaks for it
-_QUOTED = 60  # characters of the exemplar that a reason names
+_SIGNS_KEPT = 64  # briefs whose signs are cached: those of missions under way
+_LIKE = 0.3  # mean cosine to a persona's exemplars from which a brief without any sign speaks for the persona
+_QUOTED = 60  # characters of an exemplar that a reason quotes
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -333,7 +333,7 @@ class Route:
 
     @property
     def speaks(self) -> bool:
-        """Return True if the choice is well founded: explicit, by a trigger word, or by similarity to what the persona is for."""
+        """Return True if the choice is well founded: explicit, by a trigger word, or by similarity to the persona's exemplars."""
         if self.by != LIKENESS:
             return self.by != FALLBACK
         score = self.scores.get(self.persona, {})
@@ -375,7 +375,7 @@ class Router:
     ) -> None:
         """
         :param examples: the personas that may be chosen, with their exemplars as of now; left out, the codex's own.
-        :param chars: how much of a brief is looked at: half of it from its beginning, half from its end.
+        :param chars: number of characters of a brief that the router looks at, half of them from each end.
         """
         self._codex, self._likeness, self._chars = codex, likeness, chars
         given = {name: Exemplars(persona.exemplars) for name, persona in codex.personas.items()}
@@ -385,7 +385,7 @@ class Router:
             name: [(re.compile(t.pattern, re.IGNORECASE), t.weight, t.says) for t in persona.triggers]
             for name, persona in codex.personas.items()
         }
-        # A brief is looked at by those who plan ahead, by those who share it out, and for the decision.
+        # Several callers look at a brief: the planner, the sharing of parts, and the decision.
         self._signs = functools.lru_cache(maxsize=_SIGNS_KEPT)(self._find_signs)
 
     @property
@@ -413,7 +413,7 @@ class Router:
         return {name: sum(weight for weight, _ in found) for name, found in self._signs(text).items()}
 
     def guess(self, record: MissionRecord) -> str:
-        """Whom a mission will probably go to, by the rules alone: for those who plan ahead and must not wait."""
+        """Return the probable persona of a mission by the rules alone, for callers that plan ahead and must not wait."""
         routing = self._codex.routing
         if record.persona is not None or (record.origin == "system" and routing.internal):
             return str(record.persona or routing.internal)
@@ -426,7 +426,7 @@ class Router:
         return {name: sorted(((w, says) for p, w, says in rules if p.search(text)), reverse=True) for name, rules in self._rules.items()}
 
     async def decide(self, record: MissionRecord, *, compare: bool = True, among: Collection[str] | None = None) -> Route:
-        """The decision for a mission.
+        """Choose the persona of a mission.
 
         :param record: its `brief`, `persona` and `origin` are read.
         :param compare: ask the embedder, if there is one.
@@ -455,9 +455,9 @@ class Router:
         return self._texts[1]
 
     def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, Alike] | None = None) -> Route:
-        """Whom a text is for.
+        """Return the persona for a text.
 
-        :param alike: how alike it is to each persona's exemplars; None if that is not known.
+        :param alike: similarity of the text to each persona's exemplars; None if it is not known.
         """
         if not examples:
             raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting missions.codex)")

@@ -20,7 +20,7 @@ from batos.image.mission_record import MissionRecord
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED, AttemptServices
 from batos.mind.events import Events, TextBatch, nothing_proposed
-from batos.mind.inference import JournalPlace, NeedAnswer, Paid
+from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer
 from batos.missions.execution import Attempts
 from batos.objects import UvmObject
 
@@ -40,17 +40,17 @@ class JournalOnlySource:
         :param transcribes: whether to keep `prompts`.
         """
         self._mission, self._image, self._offline = mission, image, offline
-        self.recorded = Paid()
+        self.recorded = JournaledAnswers()
         self.unused: dict[journal.Key, journal.InferenceRecord] = {}
         """Inferences of the journal that nothing has asked for."""
         self.missed: dict[str, Any] | None = None
         """The first inference that was not in the journal."""
         self.prompts: list[dict[str, Any]] | None = [] if transcribes else None
-        """What each inference was asked, and said: the journal itself has the answers, and only checksums of what was asked."""
+        """Requests and answers of each inference: the journal itself has the answers, and only checksums of what was asked."""
 
     def recall(self) -> None:
         """See `InferenceSource`."""
-        self.recorded = Paid(self._image.read(journal.load, self._mission))
+        self.recorded = JournaledAnswers(self._image.read(journal.load, self._mission))
         self.unused = dict(self.recorded)
 
     def known(self, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord | None:
@@ -155,7 +155,7 @@ class Replays:
         """
         self._image = services.image
         self.services = services
-        """What replays work with that begin from now on."""
+        """Services for replays that begin from now on."""
         self._digest_s, self._limit_s = digest_s, limit_s
         self._attempts = Attempts(services.image, conflict_retries=1)
 

@@ -40,7 +40,7 @@ from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, 
 from batos.objects import Root
 
 
-class Resting:
+class RestingMissions:
     """Missions in retry back-off, and those whose back-off is over and that want a place."""
 
     def __init__(self, places: Callable[[], int], dispatch: Callable[[], None]) -> None:
@@ -157,7 +157,7 @@ def _is_final(root: Root, id: str) -> bool:
 log = structlog.get_logger("batos.mind")
 
 
-class Cancelling:
+class Cancellations:
     """Cancellations under way, each in a task of its own, so that it ends its mission when the caller is gone."""
 
     def __init__(self, cancel: Callable[[str], Coroutine[Any, Any, bool]], endings: Endings) -> None:
@@ -231,7 +231,7 @@ class Scheduler:
         self._image, self._events, self.settings = image, events, settings
         self._on_signal = on_signal
         self.services = services
-        """What attempts work with that begin from now on."""
+        """Services for attempts that begin from now on."""
         self._attempts = Attempts(image, conflict_retries=AttemptLimits.of(settings).conflict_retries)
         self.queue = MissionQueue(grouping, patience_s=AttemptLimits.of(settings).background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -241,13 +241,13 @@ class Scheduler:
         self._pausing: set[str] = set()
         self._provided: set[str] = set()  # those that wait for their model
         self._reserved = self._accepting = 0
-        self._resting = Resting(self._places, self._dispatch)
+        self._resting = RestingMissions(self._places, self._dispatch)
         self._stopping = False
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
         self._endings = Endings(image, settings, self._release, on_signal)
-        self._cancelling = Cancelling(self._cancel, self._endings)
+        self._cancelling = Cancellations(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
 
     def attempt(self, record: MissionRecord) -> Attempt:

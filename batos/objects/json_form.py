@@ -16,7 +16,7 @@ from persistent import Persistent
 from batos.objects.slot_values import Intent, Method, Primitive, SlotDict, SlotList, SlotSet
 
 WHOLE_BYTES = 512 * 1024
-"""Bytes of a result as JSON: half of the largest message."""
+"""Largest size of a result as JSON, in bytes: half of the largest message."""
 _NESTING = 60  # levels that `uncut` follows beyond those of `plain`
 _TEXT = 2000  # characters of one value that `plain` shows
 _LISTED = 500  # characters of one value in a list of up to a thousand
@@ -38,7 +38,7 @@ def uncut(value: Any, text: int = WHOLE_BYTES) -> Any:
 def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
     """Return a value in JSON types. Other objects become `{"oid": …}`. Long texts and deep values are cut.
 
-    :param depth: the level at which the value stands. Values at level 4 and below are shown as text.
+    :param depth: the level of the value. Values at level 4 and below are shown as text.
     :param text: characters after which a text is cut.
     """
     if value is None or isinstance(value, bool | int):

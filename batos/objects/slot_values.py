@@ -58,7 +58,7 @@ FORMER = {
     "batos.mind.versions.learn_": "method.learn_",
     "batos.mind.versions.revert_": "method.revert_",
 }
-"""The stable name of each Primitive by what images call it that an earlier version wrote."""
+"""Maps the name that an earlier version wrote into images to the stable name of each Primitive."""
 
 
 _NAME = re.compile(r"[a-z_]+\.[a-z_]+")
@@ -77,7 +77,7 @@ class _Named:
         object.__setattr__(self, "text", text)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # It has no record of its own, so a change would be lost unseen; and it may be a key.
+        # The value has no record of its own, so a change would be lost silently. It may also be a key.
         raise AttributeError(f"{self!r} is a value: put another {type(self).__name__} into the slot")
 
     def __getstate__(self) -> str:
@@ -108,23 +108,23 @@ class Reach:
     """Scope of a Primitive that changes more than its receiver."""
 
     what: str
-    """In words that go on after `changes`: `documents of the memory`."""
+    """The part that changes, in words that follow `changes`: `documents of the memory`."""
     grantable: bool = True
-    """Whether a user can let a generated method send it."""
+    """True if a user can let a generated method send it."""
 
 
 class Primitive(_Named):
     """A stable public name of trusted host code, such as `psm.idle`.
 
-    The slot holds the name and never the code, nor where that stands. Names are resolved only in the table that host modules fill
-    with `Primitive.register`, so that an image cannot name its way to arbitrary functions. What an earlier version named by module
-    and function is read under its stable name: see `batos.objects.slot_values`.
+    The slot holds the name, never the code or its place. Names are resolved only in the table that host modules fill with
+    `Primitive.register`, so that an image cannot reach arbitrary functions by a name. Images of an earlier version name module and
+    function; `FORMER` maps these to the stable names.
     """
 
     __slots__ = ()
     __module__ = "batos.objects"
 
-    _table: ClassVar[dict[str, Callable[..., Any]]] = {}  # one for the process, filled at import
+    _table: ClassVar[dict[str, Callable[..., Any]]] = {}  # one table per process, filled at import
     _names: ClassVar[dict[Callable[..., Any], str]] = {}
     _reaches: ClassVar[dict[str, Reach]] = {}
 
@@ -139,10 +139,10 @@ class Primitive(_Named):
     def register(cls, name: str, *, reaches: str = "", grantable: bool = True) -> Callable[[F], F]:
         """Decorate `function(receiver, …)` to make it reachable as a primitive.
 
-        :param name: its stable public name, of an area and a part: `psm.idle`. It is written into images, and so never changes.
-        :param reaches: what it changes beyond its receiver, in words; a generated method that sends it needs a grant of its user.
-        :param grantable: whether it can be granted to a method; what cannot be is sent by people alone.
-        :raises ValueError: for a name of another form, one that another function has, or one that grants could not tell from another's.
+        :param name: the stable public name, an area and a part: `psm.idle`. It is written into images, so it never changes.
+        :param reaches: the change beyond the receiver, in words; a generated method needs a grant of its user to send it.
+        :param grantable: False if no method may send it, even with a grant; only users can.
+        :raises ValueError: for a name of another form, or one that is taken, or that grants could confuse with another.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r}: a primitive's name has two parts of small letters and `_`, with a dot between, as `psm.idle` has")
@@ -174,7 +174,7 @@ class Primitive(_Named):
 
     @property
     def reach(self) -> Reach | None:
-        """Return what the Primitive changes beyond its receiver; None if nothing."""
+        """Return the scope of the Primitive beyond its receiver; None if there is none."""
         return self._reaches.get(self.text)
 
     @classmethod
@@ -210,7 +210,7 @@ class Method(Persistent):
 
     __module__ = "batos.objects"
     grants: tuple[tuple[str, str], ...] = ()
-    """What its user lets this version send that changes more than a receiver: the primitive's name, and the mission that granted it."""
+    """Sends to more than the receiver that the user has let this version make: the Primitive's name, and the mission that granted it."""
 
     def __init__(
         self,
@@ -223,8 +223,8 @@ class Method(Persistent):
         previous: Method | None = None,
     ) -> None:
         """
-        :param contract: what the audit found: reads, writes, sends, imports.
-        :param provenance: where it came from: mission, model digest, prompt digest, verdict, trials.
+        :param contract: result of the audit: reads, writes, sends, imports.
+        :param provenance: origin: mission, model digest, prompt digest, verdict, trials.
         """
         self.selector = selector
         self.source = source
@@ -258,7 +258,7 @@ class Method(Persistent):
 
 
 def source_digest(source: str) -> str:
-    """SHA-256 of a source text, in hex."""
+    """Return the SHA-256 of a source text, in hex."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -273,10 +273,10 @@ _DEPTH = 64  # nesting of containers in one slot
 
 
 def storable(value: Any, where: str, memo: dict[int, Any], depth: int = 0) -> Any:
-    """`value` in the form in which it is stored: plain containers replaced by persistent ones, at every depth.
+    """Return `value` in the form in which it is stored: plain containers replaced by persistent ones, at every depth.
 
     :param where: the slot, for the message.
-    :param memo: what was replaced so far, by `id`: a container held twice stays one, and may hold itself.
+    :param memo: replaced containers by `id`: a container that occurs twice stays one, and may contain itself.
     :raises TypeError: for a value that may not be stored.
     """
     kind = type(value)
@@ -403,7 +403,7 @@ class SlotSet(_Checked, Persistent, MutableSet[Any]):
             self.data.discard(value)
             self._p_changed = True
 
-    # what a plain set has beyond the abstract one: code written for the one must go on working with the other
+    # methods that a plain set has beyond the abstract one: code written for a set must also work with this class
 
     def update(self, *others: Iterable[Any]) -> None:
         for item in itertools.chain(*others):

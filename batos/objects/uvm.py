@@ -25,7 +25,7 @@ from batos.errors import MessageNotUnderstood
 from batos.objects.slot_values import PLAIN, copied, storable
 
 MISSING: Any = object()
-_STEPS = 32  # parents looked at without a set of those seen; a longer way, or a cycle, takes the careful one
+_STEPS = 32  # parents visited without a set of those seen; longer chains and cycles take the careful path
 
 
 def parents_of(obj: UvmObject) -> tuple[UvmObject, ...]:
@@ -45,12 +45,12 @@ def parents_of(obj: UvmObject) -> tuple[UvmObject, ...]:
 
 
 def _no_parent(obj: UvmObject, parent: object) -> TypeError:
-    # No AttributeError, which would make `hasattr` say that all is well.
+    # Do not raise AttributeError: `hasattr` would hide the error.
     return TypeError(f"a parent slot of {obj!r} holds a {type(parent).__name__}; it holds a UvmObject or a tuple of them")
 
 
 def lookup_order(obj: UvmObject) -> list[UvmObject]:
-    """`obj` and all it inherits from, in the order of lookup."""
+    """Yield `obj` and all objects that it inherits from, in the order of lookup."""
     seen, order, stack = set(), [], [obj]
     while stack:
         current = stack.pop()
@@ -80,11 +80,11 @@ def inherited(obj: UvmObject, name: str) -> Any:
     """Return the value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
     current: Any = obj
     slots = obj.__dict__
-    waiting: tuple[Any, ...] = ()  # a diamond's end may be looked at twice: that costs less than to remember what was seen
+    waiting: tuple[Any, ...] = ()  # the end of a diamond may be visited twice: that costs less than remembering what was visited
     for _ in range(_STEPS):
         parent: Any = None
         for key in slots:
-            if "*" in key:  # only ever at its end; of the ways to ask the quickest
+            if "*" in key:  # "*" stands only at the end of a name; `in` is the fastest test
                 if parent is not None:
                     parent = parents_of(current)
                     break
@@ -157,19 +157,19 @@ class UvmObject(Persistent):
 
     def __init__(self, /, **slots: Any) -> None:
         for name, value in slots.items():
-            if not (_names.get(name) or _stored_name(name))[1]:  # else it is fit: nearly all are
+            if not (_names.get(name) or _stored_name(name))[1]:  # else the name is valid, as nearly always
                 check_slot(name, value)
-        self.__dict__.update(slots)  # a new object has nothing to register a change with
+        self.__dict__.update(slots)  # a new object has no connection that could register a change
 
     @property
     def _slots(self) -> SlotsView:
         """Return a live mapping view of the object's own slots."""
         return SlotsView(self)
 
-    # --- delegation: reached only when the instance, as far as it is loaded, and its class lack the name
+    # --- delegation: reached only if neither the loaded instance nor its class has the name
 
     def __getattr__(self, name: str) -> Any:
-        # Probes of copy, pickle, inspect and hasattr for special names end here: they must cost nothing and load nothing.
+        # Special names that copy, pickle, inspect and hasattr probe end here: they must be fast and load no object.
         if name[:1] == "_" and name.startswith(_RESERVED):
             raise AttributeError(name)
         slots = self.__dict__
@@ -237,12 +237,12 @@ class UvmObject(Persistent):
             if not usual:
                 check_slot(name, value)
             state[stored_name] = value
-        # What was converted stays so in memory, else a later change of the plain container would be lost.
+        # Keep the converted values in memory, else a later change of the plain container would be lost.
         slots.update(converted)
         return state
 
     def __setstate__(self, state: Mapping[bytes | str, Any]) -> None:
-        # Names that are text were written before they were bytes.
+        # Earlier versions wrote names as text, later ones as bytes.
         super().__setstate__({name.decode(*_AS_STORED) if type(name) is bytes else name: value for name, value in state.items()})
 
     def __repr__(self) -> str:
@@ -259,7 +259,7 @@ class Root(Protocol):
     """
 
     _p_jar: Any
-    """Connection that loaded it."""
+    """The connection that loaded the object. None for a new object."""
 
     @overload
     def __getitem__(self, name: Literal["lobby"], /) -> UvmObject: ...
@@ -292,7 +292,7 @@ class SlotsView(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         check_slot(name, value)
-        # By way of setattr, so that the change is registered; its C code takes any string as a name.
+        # Use setattr, so that the change is registered. Its C code takes any string as a name.
         setattr(self._obj, name, value)
 
     def __delitem__(self, name: str) -> None:
@@ -314,7 +314,7 @@ class SlotsView(MutableMapping[str, Any]):
 
 
 _names: dict[str, tuple[bytes | None, bool]] = {}
-"""What `_stored_name` says of the names that were met."""
+"""Cache of `_stored_name` by name."""
 
 
 def _stored_name(name: str) -> tuple[bytes | None, bool]:
@@ -324,7 +324,7 @@ def _stored_name(name: str) -> tuple[bytes | None, bool]:
     if name[:3] == "_v_":
         found: tuple[bytes | None, bool] = None, False
     else:
-        found = name.encode(*_AS_STORED), not (name[:1] in "_" or "*" in name)  # `in`: the empty name too
+        found = name.encode(*_AS_STORED), not (name[:1] in "_" or "*" in name)  # `in` also catches the empty name
     _names[name] = found
     return found
 
@@ -335,15 +335,15 @@ def is_new(obj: UvmObject) -> bool:
 
 
 def check_slot(name: str, value: Any) -> None:
-    """Refuse names that are not a slot's, and parent slots that hold anything but objects.
+    """Refuse names that are not valid for slots, and parent slots with values other than objects.
 
     :raises ValueError: for a reserved or malformed name.
     :raises TypeError: for a parent slot with another value than a UvmObject or a tuple of them.
     """
     if isinstance(name, str) and name.isidentifier() and name[0] != "_":
-        return  # nearly all
+        return  # the common case
     if name == "parent*" and isinstance(value, UvmObject):
-        return  # nearly all others
+        return  # the second most common case
     if not (isinstance(name, str) and name):
         raise ValueError(f"a slot's name is a text that is not empty, got {name!r}")
     if name.startswith(_RESERVED) or name == "_slots":

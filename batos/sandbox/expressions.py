@@ -127,10 +127,10 @@ _NO_METHODS = {"real", "imag", "numerator", "denominator"}
 _BUILTIN_METHODS = {name for kind in (str, list, dict, set, int, float, bytes) for name in dir(kind) if name[0] != "_"} - _NO_METHODS
 _SHADOWED = {"map": "_b_map", "filter": "_b_filter", "getattr": "_b_getattr", "hasattr": "_b_hasattr", "setattr": "_b_set",
              "delattr": "_b_del", "callable": "_b_callable", "bytes": "_b_bytes", "bytearray": "_b_bytes", "print": "_b_print"}  # fmt: skip
-_OF_ONE = {"union", "intersection", "difference", "update"}  # with one argument the interpreter has them
-_CODED = {"encode", "decode"}  # of Unicode's own encodings it has them
+_OF_ONE = {"union", "intersection", "difference", "update"}  # the interpreter has these methods for one argument only
+_CODED = {"encode", "decode"}  # the interpreter has these methods for Unicode encodings only
 _PARTLY = _OF_ONE | _CODED
-_CODING = {"bytes": "encoded", "bytearray": "encoded", "str": "decoded"}  # called with an encoding
+_CODING = {"bytes": "encoded", "bytearray": "encoded", "str": "decoded"}  # builtins that may be called with an encoding
 _OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 _WITH_KEY = {"sorted": "_b_sorted", "min": "_b_min", "max": "_b_max"}
 
@@ -212,10 +212,10 @@ class ExpressionRewriter(NameRewriter):
         return ast.Lambda(arguments, call)
 
     def load(self, value: ast.expr, name: str) -> ast.expr:
-        """`value.name` where the value may be an object, or anything else."""
+        """Return `value.name` for a value that may be an object or anything else."""
         if name.startswith("_") and name not in _OF_NAMED_TUPLES:
             text = f"def @(o):\n    return _b_get(o, {name!r})"
-        elif name == "_make":  # as a value, for `map`
+        elif name == "_make":  # used as a value, for `map`
             text = "def @(o):\n    return (lambda xs: o._make(xs)) if type(o) is not _b_U else _b_get(o, '_make')"
         elif name in stdlib.ATTRIBUTES:
             self.supplied.add(f"x.{name}")
@@ -260,11 +260,11 @@ class ExpressionRewriter(NameRewriter):
             self.supplied.add("builtins.pow")
             new = name_node("_b_builtins_pow")
         elif name == "round" and len(node.args) + len(node.keywords) > 1:
-            self.supplied.add("builtins.round")  # the interpreter's is wrong by one in the last digit for one decimal in fifty
+            self.supplied.add("builtins.round")  # the interpreter's own `round` is off by one in the last digit for one decimal in fifty
             new = name_node("_b_builtins_round")
         else:
             new = self.visit(function)
-        whole = generator if name in _EAGER else None  # consumed at once: the interpreter's list will do
+        whole = generator if name in _EAGER else None  # the generator is consumed at once, so the interpreter's list is enough
         node.args = [self._inside(arg) if arg is whole else self.visit(arg) for arg in node.args]
         node.keywords = [self.visit(keyword) for keyword in node.keywords]
         node.func = new
@@ -292,13 +292,14 @@ class ExpressionRewriter(NameRewriter):
         return self._inside(node)
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
-        # The interpreter makes a list of it: an iterator over the list is consumed once, as a generator is.
+        # The interpreter would make a list. An iterator over the list is consumed once, like a generator.
         new = self._inside(node)
         return call_node("_b_iter", ast.ListComp(new.elt, new.generators))
 
     def _lazily(self, node: ast.Call, name: str, generator: ast.GeneratorExp) -> ast.expr | None:
-        """`any(…)`, `all(…)`, `next(…)` over a generator expression stop where the answer is known: as a loop in a function
-        that stands before the statement."""
+        """Rewrite `any(…)`, `all(…)` and `next(…)` over a generator expression as a loop in a function before the statement. The loop stops
+        as soon as the answer is known.
+        """
         if self.hoisted is None or any(isinstance(part, ast.NamedExpr) for part in ast.walk(generator)):
             return None
         found, end = self.fresh(), {"any": ast.Constant(False), "all": ast.Constant(True), "next": ast.Constant(None)}[name]
@@ -334,7 +335,7 @@ class ExpressionRewriter(NameRewriter):
         if self._is_unbound(receiver, name) and node.args:
             if isinstance(node.args[0], ast.Starred):  # set.union(*sets)
                 return ast.Call(self.visit(function), [self.visit(arg) for arg in node.args], [self.visit(k) for k in node.keywords])
-            receiver, node.args = node.args[0], node.args[1:]  # str.upper(x) is x.upper()
+            receiver, node.args = node.args[0], node.args[1:]  # str.upper(x) becomes x.upper()
         certain = syntax.is_built_in(receiver) or (isinstance(receiver, ast.Name) and receiver.id in self.built_in)
         joins = name == "join" and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp)
         value = self.visit(receiver)
@@ -353,7 +354,7 @@ class ExpressionRewriter(NameRewriter):
     def _through_helper(
         self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], *, sorts: bool, supplied: bool
     ) -> ast.expr:
-        """`value.name(…)` where the value may be an object: a send then, a plain call else."""
+        """Return `value.name(…)` for a value that may be an object: a send to an object, a plain call otherwise."""
         other = "_b_sort" if sorts else ""
         if supplied:
             self.supplied.add(f"x.{name}")

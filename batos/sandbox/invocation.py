@@ -45,14 +45,14 @@ from batos.sandbox.run_context import Activity, RunLimits
 from batos.sandbox.worker_calls import Overdue
 from batos.sandbox.workers import Workers, WorkerSession
 
-_REPEATED = 16  # answers that are kept, to be given again; a run with more is not cut off any more
+_REPEATED = 16  # answers kept so that they can be repeated; a run with more answers is no longer cut off
 
 Answer = Callable[[Any], Any]
-"""Resumes a snapshot, and answers the next."""
+"""Resumes a snapshot, and answers the next snapshot."""
 
 
 class Drive:
-    """A run in a worker. `begin` and `answer` give what it stands still with: a snapshot, or its end."""
+    """A run in a worker. `begin` and `answer` return the snapshot at which the run waits, or its end."""
 
     def __init__(self, workers: Workers, session: WorkerSession, loaded: Loaded, activity: Activity) -> None:
         self._workers, self._session, self._loaded, self._activity = workers, session, loaded, activity
@@ -74,7 +74,7 @@ class Drive:
 
     async def _turn(self, call: Callable[[], Any]) -> Any:
         pace, begun = self._loaded.pace, time.perf_counter()
-        charged = resources.charge(None)  # what the client computes in a turn is in its time
+        charged = resources.charge(None)  # charge what the client computes in a turn to the turn's time
         try:
             if self._answers is not None and pace.short:
                 return await self._session.short_turn(call)
@@ -105,13 +105,13 @@ def _question(snapshot: Any) -> tuple[Any, ...]:
 
 
 BUILT_IN = ("_clone_persistent_", "clone", "derive")
-"""Messages that every object understands, without a slot."""
+"""Messages that every object understands without a slot."""
 FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit)
-"""Errors that a method must not catch: the mission's transaction, or its budget, is gone."""
-_NOTHING_FURTHER: tuple[Any, ...] = ({}, [], False)  # that a send has to say: no arguments by name, no changes, and not above
-_ANSWERING = (Method, Intent, Primitive)  # what a slot holds that answers messages
-_HEAVY = 5000  # nodes held; comparing them takes milliseconds
-_SENT_ALONG = 2000  # nodes of a slot that are sent along before the method asks; more wait to be asked for
+"""Errors that a method must not catch: the mission's transaction or its budget is gone."""
+_NOTHING_FURTHER: tuple[Any, ...] = ({}, [], False)  # a send without arguments by name, without changes, and not to a parent
+_ANSWERING = (Method, Intent, Primitive)  # types of slot values that answer messages
+_HEAVY = 5000  # nodes held; comparing that many takes milliseconds
+_SENT_ALONG = 2000  # nodes of a slot sent along before the method asks; larger slots are sent on request
 
 
 def running() -> Invocation | None:
@@ -167,9 +167,9 @@ class Invocation:
         self.acted = False
 
     async def run(self, session: WorkerSession, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run the method in a worker that has it loaded, write what it wrote, and answer its value.
+        """Run the method in a worker that has it loaded, apply its changes, and return its value.
 
-        :raises MethodFailed: for an exception of the method's own. Other errors: see the module.
+        :raises MethodFailed: for an exception of the method itself. Other errors: see the module.
         """
         monty = client()
         try:
@@ -186,7 +186,7 @@ class Invocation:
                 raise self._failure(e) from e
             value = self._ended(snapshot.output)
         except (TransientError, POSError):
-            raise  # the transaction is lost as a whole, and takes no more changes
+            raise  # the whole transaction is lost and takes no more changes
         except BaseException:
             self.journal.undo()
             raise
@@ -212,7 +212,7 @@ class Invocation:
         return given
 
     async def _answered(self, drive: Drive, snapshot: Any) -> Any:
-        """Answer what the worker asks until it has ended."""
+        """Answer the worker's requests until it has ended."""
         monty, limits = client(), self.limits
         with scope.enter(run=self):
             while not isinstance(snapshot, monty.MontyComplete):
@@ -242,10 +242,10 @@ class Invocation:
             raise MethodFailed(self.method.selector, type(e).__name__, str(e)) from e
         return value
 
-    # --- what is sent along, and what changed since
+    # --- values sent along, and changes since then
 
     def _known(self) -> dict[str, Any]:
-        """Slots that the method's text reads of its receiver, as far as they are small: it need not ask for them."""
+        """Return the slots that the method's text reads of its receiver, if they are small. The method need not ask for them."""
         known = {}
         for name in self.loaded.program.reads:
             held = find(self.obj, name) if name not in BUILT_IN else None
@@ -254,12 +254,12 @@ class Invocation:
             try:
                 plain = self.membrane.inward(held[1], nodes=_SENT_ALONG, text=64 * _SENT_ALONG)
             except (TypeError, ValueError):
-                continue  # it gets the reason if it asks
+                continue  # the method gets the reason if it asks
             known[name] = self._give(self.obj, name, plain, self.membrane.weight)
         return known
 
     def _give(self, obj: UvmObject, name: str, plain: Any, weight: int) -> Any:
-        """Note that the run has this value of a slot: it is compared after each send, so all of them together are limited."""
+        """Note that the run has this value of a slot. All such values are compared after each send, so their total size is limited."""
         key = (id(obj), name)
         self._weight += weight - self._given.get(key, (obj, name, None, 0))[3]
         if self._weight > self.limits.nodes:
@@ -282,11 +282,11 @@ class Invocation:
         return changed
 
     def _write(self, changes: Any) -> None:
-        """Write what the sandbox says the method wrote; it may say anything."""
+        """Apply the changes that the sandbox reports. They are untrusted."""
         if type(changes) is list and len(changes) == 1 and is_number_in_slot(changes[0]):
-            plain, weight = changes, 2 * CONTAINER + 2  # what it would count otherwise
+            plain, weight = changes, 2 * CONTAINER + 2  # the weight that the conversion would count
         else:
-            plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
+            plain = self.membrane.outward(changes)  # convert as one value: a thousand slots may share one large list
             if type(plain) is not list or not all(type(change) is list and 2 <= len(change) <= 3 for change in plain):
                 raise TypeError("changes are a list of object, slot and value")
             weight = self.membrane.weight // max(1, len(plain))
@@ -302,7 +302,7 @@ class Invocation:
                 raise Stale(name)
             self.journal.write(obj, name, self._give(obj, name, value, weight + CONTAINER * (3 - len(change))))
 
-    # --- what the worker asks for
+    # --- requests of the worker
 
     async def _step(self, snapshot: Any) -> Answer:
         """Answer the worker's question. Return the value that resumes it."""
@@ -324,7 +324,7 @@ class Invocation:
             return operator.methodcaller("resume", {"exc_type": kind, "message": text})
 
     async def _lookup(self, snapshot: Any) -> Answer:
-        # Only text that went round the rewriter asks this way, patterns for one; a name that nobody bound comes here too.
+        # Only text that bypassed the rewriter asks this way, such as patterns. Unbound names come here, too.
         missing = operator.methodcaller("resume")
         if snapshot.object_id is None:
             return missing
@@ -370,12 +370,12 @@ class Invocation:
                 raise
             value = [False, list(self._told(e))]
         if self._weight > _HEAVY:
-            await asyncio.sleep(0)  # a run inside this one may just have written as much: the loop has its turn between
+            await asyncio.sleep(0)  # a nested run may have just written as much: give the loop a turn in between
         refreshed = self._refreshed() if self._given else []
         return value[1] if value[0] and not refreshed and type(value[1]) is not list else [*value, refreshed]
 
     async def _read(self, target: Handle, name: Any) -> tuple[int, Any]:
-        """`(0, value)` for data, `(1, None)` for what answers messages."""
+        """Return `(0, value)` for data and `(1, None)` for slots that answer messages."""
         obj = target.obj
         held = find(obj, check_slot_name(name))
         if held is None:
@@ -426,7 +426,7 @@ class Invocation:
         if not self.activity.may_write(obj, self.obj):
             raise PermissionError("a slot of another object is deleted by that object's own methods: send it a message")
         if written is True and check_slot_name(name) not in obj._slots:
-            return  # written and deleted again before it got here
+            return  # written and deleted again before the change came here
         self.journal.delete(obj, name)
         self._weight -= self._given.pop((id(obj), name), (obj, name, None, 0))[3]
         self.acted = True
@@ -446,7 +446,7 @@ class Invocation:
         """
         kind, text = host_error(error)
         if isinstance(error, BatosError) and not isinstance(error, MessageNotUnderstood):
-            # Without the frames it came through, which hold this invocation: a garbage collection of ten thousand such circles took 100 ms.
+            # Drop the traceback: its frames hold this invocation, and a garbage collection of ten thousand such cycles took 100 ms.
             self._errors[kind, text] = error.with_traceback(None)
         return kind, text
 

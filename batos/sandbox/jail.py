@@ -22,17 +22,17 @@ WALLS = ("no_new_privs", "rlimits", "landlock", "seccomp")
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo")
 
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_FILTER = 22, 38, 2
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # the same number on every architecture
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # the same numbers on every architecture
 _EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
-MEMORY = 1 << 30  # bytes of address space: the interpreter's own limit on memory comes long before
+MEMORY = 1 << 30  # bytes of address space; the interpreter's own memory limit is far lower
 _LIMITS = (
     (resource.RLIMIT_FSIZE, 0),
     (resource.RLIMIT_CORE, 0),
     (resource.RLIMIT_NOFILE, 64),
 )
 
-# What the worker may ask for: memory, threads of its own, its pipes, clocks, and reading what landlock lets it see.
-# name: (number on x86_64, number on aarch64); 0: not there.
+# System calls of the worker: memory, its own threads, its pipes, clocks, and reading the files that landlock allows.
+# name: (number on x86_64, number on aarch64); 0: the architecture does not have it.
 _ALLOWED = {
     "read": (0, 63), "write": (1, 64), "close": (3, 57), "fstat": (5, 80), "poll": (7, 0), "lseek": (8, 62), "mmap": (9, 222),
     "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214), "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135),
@@ -46,7 +46,7 @@ _ALLOWED = {
     "epoll_wait": (232, 0), "epoll_ctl": (233, 21), "newfstatat": (262, 79), "readlinkat": (267, 78), "faccessat": (269, 48),
     "ppoll": (271, 73), "set_robust_list": (273, 99), "epoll_pwait": (281, 22), "eventfd2": (290, 19), "epoll_create1": (291, 20),
     "prlimit64": (302, 261), "getrandom": (318, 278), "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293),
-    "execve": (59, 221),  # this launcher's own last call; afterwards landlock leaves one file to run
+    "execve": (59, 221),  # this launcher's own last call; afterwards landlock allows one file to run
 }  # fmt: skip
 _OPENAT, _CLONE, _CLONE3, _TGKILL, _AUDIT = (257, 56), (56, 220), 435, (234, 131), (0xC000003E, 0xC00000B7)
 _MACHINES = {"x86_64": 0, "aarch64": 1}
@@ -72,7 +72,7 @@ def rlimits(memory: int = MEMORY) -> None:
 
 
 def landlock(libc: ctypes.CDLL, binary: str, readable: tuple[str, ...]) -> None:
-    """Nothing of the file system but the binary and the libraries, read-only; no TCP; no signals out."""
+    """Restrict the file system to the binary and its libraries, read-only; allow no TCP and no signals to other processes."""
     abi = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if abi < 1:
         raise Missing
@@ -103,7 +103,7 @@ def landlock(libc: ctypes.CDLL, binary: str, readable: tuple[str, ...]) -> None:
 
 
 def seccomp(libc: ctypes.CDLL) -> None:
-    """Everything not allowed is refused with EPERM."""
+    """Refuse every system call that is not allowed, with EPERM."""
     code = program()
     held = ctypes.create_string_buffer(code, len(code))
     if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(held)), 0, 0) != 0:
@@ -127,16 +127,18 @@ def program() -> bytes:
     for numbers in _ALLOWED.values():
         if numbers[machine] or numbers is _ALLOWED["read"]:
             steps += when(numbers[machine], allow)
-    steps += when(_CLONE3, step(_RETURN, 0, 0, _ERRNO | _ENOSYS))  # its flags lie in memory, out of reach; libc goes back to clone
+    # its flags lie in memory, where the filter cannot read them; libc falls back to clone
+    steps += when(_CLONE3, step(_RETURN, 0, 0, _ERRNO | _ENOSYS))
     steps += when(_CLONE[machine], step(_LOAD, 0, 0, 16), step(_ANY_BIT, 0, 1, _CLONE_THREAD), allow, refuse)
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
     steps += when(_OPENAT[machine], step(_LOAD, 0, 0, 32), step(_ANY_BIT, 1, 0, writing), allow, refuse)
-    steps += when(_TGKILL[machine], step(_LOAD, 0, 0, 16), step(_EQUAL, 0, 1, os.getpid()), allow, refuse)  # abort() of its own
+    # allow abort(), which signals the process itself
+    steps += when(_TGKILL[machine], step(_LOAD, 0, 0, 16), step(_EQUAL, 0, 1, os.getpid()), allow, refuse)
     return b"".join([*steps, refuse])
 
 
 def lock_up(binary: str, readable: tuple[str, ...] = (), without: tuple[str, ...] = (), memory: int = MEMORY) -> dict[str, bool]:
-    """Put up every wall that can be had, in this process, for good; which of them stand."""
+    """Put up every wall that this machine supports, in this process, for good. Return which of them stand."""
     libc = ctypes.CDLL(None, use_errno=True)
     build: dict[str, Callable[[], None]] = {
         "no_new_privs": lambda: no_new_privs(libc),

@@ -37,9 +37,9 @@ _SCALARS = frozenset(
 _SETS = (set, SlotSet)
 _BUILT_IN = frozenset({list, dict, tuple, set})
 _DEPTH = 64
-_INT_BITS = 14_000  # an int that can still be printed: 4300 digits, the limit of CPython
+_INT_BITS = 14_000  # bits of the largest int that can be printed: CPython's limit is 4300 digits
 _NO_VALUE = re.compile(r"<(function '.*' at 0x[0-9a-f]+|module '[\w.]+')>")
-"""How functions and modules arrive, for the client turns them into text."""
+"""Texts that stand for functions and modules: the client converts them to text."""
 
 
 class TooLarge(ValueError):
@@ -57,7 +57,7 @@ class Handle:
         self.obj, self.receiver = obj, receiver
 
 
-Handle.__name__ = "UvmObject"  # as messages of the interpreter call it
+Handle.__name__ = "UvmObject"  # the name that the interpreter's messages use
 
 
 class HandleName(uuid.UUID):
@@ -71,11 +71,11 @@ class HandleName(uuid.UUID):
     def __init__(self, key: bytes) -> None:
         super().__init__(bytes=key)
         for attribute, value in (("bytes", key), ("hex", key.hex()), ("attributes", {"_oid": key.hex()})):
-            object.__setattr__(self, attribute, value)  # a UUID takes no others
+            object.__setattr__(self, attribute, value)  # a UUID forbids normal assignment
 
 
 class Handles:
-    """The objects that one run of a method was given, and the handles by which it names them."""
+    """The objects given to one run of a method, and their handles."""
 
     __slots__ = ("_by_name", "_name", "_refs")
 
@@ -91,15 +91,15 @@ class Handles:
         if ref is None:
             name, handle = self._name(len(self._refs)), Handle(obj, receiver)
             kind, held = _wrapper()
-            ref = kind.__new__(kind)  # the client's own way of making one takes longer than the rest
+            ref = kind.__new__(kind)  # the client's own constructor takes longer than the rest
             ref.__dict__.update(held, value=handle, id=name, get_eager_attrs=name.attributes.copy)
             self._refs[key], self._by_name[name.bytes] = ref, handle
         return ref
 
     def get(self, value: object) -> Handle:
-        """Return the handle for `value`, which is the client's form of it, or its id.
+        """Return the handle for `value`, which is the client's form of the handle, or its id.
 
-        :raises PermissionError: for anything that was not granted.
+        :raises PermissionError: for an object that the run was not given.
         """
         if type(value) is Handle and (id(value.obj), id(value.receiver)) in self._refs:
             return value
@@ -129,7 +129,7 @@ def _wrapper() -> tuple[Any, dict[str, Any]]:
         is_dataclass = bool
 
         def __post_init__(self) -> None:
-            pass  # there are no policies to make sense of
+            pass  # there are no policies to check
 
     class Kind(client().ClassType):  # type: ignore[misc]
         is_dataclass = bool
@@ -138,7 +138,7 @@ def _wrapper() -> tuple[Any, dict[str, Any]]:
     return Reference, dict(Reference(Handle(None, None), class_type=Kind(Handle, id=_CLASS)).__dict__)
 
 
-_CLASS = HandleName(bytes.fromhex("6f3f7a528f0e5f0b9a635d6b1f6f2c11"))  # what `type(self)` is, in every worker
+_CLASS = HandleName(bytes.fromhex("6f3f7a528f0e5f0b9a635d6b1f6f2c11"))  # the identity of `type(self)`, the same in every worker
 
 
 class Membrane:
@@ -148,14 +148,14 @@ class Membrane:
 
     def __init__(self, handles: Handles, *, nodes: int, text: int) -> None:
         self.handles, self._nodes, self._text = handles, nodes, text
-        self.weight = 0  # of the value converted last, in nodes
+        self.weight = 0  # weight of the last converted value, in nodes
 
     def inward(self, value: Any, *, nodes: int | None = None, text: int | None = None) -> Any:
         """Return an image value as the sandbox gets it.
 
-        :param nodes: the limit for this value, as `text` is, where it is another.
-        :raises TypeError: for what may not go in.
-        :raises TooLarge: past the limits.
+        :param nodes: a limit for this value, in place of the general one; likewise `text`.
+        :raises TypeError: for a value that may not enter the sandbox.
+        :raises TooLarge: for a value beyond the limits.
         """
         if type(value) in _NUMBERS:
             self.weight = 1
@@ -178,7 +178,7 @@ class Membrane:
             if isinstance(value, UvmObject):
                 return self.handles.give(value)
             if isinstance(value, PersistentList | PersistentMapping):
-                value = value.data  # their own ways of iterating are slow
+                value = value.data  # iterating over the wrapped data is faster
         if depth > _DEPTH:
             raise TooLarge(f"containers nested deeper than {_DEPTH}")
         if isinstance(value, list):
@@ -202,9 +202,9 @@ class Membrane:
     def outward(self, value: Any) -> Any:
         """Return a value of the sandbox as the image gets it: new, plain, without sharing.
 
-        :raises TypeError: for what may not leave.
-        :raises PermissionError: for an object that was not granted.
-        :raises TooLarge: past the limits.
+        :raises TypeError: for a value that may not leave the sandbox.
+        :raises PermissionError: for an object that the run was not given.
+        :raises TooLarge: for a value beyond the limits.
         """
         kind = type(value)
         if kind in _FREE or (kind is int and -_SMALL < value < _SMALL):
@@ -229,7 +229,7 @@ class Membrane:
             return [item if type(item) in _FREE else self._out(item, budget, depth + 1) for item in budget.count(value)]
         if kind is dict:
             return {self._out(key, budget, depth + 1): self._out(item, budget, depth + 1) for key, item in value.items()}
-        if isinstance(value, tuple):  # a named tuple too
+        if isinstance(value, tuple):  # includes named tuples
             return tuple([self._out(item, budget, depth + 1) for item in value])
         if kind is set or kind is frozenset:
             return kind([self._out(item, budget, depth + 1) for item in value])
@@ -241,7 +241,7 @@ class Membrane:
     def _scalar(value: Any, kind: type) -> Any:
         if kind is int and value.bit_length() > _INT_BITS:
             raise TooLarge(f"an int of {value.bit_length()} bits")
-        if kind is decimal.Decimal and value.is_snan():  # to compare it raises, and what is stored is compared
+        if kind is decimal.Decimal and value.is_snan():  # a signalling NaN raises when it is compared, and stored values are compared
             raise TypeError("a signalling NaN may not leave a method; Decimal('NaN') may")
         if kind is str and value[:1] == "<" and _NO_VALUE.fullmatch(value):
             raise TypeError("a function or module may not leave a method; use plain values, containers of them, and objects")
@@ -249,7 +249,7 @@ class Membrane:
 
 
 _FREE = frozenset({type(None), bool, float})
-"""Types whose values need no check but being counted."""
+"""Types whose values are only counted and need no other check."""
 
 
 _NUMBERS = _FREE | {int}
@@ -257,7 +257,7 @@ _SMALL = 1 << 63
 _FEW = 4
 _SHORT = 200
 CONTAINER = 8
-"""Values that a container counts as, for a persistent one costs that much more to make and to compare."""
+"""Number of values that a container counts as: making and comparing a persistent container costs that much more."""
 
 
 def is_number(value: Any) -> bool:
@@ -295,14 +295,14 @@ class _Budget:
 
 
 def unchanged(stored: Any, given: Any) -> bool:
-    """Return True if a value of the image is still what `inward` made of it, to the types and the order of keys."""
+    """Return True if a value of the image still equals the result of `inward`, including types and the order of keys."""
     kind = type(given)
     if kind in _SCALARS:
         if type(stored) is kind:
             return bool(stored == given or stored != stored)
         return isinstance(stored, (Intent, Primitive)) and bool(given == stored.text)
     if isinstance(stored, PersistentList | PersistentMapping):
-        stored = stored.data  # their own ways of iterating are slow
+        stored = stored.data  # iterating over the wrapped data is faster
     if kind is list:
         return isinstance(stored, list) and len(stored) == len(given) and all(map(unchanged, stored, given))
     if kind is dict:
@@ -320,7 +320,7 @@ def unchanged(stored: Any, given: Any) -> bool:
 
 _RESERVED = ("__", "_p_", "_v_", "_b_")
 _MISSING: Any = object()
-_ALIGNED = 200  # items; longer stretches that changed are compared place by place
+_ALIGNED = 200  # items; longer changed stretches are compared position by position
 
 
 def check_slot_name(name: object) -> str:
@@ -347,7 +347,7 @@ class SlotJournal:
         :raises AttributeError: for a name that may not be written.
         :raises TypeError: for a value that may not be stored.
         """
-        if name[:1] in "_":  # others are not reserved: nearly all
+        if name[:1] in "_":  # other names, nearly all, are not reserved
             check_slot_name(name)
         if not name.isidentifier():
             raise AttributeError(f"{name[:100]!r} cannot be written by a method")
@@ -358,7 +358,7 @@ class SlotJournal:
             return
         stored = value if type(value) in PLAIN else storable(value, f"slot {name!r}", {})
         self._done.append((obj, name, old))
-        setattr(obj, name, stored)  # as `_slots` does; an identifier that is not reserved may be any slot's name
+        setattr(obj, name, stored)  # as `_slots` does; any unreserved identifier can be a slot's name
 
     def delete(self, obj: UvmObject, name: str) -> None:
         """Take a slot away.
@@ -373,11 +373,11 @@ class SlotJournal:
         del obj._slots[name]
 
     def adopt(self, other: SlotJournal) -> None:
-        """Take on what a method that ended well has done: it is undone with this one's own."""
+        """Add the changes of a method that succeeded. `undo` then undoes them, too."""
         self._done += other._done
 
     def undo(self) -> None:
-        """Everything as it was, latest first."""
+        """Restore everything as it was, the latest change first."""
         while self._done:
             holder, name, old = self._done.pop()
             if name is None:
@@ -407,7 +407,7 @@ class SlotJournal:
         return storable(new, "an item of a container", {})
 
     def _list(self, held: SlotList, new: list[Any]) -> list[Any] | None:
-        # What stayed at the beginning and at the end stays: else taking the first of many rewrote the records of all.
+        # Keep the items that did not change at the beginning and the end: else removing the first item would rewrite the records of all.
         first, last = 0, 0
         shorter = min(len(held), len(new))
         while first < shorter and _equal(held.data[first], new[first]):
@@ -420,8 +420,9 @@ class SlotJournal:
         return [*held.data[:first], *middle, *held.data[len(held) - last :]]
 
     def _middle(self, old: list[Any], new: list[Any]) -> list[Any]:
-        """Items between two ends that stayed: those that only moved up or down are still themselves, those that changed are
-        changed in place."""
+        """Return the items between two unchanged ends. Items that only moved stay the same objects; items that changed are changed in
+        place.
+        """
         found: list[Any] = []
         for tag, i, end, j, stop in _matches(old, new):
             if tag == "equal":

@@ -37,7 +37,7 @@ ERRORS = [
     "UnicodeEncodeError",
     "Exception",
 ]
-"""Exceptions that pass between host and sandbox as they are; others become the nearest of them."""
+"""Exceptions that pass between host and sandbox unchanged. Any other exception becomes the nearest one in this list."""
 
 PRELUDE = r"""
 _b_U = _b_me = None

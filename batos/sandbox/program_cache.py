@@ -18,7 +18,7 @@ from batos.sandbox.rewriter import BUILTINS, Program, rewrite
 from batos.sandbox.worker_calls import Pace
 from batos.sandbox.workers import Workers
 
-_KEPT = 512  # programs kept; one is some 30 KB
+_KEPT = 512  # programs kept; a program takes some 30 KB
 _PRELUDE_LINES = PRELUDE.count("\n") + 1
 
 STUB = """
@@ -29,7 +29,7 @@ class UvmObject:
     def __delattr__(self, name: str) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 """
-"""What the type checker is told besides its own stubs: `self` has every slot."""
+"""Stub for the type checker, beside its own: `self` has every slot."""
 
 _CERTAIN = frozenset(
     [
@@ -43,12 +43,12 @@ _CERTAIN = frozenset(
         "not-iterable",
     ]
 )
-"""Rules of the type checker whose findings fail at run time; others are matters of taste in annotations."""
+"""Rules of the type checker whose findings fail at run time. Findings of other rules are matters of taste in annotations."""
 _OF_OTHERS = re.compile(r"`[+|&^-]=`[^`]* of type `(list|set|dict)\[[^`]*` and `\1\[")
-"""A container that takes in one of other elements: the checker keeps to the kind that it began with, Python does not."""
+"""Matches a container that takes in one with other elements. The checker insists on the first element type; Python does not."""
 _EITHER = re.compile(r"`[^`]+ \| [^`]+`")
-"""A value of one kind or another, such as an item of a list that holds both: which it is, the method knows."""
-_GUESSED = re.compile(r"type `(object|Sized|Hashable|Iterable|Supports\w+)\b")  # the last: what a parameter of a builtin's asks for
+"""Matches a value of a union type, such as an item of a mixed list. The method knows the actual type; the checker does not."""
+_GUESSED = re.compile(r"type `(object|Sized|Hashable|Iterable|Supports\w+)\b")  # the last: what a builtin's parameter expects
 _DIAGNOSTIC = re.compile(r"^main\.py:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
 
 
@@ -96,7 +96,7 @@ class Programs:
     async def _compiled(self, source: str) -> tuple[Program, bytes]:
         from pydantic_monty import CollectString, MontyCrashedError, MontyError
 
-        program = await asyncio.to_thread(rewrite, source, limit=self._limit)  # a second, for the worst of 16 KB
+        program = await asyncio.to_thread(rewrite, source, limit=self._limit)  # takes a second for the worst 16 KB of source
         session = await self._workers.session()
         try:
             text, output = PRELUDE + "\n" + program.text, CollectString(1024)
@@ -125,22 +125,22 @@ class Programs:
         except MontyCrashedError as e:
             raise SandboxFailed(f"the type checker's worker died: {e}") from e
         except MontyError:
-            return []  # no complaint of the checker's; the rewritten text is what has to compile
+            return []  # not a finding of the checker; the rewritten text has to compile in any case
         finally:
             await session.leave()
         return []
 
 
 _Place = tuple[int, int]
-"""Line and column, both counted from 1, the column in characters: as the checker counts."""
+"""Line and column, both counted from 1. The column counts characters, as the checker does."""
 
 
 def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
-    """Return the source with its receiver declared a UvmObject, and where annotations stand in it."""
+    """Return the source with its receiver declared a UvmObject, and the places of its annotations."""
     method = ast.parse(source).body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
-    lines, at = _lines_of(source), method.lineno - 1  # a comment before it may hold the same words
-    if method.name in BUILTINS:  # which is what it gets itself by that name: see `rewrite`
+    lines, at = _lines_of(source), method.lineno - 1  # a comment before the definition may contain the same words
+    if method.name in BUILTINS:  # within the method, this name means the builtin: see `rewrite`
         name = re.compile(rf"(\bdef[\s\\]+){method.name}\b")
         lines = lines[:at] + _lines_of(name.sub(lambda found: found[1] + "_" * len(method.name), "".join(lines[at:]), count=1))
     receiver = (method.args.posonlyargs + method.args.args)[0]
@@ -153,7 +153,7 @@ def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
 
 
 def _lines_of(source: str) -> list[str]:
-    """Return the lines as Python counts them, with their ends; `splitlines` parts at form feeds, too."""
+    """Return the lines as Python counts them, with their ends. `splitlines` would also split at form feeds."""
     return io.StringIO(source, newline="").readlines()
 
 
@@ -171,15 +171,16 @@ def _certain(text: str, source: str, annotations: list[tuple[_Place, _Place]]) -
     shift = len(": UvmObject")
     found = []
     for line, column, rule, what in _DIAGNOSTIC.findall(text):
-        # Nothing evaluates an annotation, and what it names may be imported in the body only, where it does not see it.
+        # Annotations are not evaluated. Their names may be imported in the body, where the annotation does not see them.
         if rule == "unresolved-reference" and any(begin <= (int(line), int(column)) < end for begin, end in annotations):
             continue
         supplied = any(f"`{name}`" in what for name in stdlib.METHODS)
         supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in stdlib.FUNCTIONS  # Module `m` has no member `f`
         supplied = supplied or (
             rule == "unresolved-reference" and what.split("`")[1] in BUILTINS
-        )  # it knows fewer than there are; `refusals` knows which may not be used
-        guessed = "None" in what or _GUESSED.search(what) or _EITHER.search(what)  # what it says of a value it knows too little of
+        )  # the checker knows fewer builtins than there are; `refusals` knows which of them are forbidden
+        # a finding about a value whose type the checker does not know well enough
+        guessed = "None" in what or _GUESSED.search(what) or _EITHER.search(what)
         if rule in _CERTAIN and not guessed and not supplied and not _OF_OTHERS.search(what):
             first = int(line) == 1 and int(column) > source.find("self")
             found.append((int(line), max(0, int(column) - 1 - (shift if first else 0)), what))
@@ -192,7 +193,7 @@ def _lines(program: Program, error: Any) -> list[int]:
 
 
 def host_error(error: BaseException) -> tuple[str, str]:
-    """Name and message of the builtin exception that stands for an error on the other side."""
+    """Return name and message of the builtin exception that stands for an error on the other side."""
     if isinstance(error, MethodFailed):
         return error.type, error.text
     text = error.message if isinstance(error, BatosError) else str(error.args[0]) if error.args else ""

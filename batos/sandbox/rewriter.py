@@ -24,7 +24,7 @@ from batos.sandbox.expressions import ExpressionRewriter, call_node, name_node
 from batos.sandbox.syntax import PREFIX, UnsupportedNode, refuse, reserved, unsupported_nodes
 
 UNFOLDED = "re.unfolded"
-"""what `make` needs to be supplied"""
+"""Name of the helper that `make` needs for unfolded patterns."""
 _VERBOSE = {"X", "VERBOSE"}
 _OF_PATTERNS = {"compile", "match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
 
@@ -33,7 +33,7 @@ def desugar(tree: ast.Module) -> set[str]:
     """Make a method plainer, in place: `from urllib import parse`, `urllib.parse.quote` where `import urllib.parse` stands, and
     verbose patterns.
 
-    :return: what has to be supplied for it.
+    :return: names of the helpers that the method needs.
     """
     _Modules().visit(tree)
     imports = [(node, alias) for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
@@ -317,7 +317,7 @@ class Rewriter(ExpressionRewriter):
         return made
 
     def store(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
-        """Statements that assign `value`, rewritten already, to a target."""
+        """Return the statements that assign `value`, which is already rewritten, to a target."""
         if isinstance(target, ast.Attribute):
             if target.attr == "_p_changed":
                 if not (isinstance(value, ast.Constant) and value.value is True):
@@ -361,8 +361,8 @@ class Program:
 def rewrite(source: str, *, limit: int) -> Program:
     """Return the program of one method.
 
-    :param limit: bytes of source that are looked at at all.
-    :raises MethodUnsupported: with line, column and hint, for what the sandbox cannot run.
+    :param limit: largest source in bytes.
+    :raises MethodUnsupported: with line, column and hint, for source that the sandbox cannot run.
     """
     try:
         return _rewrite(source, limit)
@@ -375,7 +375,7 @@ def rewrite(source: str, *, limit: int) -> Program:
 
 
 def unsupported(source: str, *, limit: int = 64 * 1024) -> list[tuple[int, int, str]]:
-    """Everything in a source that the sandbox would refuse: line, column, hint. Empty: it can run."""
+    """Return everything in a source that the sandbox would refuse: line, column, hint. An empty list means that it can run."""
     try:
         tree = _parse(source, limit)
         found = [(r.line, r.column, r.hint) for r in unsupported_nodes(tree)]
@@ -395,12 +395,13 @@ def unsupported(source: str, *, limit: int = 64 * 1024) -> list[tuple[int, int, 
 def _parse(source: str, limit: int) -> ast.Module:
     if len(source.encode("utf-8", "surrogatepass")) > limit:
         raise UnsupportedNode(1, 0, f"the source is longer than {limit} bytes: split it into several methods")
-    with warnings.catch_warnings():  # what Python warns of (`[1]['a']`) is for the trial to find, and not for the daemon's own output
+    with warnings.catch_warnings():  # warnings of Python (`[1]['a']`) belong to the trial, not to the daemon's own output
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
         if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef | ast.AsyncFunctionDef):
             raise UnsupportedNode(1, 0, "a method is one `def` and nothing else; imports go inside it")
-        compile(source, "<method>", "exec", dont_inherit=True)  # what parses but does not compile, such as `break` outside a loop
+        # also refuse sources that parse but do not compile, such as `break` outside a loop
+        compile(source, "<method>", "exec", dont_inherit=True)
     return tree
 
 
@@ -429,8 +430,8 @@ def _rewrite(source: str, limit: int) -> Program:
 
 
 def _renamed(tree: ast.Module) -> str:
-    """Return the selector. A method that is named as a builtin is called otherwise where it runs: else it would be what the prelude and the
-    helpers get for `list` or `len`, and what it gets itself.
+    """Return the selector. A method with the name of a builtin gets another name where it runs. Otherwise it would replace `list` or `len`
+    in the prelude, in the helpers and in itself.
     """
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -441,7 +442,7 @@ def _renamed(tree: ast.Module) -> str:
 
 
 def _lines(tree: ast.Module, text: str, before: int) -> dict[int, int]:
-    """Original line by line of the text: both trees have the same shape."""
+    """Map each line of the text to its original line. Both trees have the same shape."""
     found: dict[int, int] = {}
     for old, new in zip(ast.walk(tree), ast.walk(ast.parse(text)), strict=False):
         if isinstance(new, ast.stmt | ast.expr) and hasattr(old, "lineno"):

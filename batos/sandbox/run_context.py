@@ -24,25 +24,25 @@ class SandboxLimits(Limits):
     """Limits of the sandbox and of what the methods of one attempt use."""
 
     parallel: int = limit(8, ge=1, le=256)
-    """Chains of sends between methods under way at the same time."""
+    """Largest number of chains of sends between methods that run at the same time."""
     depth: int = limit(16, ge=1, le=64)
-    """Sends from method to method inside one another; each holds a worker."""
+    """Largest depth of sends from method to method. Each level holds a worker."""
     ready: int = limit(6, ge=0, le=64)
-    """Workers kept loaded with methods that were used last."""
+    """Number of workers that stay loaded with the methods used last. With 0, no worker does."""
     total_s: float = limit(60.0, gt=0, le=86_400)
-    """Processor seconds of all methods of one attempt, the daemon's for them included."""
+    """Processor seconds for all methods of one attempt, including the daemon's own work for them."""
     recursion: int = limit(800, ge=50, le=10_000)
-    """Calls inside one another within one method."""
+    """Largest depth of calls within one method."""
     host_calls: int = limit(10_000, ge=10, le=10_000_000)
-    """Reads, sends and the like of one method."""
+    """Most reads, sends and other calls to the host by one method."""
     sends: int = limit(2000, ge=1, le=10_000_000)
-    """Sends by the methods of one attempt at a mission."""
+    """Most sends by the methods of one attempt at a mission."""
     nodes: int = limit(25_000, ge=100, le=10_000_000)
-    """Values that pass between method and image at a time; a container counts as 8."""
+    """Most values that pass between method and image at a time. A container counts as 8 values."""
     text_bytes: int = limit(8 * MIB, ge=1024, le=256 * MIB)
-    """Text that passes between method and image at a time."""
+    """Bytes of text that may pass between method and image at a time."""
     start_s: float = limit(5.0, gt=0, le=60)
-    """Time for a worker to come free or start."""
+    """Seconds to wait for a worker to become free or to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Sender(Protocol):
     def __call__(
         self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
     ) -> Awaitable[Any]:
-        """Send a message and answer what it answers.
+        """Send a message and return its answer.
 
         :param start: objects to look the selector up in, in order and with what they inherit, in place of `obj`; the receiver
             stays `obj` (a resend).
@@ -78,11 +78,11 @@ class Sender(Protocol):
 
 @dataclass(eq=False)
 class Activity:
-    """One attempt at a mission, as the sandbox sees it. Made anew for every attempt; the same seed and clock give the same run.
+    """One attempt at a mission, as the sandbox sees it. Each attempt has its own; the same seed and clock give the same run.
 
-    :param send: for every message that a method sends.
-    :param seed: what `random` starts from; the mission's id will do.
-    :param now: the instant at which all clocks in methods stand.
+    :param send: sends each message of a method.
+    :param seed: seed of `random`, such as the mission's id.
+    :param now: the instant that all clocks in methods show.
     :param writable: objects whose slots methods may write besides their own receiver's. Objects made in the same transaction
         always are.
     """
@@ -93,9 +93,9 @@ class Activity:
     writable: set[int] = field(default_factory=set)
     sends: int = 0
     seconds: float = 0.0
-    """For which the workers of its methods have computed."""
+    """Processor seconds of the workers that ran the methods of this attempt."""
     host: ProcessorAccount = field(default_factory=ProcessorAccount)
-    """What the daemon has computed for its methods: reads, writes and sends, what crosses with them, and what Primitives do."""
+    """Processor time of the daemon for the methods: reads, writes and sends, the conversion of their values, and Primitives."""
     started: dict[str, int] = field(default_factory=dict)
     _names: list[HandleName] = field(default_factory=list)
 
@@ -125,7 +125,7 @@ class Activity:
         return hashlib.shake_256(f"{purpose}\0{self.seed}\0{path}".encode("utf-8", "surrogatepass")).digest(size)
 
 
-_BYTES = 65_536  # of randomness at a time
+_BYTES = 65_536  # bytes of randomness at a time
 
 
 def deterministic_answer(activity: Activity, path: str, name: str, args: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ from batos.sandbox.program_cache import Programs
 from batos.sandbox.run_context import Activity, RunLimits
 from batos.sandbox.workers import Workers
 
-_RERUNS = 5  # of a method that met another's change and had done nothing yet
+_RERUNS = 5  # reruns of a method that met another transaction's change before it had done anything
 
 
 class Sandbox:
@@ -34,7 +34,7 @@ class Sandbox:
 
     @property
     def walls(self) -> dict[str, bool]:
-        """Which walls stand around the workers: `no_new_privs`, `rlimits`, `landlock`, `seccomp`."""
+        """Return which walls stand around the workers: `no_new_privs`, `rlimits`, `landlock`, `seccomp`."""
         return dict(self.workers.walls)
 
     async def start(self) -> None:
@@ -111,7 +111,7 @@ class Sandbox:
         if outer is not None and outer.depth >= self.limits.depth:
             depth = self.limits.depth
             raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep", limit="depth")
-        if outer is None:  # a send within a chain has its room already
+        if outer is None:  # a send within a chain already has its place
             await self.workers.chains.enter()
         try:
             lost = False

@@ -224,7 +224,7 @@ def _b_x_lineno(e):
 def _b_x_colno(e):
     return int(str(e).rsplit(' column ', 1)[1].split(' ')[0]) if type(e).__name__ == 'JSONDecodeError' else e.colno
 """
-"""The same for attributes that are read."""
+"""Helpers for attributes of builtin types that the interpreter lacks, as `METHOD_TEXTS` for methods."""
 
 
 NATIVE = frozenset(
@@ -252,7 +252,8 @@ NATIVE = frozenset(
         "unicodedata",
     ]
 )
-"""Modules of the interpreter itself that a method may import. Those that ask the host for anything (os, sys, pathlib) are left out."""
+"""Modules of the interpreter itself that a method may import. Modules that ask the host for anything (os, sys, pathlib) are not in this
+set."""
 
 
 def _functions(text: str) -> dict[str, str]:
@@ -267,9 +268,9 @@ FUNCTIONS = _functions(MODULES_TEXT) | _functions(CLASSES_TEXT) | _functions(TEX
 METHOD_TEXTS, _ATTRIBUTE_TEXTS = _functions(METHODS_TEXT), _functions(ATTRIBUTES_TEXT)
 _ALL = FUNCTIONS | {f"x.{name}": text for name, text in (METHOD_TEXTS | _ATTRIBUTE_TEXTS).items()}
 ALIASES = {"urllib.parse": "urls"}
-"""Modules whose names have dots, and what `FUNCTIONS` calls them."""
+"""Maps modules whose names have dots to their names in `FUNCTIONS`."""
 MODULES = {name.partition(".")[0] for name in FUNCTIONS} - NATIVE - {"builtins", *ALIASES.values()} | ALIASES.keys()
-"""Modules that are supplied as far as `FUNCTIONS` goes, and that the interpreter does not have."""
+"""Modules that the interpreter does not have and that `FUNCTIONS` supplies in part."""
 
 
 def member(module: str, name: str) -> str:
@@ -295,6 +296,6 @@ def with_needs(names: set[str]) -> list[str]:
 
 
 METHODS = frozenset(METHOD_TEXTS)
-"""Methods of builtin types that the interpreter lacks; a method that sends one has `_b_x_<name>` before it."""
+"""Methods of builtin types that the interpreter lacks. A method that sends one gets the helper `_b_x_<name>` before it."""
 ATTRIBUTES = frozenset(_ATTRIBUTE_TEXTS)
-"""Attributes of builtin types that it lacks, in the same way."""
+"""Attributes of builtin types that the interpreter lacks. They are supplied like `METHODS`."""

@@ -47,7 +47,7 @@ def bound_names(tree: ast.AST) -> set[str]:
 
 
 def built_in_names(tree: ast.AST) -> set[str]:
-    """Return the names that only ever hold values of builtin types, in whatever scope: messages to them need no check at run time."""
+    """Return the names that hold values of builtin types only, in any scope. Messages to them need no check at run time."""
     good: dict[str, int] = {}
     bound: dict[str, int] = {}
     for node in ast.walk(tree):
@@ -80,7 +80,7 @@ def _other_bindings(node: ast.AST) -> list[str]:
 
 
 def reads_of(tree: ast.AST, receiver: str) -> tuple[str, ...]:
-    """Slots that the text reads of `receiver`: worth sending along."""
+    """Return the slots that the text reads of `receiver`. They are worth sending along."""
     return tuple(
         sorted(
             {
@@ -89,14 +89,14 @@ def reads_of(tree: ast.AST, receiver: str) -> tuple[str, ...]:
                 if isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Name)
                 and node.value.id == receiver
-                and node.attr[:3] != "_p_"  # no slot's name: `self._p_changed = True` says what the host knows anyway
+                and node.attr[:3] != "_p_"  # not a slot: the host knows about changes without `self._p_changed = True`
             }
         )
     )
 
 
 def list_names(tree: ast.AST) -> set[str]:
-    """Return the names that are bound to what can be seen to be a list, somewhere in a method."""
+    """Return the names that a method binds to an evident list, anywhere."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and _is_list(node.value):
@@ -112,7 +112,7 @@ def _is_list(value: ast.expr | None) -> bool:
 
 
 PREFIX = "_b_"
-"""Names of the prelude and of helpers begin so; a method's own may not."""
+"""Prefix of the names of the prelude and its helpers. A method's own names may not begin with it."""
 
 _NAMES = {
     "eval": "call what you mean by name",
@@ -204,7 +204,7 @@ def _hint_for(node: ast.AST, bound: set[str]) -> str | None:
 
 
 def _is_reserved(name: str) -> bool:
-    return name.startswith(("__", PREFIX)) and name != "__"  # which alone is a name to throw away, as `_` is
+    return name.startswith(("__", PREFIX)) and name != "__"  # `__` alone is a throw-away name, like `_`
 
 
 def _of_generator(function: ast.AST) -> Iterator[UnsupportedNode]:

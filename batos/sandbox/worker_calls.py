@@ -1,11 +1,11 @@
 """Calls of workers: the client's blocking calls, on a helper thread or on the loop's own.
 
-Most turns take less time than it costs to switch to another task and back: so the loop stands by for `_ON_THE_SPOT_S`, and awaits calls
-that take longer. When it has stood by for `_AT_A_TIME_S` in a row, other tasks have their turn first.
+Most turns take less time than a switch to another task and back. So the loop stands by for `_ON_THE_SPOT_S`, and awaits calls that take
+longer. After it has stood by for `_AT_A_TIME_S` in a row, other tasks get their turn first.
 
-A short call runs on the loop's own thread: a change of thread takes longer than most methods compute. It must be a call that can be cut
-off. After `_AT_MOST_S` a watch does that, on a thread of its own, which sleeps between checks while there are such calls, and otherwise
-until there are.
+A short call runs on the loop's own thread: a change of thread takes longer than most methods compute. Such a call must be one that can
+be cut off. After `_AT_MOST_S` a watch cuts it off, on a thread of its own. The watch checks regularly while there are such calls, and
+rests otherwise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_AT_MOST_S = 0.02  # for which one call may hold the loop
-_LOOKS_IN_VAIN = 10  # until the watch goes to rest
+_AT_MOST_S = 0.02  # seconds that one call may hold the loop
+_LOOKS_IN_VAIN = 10  # looks without a running call until the watch rests
 _SHORT_S = 0.002
-_AFTER_A_LONG_ONE, _AFTER_A_CUT = 4, 64  # short turns elsewhere, until one is tried on the loop's thread again
+_AFTER_A_LONG_ONE, _AFTER_A_CUT = 4, 64  # short turns in a helper thread, until a turn is tried on the loop's thread again
 _LOOPS = re.compile(r"\b(for|while)\b")
 
 
@@ -31,7 +31,7 @@ class Overdue(Exception):
 
 
 class Pace:
-    """Estimate of whether the turns of a program are short, from its earlier ones. A new program without loops is taken to be fast."""
+    """Estimate of the length of a program's turns, from its earlier turns. A new program without loops counts as fast."""
 
     __slots__ = ("_wary",)
 
@@ -64,10 +64,10 @@ class CallWatch:
         self._was_cut = self._started = self._resting = self._closed = False
 
     def over(self, call: Callable[[], Any], cut: Callable[[], None]) -> Any:
-        """Answer what a blocking call answers.
+        """Return the result of a blocking call.
 
-        :param cut: makes the call end soon, in whatever way; called on another thread, and only while the call is under way.
-        :raises Overdue: if it was cut off.
+        :param cut: makes the call end soon; called on another thread, and only during the call.
+        :raises Overdue: if the call was cut off.
         """
         with self._lock:
             self._calls += 1
@@ -126,20 +126,20 @@ _AT_A_TIME_S = 0.004
 
 
 class WorkerTurns:
-    """Blocking calls for one loop. Threads are made as they are needed, one for each call under way; `close` ends them."""
+    """Blocking calls for one loop. Each call under way has a thread, started on demand; `close` ends the threads."""
 
     def __init__(self) -> None:
-        self._idle: list[_Helper] = []  # the one used last is taken first
+        self._idle: list[_Helper] = []  # a stack: the helper used last is taken first
         self._standing: float | None = None
         self._afterwards: list[Callable[[], None]] = []
         self._closed = False
         self.watch = CallWatch()
 
     async def of(self, call: Callable[[], Any], given_up: Callable[[], None], *, stand_by: bool = True) -> Any:
-        """Answer what `call` answers.
+        """Return the result of `call`.
 
-        :param given_up: called if the caller is cancelled meanwhile; `call` goes on, and has to be made to end soon.
-        :param stand_by: whether it is worth standing by for.
+        :param given_up: called if the caller is cancelled; it has to make `call` end soon.
+        :param stand_by: True if the loop stands by for a short time.
         """
         helper = self._idle.pop() if self._idle else _Helper()
         helper.begin(call)
@@ -199,7 +199,7 @@ class WorkerTurns:
             waiter = helper.waited_for(asyncio.get_running_loop())
 
     def _abandon(self, helper: _Helper, _: object = None) -> None:
-        """Take the helper back when it is done, whatever came of it."""
+        """Take the helper back when its call has ended, with or without an error."""
         waiter = helper.waited_for(asyncio.get_running_loop())
         if helper.done.acquire(blocking=False):
             helper.result = helper.error = None
@@ -242,13 +242,13 @@ class _Helper:
                 return
             try:
                 self.result = call()
-            except BaseException as e:  # it is raised again on the loop's thread
+            except BaseException as e:  # raised again on the loop's thread
                 self.error = e
             del call
             self.done.release()
             waiter = self._waiter
             if waiter is not None:
-                with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
                     waiter[0].call_soon_threadsafe(_wake, waiter[1])
 
 

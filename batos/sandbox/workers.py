@@ -40,7 +40,7 @@ class FairSemaphore:
     """`await enter()`, and `leave()` when done."""
 
     def __init__(self, places: int) -> None:
-        self._free = places  # none, as long as anybody waits
+        self._free = places  # free places; 0 while a task waits
         self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
 
     async def enter(self) -> None:
@@ -54,7 +54,7 @@ class FairSemaphore:
             await waiter
         except BaseException:
             if not waiter.cancel() and not waiter.cancelled():
-                self.leave()  # it had been let in just then
+                self.leave()  # `leave` had just admitted this task
             raise
 
     def leave(self) -> None:
@@ -73,7 +73,7 @@ exec {python} -I -S {jail} {without}{binary} "$@" 2>/dev/null
 
 
 def standing_walls() -> dict[str, bool]:
-    """Which walls this machine can put up, tried in a process of its own."""
+    """Return which walls this machine can put up, tried in a separate process."""
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", jail.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=True, env={}
@@ -99,11 +99,11 @@ def worker_launcher(folder: Path, binary: str, *, without: tuple[str, ...] = ())
 
 
 _log = structlog.get_logger(__name__)
-_GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
+_GRACE_S = 0.5  # seconds after the limit on computing time until a worker that does not end by itself is killed
 _TURN_S = 0.001
 _GREETED = "[_b_is(_b_o, _b_a), [['', 0]]]"  # calls, compares, answers what a run may, and leaves nothing behind
-_OUTPUT = 64 * 1024  # bytes that code may print which went round the rewriter; print() itself does nothing
-_TRIES = 8  # to have a worker do its first turn: idle ones may have died while nobody looked
+_OUTPUT = 64 * 1024  # bytes that code that bypassed the rewriter may print; print() itself does nothing
+_TRIES = 8  # tries to have a worker do its first turn: idle workers may have died unnoticed
 _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "random_start": "call_host"}
 _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", "landlock"), None)
 
@@ -122,7 +122,7 @@ class WorkerSession:
         self._worker: int | None = None
         self.monty: Any = None
         self.output: Any = None
-        """Where the one run that it is for prints."""
+        """Receives the output of the one run that this worker serves."""
 
     def enter(self) -> None:
         """Check out a fresh worker, and let go of the one before. It blocks, as the next two do."""
@@ -152,7 +152,7 @@ class WorkerSession:
                 held.__exit__(None, None, None)
 
     async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
-        """Answer what a blocking call for this worker does. Cancelled, it costs the worker its life."""
+        """Return the result of a blocking call for this worker. A cancellation kills the worker."""
         return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
 
     async def short_turn(self, call: Callable[[], Any]) -> Any:
@@ -167,7 +167,7 @@ class WorkerSession:
             return self._turns.watch.over(call, self._kill)
 
     async def leave(self) -> None:
-        """`exit`, in a turn."""
+        """Check the worker in again, within a turn, as `exit` does."""
         await self.turn(self.exit, stand_by=False)
 
     def _alone(self, call: Callable[[], Any]) -> Any:
@@ -192,8 +192,8 @@ class Workers:
         self._used: dict[str, WorkerSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.chains = FairSemaphore(self._limits.parallel)
-        """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
-        depth: so a send within a chain never waits for a worker that waits for it."""
+        """Semaphore for chains of nested sends. The pool has workers for all chains at full depth. So a send within a chain never waits for
+        a worker that waits for that send."""
         self.walls: dict[str, bool] = {}
         self.limits: Any = {
             "max_feed_duration_secs": settings.methods.time_s,
@@ -210,8 +210,8 @@ class Workers:
         if self._pool is not None:
             return
         if importlib.util.find_spec("opentelemetry") is None:
-            # The client tries to import it at every feed; looking through all of sys.path for it took a fifth of a warm run. The name
-            # that it asks for is the second: without it the importer takes its locks to look for a part of the first.
+            # The client tries to import opentelemetry at every feed. Searching all of sys.path took a fifth of a warm run.
+            # The client imports the second name; without the first, the importer takes its locks to look for the parent package.
             for name in ("opentelemetry", "opentelemetry.context"):
                 sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as documented: the import fails at once
         self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="batos-sandbox-"))
@@ -318,7 +318,7 @@ class Workers:
         try:
             session = await self._loaded(image, used, stand_by=False, greeting=self._greeting())
         except SandboxFailed as e:
-            _log.warning("sandbox_worker_not_loaded", error=str(e))  # the next run tries itself
+            _log.warning("sandbox_worker_not_loaded", error=str(e))  # the next run tries again
             return
         if self._pool is None or key in self._ready:
             await session.leave()
@@ -370,7 +370,7 @@ class Workers:
     async def session(self, **options: Any) -> WorkerSession:
         """Return a fresh worker; the caller hands it back.
 
-        :raises SandboxFailed: if none can be had in time.
+        :raises SandboxFailed: if no worker becomes available in time.
         """
         from pydantic_monty import MontyError
 

@@ -31,7 +31,7 @@ _NAMES = {
     "\n": "newline", "~": "tilde", "$": "dollar", "€": "euro", "[": "bracket", "]": "bracket",
     "(": "bracket parenthesis parentheses", ")": "bracket parenthesis parentheses",
 }  # fmt: skip
-_LONGEST = 4000  # characters of the values that are looked at
+_LONGEST = 4000  # greatest number of characters of a value that is searched for parts
 
 
 def signs_named(said: frozenset[str], values: Iterable[Any]) -> Mapping[str, frozenset[str]]:
@@ -57,25 +57,25 @@ def _characters(values: Iterable[Any]) -> Iterator[str]:
             yield from _characters(value)
 
 
-_INPUTS, _FIXED, _MEANT = 5, 3, 6  # of a known method, those of them that its purpose speaks of, and those that a request's words do
-_BINDINGS = 12  # ways of one method to be called with what there is
-_SLOTS = 4  # that a known method may be called with
-_FAR = 5.0  # what a method costs that shares no word with the request
-_UNUSED = 0.8  # and a number or a sign that the words speak of, and it leaves out
+_INPUTS, _FIXED, _MEANT = 5, 3, 6  # limits: arguments of a known method, constants in it, and numbers or texts that a request mentions
+_BINDINGS = 12  # greatest number of ways to bind the available values to the arguments of one known method
+_SLOTS = 4  # greatest number of slots that a known method may be called with
+_FAR = 5.0  # cost of a method that shares no word with the request
+_UNUSED = 0.8  # cost of each number or sign that the request mentions and the method does not use
 _SUCH_AS = re.compile(r"\b(?:such as|as in|like|for example|e\.g|from \d+ to \d+|between \d+ and \d+)\b")
-_FROM_0 = re.compile(r"\b(?:from|begin(?:ning|s)? (?:with|at|by)) 0\b")  # as Python counts
+_FROM_0 = re.compile(r"\b(?:from|begin(?:ning|s)? (?:with|at|by)) 0\b")  # counted from 0, as in Python
 _ALONE = re.compile(r"(?<![\w:./-])\d{1,6}(?![\w:/-]|\.\d)")
 _ARTICLE = re.compile(r"(?<!letter )(?<!letters )\b[aAI]\b")
 _LETTER = re.compile(r"(?<![^\W_])(?<!['’])([^\W\d_])(?![^\W_])")
-"""One that stands alone, and not behind what is left out: in `don't` there is none."""
+"""Matches a letter that stands alone and does not follow an apostrophe: `don't` has no such letter."""
 _QUOTED = re.compile(r"(?<!\w)['\"]([^'\"]+)['\"](?!\w)")
 _SIGN = re.compile(r"(?:(?<=\s)|^)([@#&*+=/|:;%$-])(?=[\s,.]|$)")
-_TURNS, _ORDERED = 100, 7  # a number that is larger may be how often a loop turns; a list that is longer may have very many orders
+_TURNS, _ORDERED = 100, 7  # a larger number may make a loop too long; a longer list may have too many permutations
 _COUNTED = re.compile(r"\brange\((?![^()]*\blen\()|\*\*(?!\s*\d)|<<|factorial|comb\(|perm\(|repeat|accumulate")
 _ORDERS = re.compile(r"permutations|combinations|product\(")
 
 
-class MethodRequest(NamedTuple):
+class SourceRequest(NamedTuple):
     """The inputs that a request offers to a method.
 
     :ivar names: names of the arguments, in order.
@@ -108,7 +108,7 @@ class Anatomy(NamedTuple):
     fixed: tuple[int | str, ...]
 
 
-def asked(what: Specification) -> MethodRequest | None:
+def asked(what: Specification) -> SourceRequest | None:
     """Return the inputs that a request offers: the arguments of its examples, and slots that words or examples mention.
 
     Return None where the examples differ in their arguments.
@@ -131,7 +131,7 @@ def asked(what: Specification) -> MethodRequest | None:
     marks = dict.fromkeys(_SIGN.findall(known.told))
     numbers = mutations.numbers_in(known.told)[:_MEANT]
     named = signs_named(words_in(known.told), (value for call, one in what.examples for value in _values(call, one)))
-    return MethodRequest(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED], named)
+    return SourceRequest(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED], named)
 
 
 def _values(call: MethodCall, example: Example) -> Iterator[Any]:
@@ -201,7 +201,7 @@ def soon(entries: Iterable[tuple[float, HandbookEntry]], what: Specification) ->
             yield one
 
 
-def adapted(entry: HandbookEntry, request: MethodRequest, *, changes: bool) -> Iterator[str]:
+def adapted(entry: HandbookEntry, request: SourceRequest, *, changes: bool) -> Iterator[str]:
     """Yield the ways to call a known method with the inputs of a request. Each uses all arguments, and may use slots.
 
     :param changes: True if the method shall change slots.
@@ -220,7 +220,7 @@ def adapted(entry: HandbookEntry, request: MethodRequest, *, changes: bool) -> I
             yield text
 
 
-def _calls(inputs: Sequence[str], request: MethodRequest, known: Anatomy, given: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _calls(inputs: Sequence[str], request: SourceRequest, known: Anatomy, given: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the bindings of a known method's inputs, in their order. Each input of the request is used once, and all arguments are used."""
     if len(given) == len(inputs):
         yield given
@@ -270,7 +270,7 @@ def _orders(value: Any) -> bool:
     return isinstance(value, list | tuple | str | dict) and len(value) > _ORDERED
 
 
-def _fits(one: str, to: str, request: MethodRequest, known: Anatomy) -> bool:
+def _fits(one: str, to: str, request: SourceRequest, known: Anatomy) -> bool:
     """Return True if an input of the request can stand for a parameter or slot of a known method.
 
     An argument there may be a slot here. A slot that is only read there may be an argument here.
@@ -280,13 +280,13 @@ def _fits(one: str, to: str, request: MethodRequest, known: Anatomy) -> bool:
     return one.rstrip("0123456789") == request.kinds[to]
 
 
-def _instead(value: int | str, request: MethodRequest) -> Sequence[int | str]:
+def _instead(value: int | str, request: SourceRequest) -> Sequence[int | str]:
     """Return the values that can replace a number or a text in a known method."""
     given: Sequence[int | str] = request.numbers if isinstance(value, int) else request.texts
     return given or (value,)
 
 
-def _bound(source: str, request: MethodRequest, names: Mapping[str, str], values: Mapping[int | str, int | str]) -> str | None:
+def _bound(source: str, request: SourceRequest, names: Mapping[str, str], values: Mapping[int | str, int | str]) -> str | None:
     tree = _Bound(names, values).visit(ast.parse(source))
     method = tree.body[0]
     method.name, method.args.args = request.selector, [ast.arg("self"), *map(ast.arg, request.names)]

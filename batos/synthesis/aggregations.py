@@ -20,14 +20,14 @@ from batos.synthesis.terms import UNSAID, Computed, Over
 from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, Frame, Row, compiled_frame
 
 FILTERED = 0.3
-_MAPPED, _MAPS = 1.4, 14  # what costs at most what is computed of each and stands in a list, and how many of these
-_BOTH = 2  # and of what is computed of those that are so
-_KEPT = 8  # lists of those that are so
-_OF, _BY, _IF = 250, 40, 24  # what is computed of items that is answered, that orders or groups, and that says which count: the cheapest
-_ALL = 6  # of what all items are, and the request names
-_PLAIN = 10  # of those that are answered, beside what orders or groups
-_CONSTANT = 0.8  # what costs what some items become that is fixed
-_SAME = 3  # of what comes to the same values
+_MAPPED, _MAPS = 1.4, 14  # the highest cost of an expression of each item in a list, and the greatest number of such expressions
+_BOTH = 2  # greatest number of expressions combined with each filter
+_KEPT = 8  # greatest number of filters for these lists
+_OF, _BY, _IF = 250, 40, 24  # greatest number of the cheapest expressions used as results, as keys and as filters
+_ALL = 6  # greatest number of conditions that hold for all items and that the request names
+_PLAIN = 10  # greatest number of result expressions that are combined with a key
+_CONSTANT = 0.8  # cost of a constant that each item becomes
+_SAME = 3  # greatest number of expressions with equal values
 
 
 def _apart(separator: str) -> Callable[[Any], list[str] | None]:
@@ -41,9 +41,9 @@ _APART: dict[Frame, Callable[[Any], list[Any] | None]] = {
     OF_EACH[0]: lambda whole: whole if isinstance(whole, list) else None,
     **{Frame(f"{one!r}.join({{of}} {{each}})", words_in(words)): _apart(one) for one, words in _SEPARATED.items()},
 }
-"""What items are put together by that each become a text or a record, and what takes it apart."""
+"""Frames that join items into one value, each with the function that splits a result into its items again."""
 FOUND = "found"
-"""What a record is called that is filled."""
+"""Name of the record that a method fills."""
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 
 
@@ -80,7 +80,7 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
         for frames, ofs, bys in ways:
             able = [frame for frame in frames if frame.may_give(expected[0])]
             for one, other in itertools.product(ofs, bys) if able else ():
-                if (most := most - len(frames)) < 0:  # all of them: so the same is found whatever is wanted
+                if (most := most - len(frames)) < 0:  # all frames count, so that the search finds the same candidates whatever is wanted
                     return
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
                 plain = _PLAINLY.fullmatch(one[0].part.text) is not None

@@ -24,12 +24,12 @@ log = structlog.get_logger("batos.mind")
 
 SELECTOR = "side_by_side_"
 _ROWS = 40
-"""Methods of one run at most."""
+"""Greatest number of methods in one run."""
 _AGAIN = 6
-"""Further runs, of halves, where one of a run's methods meets a limit; then of none of those that were beside it is known what they do."""
+"""Greatest number of further runs, each with half of the methods, after a method met a limit. Then the rest of that run has no result."""
 _EACH = 12
-"""Bytes that a line of a method takes in it besides, with what its slots are called there."""
-_CHARS = 4000  # of what a method did that are told
+"""Bytes that the runner adds to each line of a method, with the names of its slots."""
+_CHARS = 4000  # greatest number of characters of a method's result that the runner returns
 SLOTS = "slots_"
 _BEGIN = f"""def {SELECTOR}(self, calls):
     def fresh_(value):
@@ -56,9 +56,9 @@ _END = f"""
 """
 
 Run = Callable[[str, list[Any]], Awaitable[Any]]
-"""Runs the source of a method of the selector `SELECTOR` in a sandbox, with one argument, and returns its answer."""
+"""Runs a source of the selector `SELECTOR` in a sandbox with one argument, and returns its answer."""
 CallOutcome = tuple[Any, dict[str, Any]] | None
-"""The answer of a method, and the slots after it. None where the method failed, or the outcome is not known."""
+"""The answer of a method and the slots after the call. None if the method failed or the result is unknown."""
 
 
 class BatchRunner:
@@ -91,7 +91,7 @@ class BatchRunner:
         while waiting:
             rows = waiting.pop()
             came = await self._batch(rows, given)
-            if came is None and again > 1 and len(rows) > 1:  # one method is enough for that: run the others without it
+            if came is None and again > 1 and len(rows) > 1:  # one method is enough to cause this: run the other methods without it
                 again -= 2
                 waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
             else:
@@ -104,7 +104,7 @@ class BatchRunner:
         try:
             try:
                 told = await self._run(batch_source(rows, self._helpers), [*given])
-            except MethodUnsupported:  # one method is enough for that
+            except MethodUnsupported:  # one method is enough to cause this
                 able = [n for n, row in enumerate(rows) if self._supports(row)]
                 told = await self._run(batch_source([rows[n] for n in able], self._helpers), [*given])
         except (MethodError, SandboxFailed) as e:
@@ -126,7 +126,7 @@ def outcome_values(text: str) -> CallOutcome:
     """Return an outcome text in the original values: a set stays a set."""
     try:
         value, slots = ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # no text, or not a literal
         return None
     return value, slots
 
@@ -205,12 +205,12 @@ class _Slots(ast.NodeTransformer):
         return node
 
 
-_SEED = 5  # the same calls vary the same way in each replay
+_SEED = 5  # a fixed seed: each replay varies the same calls in the same way
 _DATES = ("2024-02-29", "2023-12-31", "2025-07-04", "2022-01-09")
 _TIMES = ("00:05", "23:59", "12:00", "09:30")
-_OFTEN, _SELDOM = 0.7, 0.5  # shares of arguments and of slots that are changed
-_WITHIN = 0.3  # and of changed ones that become a part of another value: what is looked for is there then
-_PARTS = 40  # of another value, at most
+_OFTEN, _SELDOM = 0.7, 0.5  # shares of arguments and of slots that a variation changes
+_WITHIN = 0.3  # share of changed values that become a part of another value, so that a search finds its target there
+_PARTS = 40  # greatest number of parts of another value
 
 
 def variations(calls: Sequence[MethodCall], count: int) -> list[MethodCall]:
@@ -218,7 +218,7 @@ def variations(calls: Sequence[MethodCall], count: int) -> list[MethodCall]:
 
     A searched value sometimes becomes a part of another one, so that the search succeeds. The ways to change a value take turns.
 
-    :param count: how many to return. The same calls give the same variations in each process.
+    :param count: number of variations. The same calls give the same variations in each process.
     """
     rng = random.Random(_SEED)
     found = []

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from batos.concurrency import in_helper
 from batos.objects.json_form import Example
 from batos.synthesis import adaptation, batch_runner, mutations
-from batos.synthesis.adaptation import MethodRequest, asked
+from batos.synthesis.adaptation import SourceRequest, asked
 from batos.synthesis.aggregations import FILTERED, FOUND, Aggregation, fitting, lists
 from batos.synthesis.enumeration import ITEM, names_in
 from batos.synthesis.handbook import HandbookEntry, handbook, words_in
@@ -32,7 +32,8 @@ from batos.synthesis.terms import UNSAID, Computed, Over, computed, grown_of, ov
 def clashing(what: Specification, ours: Collection[str]) -> dict[str, str]:
     """Return new names for the arguments that have one of our names."""
     theirs = {name for call in what.calls for name in call.kwargs}
-    return {name: _free(name, {*theirs, *ours}) for name in sorted(theirs.intersection(ours) - {"self"})}  # `self` is no argument's name
+    # `self` is not the name of an argument
+    return {name: _free(name, {*theirs, *ours}) for name in sorted(theirs.intersection(ours) - {"self"})}
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -76,16 +77,17 @@ def named_back(passed: Passed, names: Mapping[str, str]) -> Passed:
     return tuple(found)
 
 
-_WRITTEN, _PASSED = 1000, 100  # that are written, the cheapest, and run whole
-_KINDS, _CHARS = 6, 8000  # things that are given, and characters of them in an example
-_OVERS, _GOALS = 7, 6  # kinds of items, and what may be wanted of them
-_LOOKS, _FITS = 3, 20_000  # at what frames come to, for each value that is computed; what comes to what is wanted, of one kind of items
-_EACH, _WITHIN = 6, 5.0  # of each of several things that are wanted the cheapest, and what one costs at most without what it does not tell
+_WRITTEN, _PASSED = 1000, 100  # limits: candidates that are written (the cheapest), and candidates that pass and are run whole
+_KINDS, _CHARS = 6, 8000  # limits: inputs of a method, and characters of one input in an example
+_OVERS, _GOALS = 7, 6  # limits: kinds of items, and goals for them
+_LOOKS, _FITS = 3, 20_000  # limits: evaluations of frames for each computed value, and aggregations of one kind of items that reach a goal
+# for each of several goals: number of the cheapest parts, and the highest cost of a part without its unexplained words
+_EACH, _WITHIN = 6, 5.0
 _BASE = 0.3
-_UNTOLD = 2.0  # what costs what tells nothing of what is asked
-_BY_LENGTH = 0.01  # a character
-_TURNED = 0.4  # what costs what a slot becomes and does not begin with it
-_SHARP, _LIKELY = 1.3, 12.0  # against what known methods cost; what one costs at most
+_UNTOLD = 2.0  # cost of a candidate that explains none of the request's words
+_BY_LENGTH = 0.01  # cost of one character
+_TURNED = 0.4  # cost of a slot's new value that does not start from the old value
+_SHARP, _LIKELY = 1.3, 12.0  # factor that makes costs comparable with the costs of known methods; the highest cost of a candidate
 
 
 class FoundPart(NamedTuple):
@@ -108,7 +110,7 @@ async def composed(context: SearchContext, known: Sequence[tuple[float, Handbook
     what, most = context.spec, context.budget.parts
     if not most:
         return ()
-    ours = await in_helper(_ours)  # reads all idioms the first time
+    ours = await in_helper(_ours)  # reads all idioms on the first call
     if names := clashing(what, ours):
         held = await composed(context.about(renamed(what, names)), known)
         return await in_helper(lambda: tuple(one for one in named_back(held, names) if context.auditor(one[1])))
@@ -118,7 +120,8 @@ async def composed(context: SearchContext, known: Sequence[tuple[float, Handbook
     several = [] if wanted else targets(what, request)
     ends = [*wanted, *several]
     bands = [one.words | WHETHER for one in spelled(what.known.told)]
-    said = words_in(what.known.told) - frozenset[str]().union(*bands, *(end.spoken for end in ends))  # what they are around is asked for
+    # remove the words that ask for the surrounding expression
+    said = words_in(what.known.told) - frozenset[str]().union(*bands, *(end.spoken for end in ends))
     weights = await in_helper(lambda: handbook().weights(what.known.told, without=what.known.slots))
     given = await in_helper(lambda: list(itertools.islice(overs(request, what), _OVERS if ends else 0)))
     soon = await in_helper(lambda: list(adaptation.soon(known, what)))
@@ -133,7 +136,7 @@ async def composed(context: SearchContext, known: Sequence[tuple[float, Handbook
             found.extend(FoundPart(_cost([(one, over, end)], weights), one, over, end) for one in fits)
 
     share = most // (len(given) + 2)
-    for over in given:  # most is made of what is given as a whole
+    for over in given:  # inputs as a whole come first: most candidates use them
         parts = await computed(context, over, request, soon, said=said, whole=whole, most=share if over.text else 2 * share)
         whole = whole if over.text else parts
         more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts, weights.keys())))
@@ -156,7 +159,7 @@ async def composed(context: SearchContext, known: Sequence[tuple[float, Handbook
     return tuple(one for one, texts in tried if all(map(as_expected, texts, expected)))
 
 
-def _small(request: MethodRequest, what: Specification) -> bool:
+def _small(request: SourceRequest, what: Specification) -> bool:
     """Return True if the inputs are so few and small that the search takes a second or two."""
     given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
     return len(request.kinds) <= _KINDS and not _ours() & {*request.names} and all(len(repr(values)) <= _CHARS for values in given)
@@ -168,7 +171,7 @@ def _ours() -> frozenset[str]:
 
 
 def _written(
-    found: Sequence[FoundPart], wanted: Sequence[Goal], several: Sequence[Goal], request: MethodRequest, weights: Mapping[str, float]
+    found: Sequence[FoundPart], wanted: Sequence[Goal], several: Sequence[Goal], request: SourceRequest, weights: Mapping[str, float]
 ) -> Iterator[tuple[float, str]]:
     """Yield composed methods with their costs, the cheapest first."""
     if wanted:
@@ -188,7 +191,7 @@ def _written(
             yield from ((cost + more, source) for more, source in written_together(request, texts))
 
 
-def _uses_all(found: Sequence[FoundPart], request: MethodRequest) -> bool:
+def _uses_all(found: Sequence[FoundPart], request: SourceRequest) -> bool:
     texts = [
         text
         for one in found

@@ -1,6 +1,6 @@
 """Bottom-up enumeration of expressions, the cheapest first, by their values.
 
-An expression grows by the idioms of `batos.synthesis.translation_model`. They are evaluated in this process
+An expression grows by the idioms of `batos.synthesis.word_costs`. They are evaluated in this process
 (`batos.synthesis.idiom_costs`), since they are constants and their inputs are plain values of bounded size. So hundreds of thousands are
 tried in the time in which the sandbox runs a thousand. Of expressions that are equal on all examples the cheapest grows further
 (observational equivalence: Udupa et al. 2013, doi:10.1145/2462156.2462174; in the order of their costs: Barke, Peleg and Polikarpova 2020,
@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 from batos.synthesis import specification
 from batos.synthesis.idiom_costs import CHARS, FAILS, MODULES, Idiom, Priced, callables, priced
-from batos.synthesis.translation_model import KINDS, Spoken
+from batos.synthesis.word_costs import KINDS, Spoken
 
 ITEM = "item"
-"""What one of several is called."""
+"""Name of one item of a list."""
 
 
 def tidied(tree: ast.Module) -> ast.Module:
-    """Simplify a tree in place, and return it. The first of filtered items becomes None where there is none."""
+    """Simplify a tree in place, and return it. The first of filtered items becomes None if no item passes."""
     _Tidy().visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -87,7 +87,7 @@ class _Tidy(ast.NodeTransformer):
 
 
 _OF_ALL = ("sorted", "sum", "max", "min", "set", "list", "tuple", "any", "all")
-"""What goes through all of what it is given, whatever kind of that."""
+"""Functions that go through all of their argument, whatever its kind."""
 
 
 def _number(node: ast.expr) -> ast.expr:
@@ -111,7 +111,7 @@ def _as_they_are(node: ast.ListComp | ast.GeneratorExp) -> ast.expr | None:
 
 
 def _once(elt: ast.expr) -> bool:
-    """Return True if the item stands once in an expression, outside of inner functions."""
+    """Return True if the item occurs once in an expression, outside of inner functions."""
     names = [one for one in ast.walk(elt) if isinstance(one, ast.Name) and one.id == ITEM]
     inner = any(isinstance(one, ast.Lambda | ast.comprehension) for one in ast.walk(elt))
     return len(names) == 1 and not inner
@@ -136,16 +136,16 @@ class _Instead(ast.NodeTransformer):
         return self._one if node.id == ITEM else node
 
 
-_SPELLED = 0.1  # what costs what the request spells out
+_SPELLED = 0.1  # cost of an expression that the request spells out
 DEAREST = 4.0
-"""What an expression costs at most."""
-_GIVEN = 8000  # characters of what is given, at most
-_UNIT = 20  # characters that count as one value more
+"""The highest cost of an expression."""
+_GIVEN = 8000  # greatest number of characters of the inputs
+_UNIT = 20  # characters that count as one further value
 _DIGITS = 10**15
-_LONGEST = 120  # characters of an expression
-_ALIKE = 30  # expressions that come to the same, and are held
-_FEW = 6  # that stand beside one where there are several
-_OTHERS = 10  # cheapest of a kind that stand beside another
+_LONGEST = 120  # greatest number of characters of an expression
+_ALIKE = 30  # greatest number of kept expressions with equal values
+_FEW = 6  # greatest number of expressions beside one whose idiom takes several
+_OTHERS = 10  # number of the cheapest expressions of a kind that are combined with another expression
 _CONVERTS = frozenset(f"{kind}({{it}})" for kind in ("int", "float", "str", "list", "bool"))
 _NAMED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.")
 _ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
@@ -221,7 +221,7 @@ def grown(
         if len(alike) == _ALIKE:
             continue
         alike.append(one)
-        if (len(alike) > 1 and id(one) not in plain) or not one.part.kind:  # two arguments may come to the same in an example
+        if (len(alike) > 1 and id(one) not in plain) or not one.part.kind:  # two arguments may have equal values in an example
             continue
         for cost, idiom, operands in _uses(one, idioms, beside, before):
             if (most := most - size) < 0:
@@ -355,7 +355,7 @@ def _text(idiom: Idiom, operands: Sequence[Valued]) -> str:
 
 
 def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
-    """Return the expression of an idiom with its values, and their size in characters. Return None where it fails, or is too long."""
+    """Return the expression of an idiom with its values, and their size in characters; None if it fails or is too long."""
     values, length, as_list = [], 0, False
     compute, able = idiom.compute, idiom.able
     try:
@@ -366,19 +366,19 @@ def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> t
             if (left := _room(value, CHARS)) < 0:
                 return None, length + CHARS
             length += CHARS - left
-            if isinstance(value, tuple):  # the parts of an item, or what a slot becomes: a list, as all others
+            if isinstance(value, tuple):  # the parts of an item or the new value of a slot: a list, as everywhere else
                 value, as_list = list(value), True
             values.append(value)
     except FAILS:
         return None, length
-    if idiom.spoken.template in _CONVERTS and repr(values) == repr([*operands[0].values]):  # `int` of a whole number, `str` of a text
+    if idiom.spoken.template in _CONVERTS and repr(values) == repr([*operands[0].values]):  # `int` of an integer or `str` of a text
         return None, length
     words = frozenset[str]().union(idiom.spoken.words, *(one.part.words for one in operands))
     return Valued(Expression(cost, f"list({text})" if as_list else text, words, _kind(values)), tuple(values)), length
 
 
 def _room(value: Any, room: int) -> int:
-    """Return the characters that are left of `room` behind a value; less than 0 where it is too long, or of a kind that is not held.
+    """Return the characters that remain of `room` after a value; a negative number if the value is too long or of another kind.
 
     Sets are not held: hashes give them an order that differs between processes.
     """

@@ -41,7 +41,7 @@ BLIND = frozenset(
         "writing",
     ]
 )
-"""Files of authors who knew none of the others, nor what measures: what they have of it is measured apart."""
+"""Files of authors who saw neither the other files nor the measuring tasks. Their families are measured apart."""
 EVERYDAY = frozenset(
     [
         "count_words",
@@ -66,18 +66,18 @@ EVERYDAY = frozenset(
         "count_SLOT",
     ]
 )
-"""What people ask for first: always among the families trained on, so never among those a measurement is made of."""
+"""Families that people ask for first. They are always in the training part, so no measurement uses them."""
 _PLACEHOLDERS = {"SLOT": "slot", "OTHER": "other_slot", "FIELD": "field", "TFIELD": "kind", "HELPER": "helper_", "K": "3", "L": "a"}
 HOLE = re.compile(r"SLOT|OTHER|TFIELD|FIELD|HELPER|INTENT|\b[KL]\b|(?<=_)[KL]\b|(?<=_)[KL](?=_)")
-"""The holes of a text."""
+"""Matches the holes of a text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
     """One purpose and its method.
 
-    :ivar holes: of each hole its kind.
-    :ivar kinds: of the arguments.
+    :ivar holes: hole -> its kind.
+    :ivar kinds: kinds of the arguments.
     :ivar group: the file it stands in.
     """
 
@@ -91,7 +91,7 @@ class Family:
 
     @cached_property
     def shape(self) -> str:
-        """A digest of what the method computes, whatever its names: families of one shape are never told apart by a split."""
+        """Return a digest of what the method computes, independent of its names. Families of one shape are always in the same part."""
         body = fill(self.body, {**_PLACEHOLDERS, "INTENT": repr(self.intents[0])})
         tree = ast.parse("def m(self):\n" + body)
         names: dict[str, str] = {}
@@ -102,12 +102,12 @@ class Family:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """The wordings that tasks have. Of blind authors only the first: their others say too little, and serve to find it."""
+        """Return the wordings that tasks use. Of a blind author only the first counts: the others say too little and only help a search."""
         return self.intents[:1] if self.group in BLIND else self.intents
 
     @cached_property
     def part(self) -> str:
-        """`far`, `train`, `validation` or `test`: by its shape, so that it stays where it is when others are added."""
+        """Return `far`, `train`, `validation` or `test`. It depends on the shape only, so a new family does not move others."""
         if self.group == FAR:
             return FAR
         if self.name in EVERYDAY or self.shape in _everyday_shapes():
@@ -178,7 +178,7 @@ def _products(text: str) -> Iterator[Family]:
             yield from _read(made, f"products: {what}")
 
 
-# --- what needs words and no computing
+# --- methods that need words and no computing
 
 _THOUGHTS = """
 koan, poem, haiku, comfort, advice, riddle, toast, lullaby, blessing, proverb, apology, pep_talk, summary, critique, outline, slogan
@@ -267,7 +267,7 @@ NEW_SLOT_NAMES: dict[str, tuple[str, ...]] = {
     "records": ("pupils", "cars", "recipes"),
     "date": ("release_date", "opened_on"),
 }
-"""Names that no task of training has: those of the tasks that measure."""
+"""Names that no training task has. The tasks that measure use them."""
 _LIKE = {
     "positive": "number", "zero_or_not": "number", "any": "number", "maybe_empty": "words", "repeats_list": "words",
     "maybe_sorted_numbers": "numbers", "maybe_no_numbers": "numbers", "record_distinct": "record", "record_positive": "record",

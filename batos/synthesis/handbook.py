@@ -41,12 +41,12 @@ _ARGUMENTS = {
     for name, kinds in {"number": _NUMBER, "items": _ITEMS, "record": _RECORD, "flag": "flag"}.items()
     for kind in words_of(kinds)
 }
-"""What an argument of a kind is called, by its type; any other is a `text`."""
+"""Type of an argument -> the name of its kind; any other type is a `text`."""
 _LITTLE = frozenset(words_of("a an the of in to is and or that it for with by be as at on from shall answer please now i need"))
 LONGEST = 400
-"""Characters of a method; a longer one is not shown."""
+"""Greatest number of characters of a method that a prompt shows."""
 _LONGEST_WORD = 64
-_ONE = threading.Lock()  # a stemmer holds the word that it is at
+_ONE = threading.Lock()  # a stemmer keeps the current word as its state
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Any:
-    import snowballstemmer  # late: it brings all its languages
+    import snowballstemmer  # late import: it loads the stemmers of all languages
 
     return snowballstemmer.stemmer("english")
 
@@ -118,8 +118,8 @@ def entry_of(family: Family) -> HandbookEntry:
 
 
 NEAR = 3
-"""Methods that an expert is shown."""
-_TOLD = 0.35  # what is left of a word's weight once a method tells it
+"""Number of methods that a prompt shows to an expert."""
+_TOLD = 0.35  # share of a word's weight that remains after one method has explained the word
 _SAME_PARAMETERS, _SAME_KEEPING = 0.3, 0.15
 
 
@@ -158,7 +158,7 @@ class Handbook:
         :param without: names whose words tell nothing: those of slots.
         :param but: shapes that are left out.
         :param more: further methods, for this call.
-        :param count: how many at most.
+        :param count: greatest number of methods.
         """
         left = dict.fromkeys(_asked(text, without), 1.0)
         able = {-1 - n: (entry, self._length(entry)) for n, entry in enumerate(more)}
@@ -222,7 +222,7 @@ class Handbook:
         found = [(shared / math.sqrt(told * length**4), one) for shared, length, one in (*own, *held)]
         return sorted(found, key=lambda one: -one[0])
 
-    # Sums go in an order: a request that differed by the last bit of one would be another request, and be paid for again.
+    # Sums have a fixed order: a difference in the last bit would change the prompt, and the mission would pay for the inference again.
 
     def _length(self, entry: HandbookEntry) -> float:
         return sum(self._weights.get(word, self._rarest) for word in sorted(entry.words)) ** 0.25 or 1.0

@@ -1,6 +1,6 @@
 """Idioms as functions, and the cost of each given the words of a request.
 
-The idioms are those of `batos.synthesis.translation_model`. The cost of one is its improbability among the idioms of its kind, by the
+The idioms are those of `batos.synthesis.word_costs`. The cost of one is its improbability among the idioms of its kind, by the
 words that stand beside it and by the words that the handbook's methods of such pieces are asked for with.
 """
 
@@ -20,26 +20,27 @@ from typing import Any
 
 from batos.concurrency import once
 from batos.synthesis.transformations import compiled
-from batos.synthesis.translation_model import HOLES, KINDS, Spoken, channel, holes, pieces_of_idiom, tables
+from batos.synthesis.word_costs import HOLES, KINDS, Spoken, channel, holes, pieces_of_idiom, tables
 
-_TELLS, _SELDOM = 0.4, 0.5  # what the handbook tells of an idiom, and that methods have it seldom
+_TELLS, _SELDOM = 0.4, 0.5  # weights of how well the handbook explains an idiom, and of how seldom methods use it
 _PLAIN, _DEMANDING = (-3.3, -1.8, -0.9, 0.0), (-2.4, -2.4, -2.4, -2.0, -0.9)
-"""How much likelier an idiom is, as a logarithm, where none of its own words is said, where one is, two, and so on: of those always looked
-at, and of those that demand words. Fitted to what the methods of the handbook and for validation have (docs/training.md)."""
-_MEANT = 60  # words by which idioms are weighed, at most
-_WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
-_ANY, _NATS = 0.2, 3.5  # what any idiom is likely, of all of them; and a cost of 1, in nats
-_LARGE = 100  # a number with which what is `long` is too long, and items with which it takes too long, as with a text of so many `CHARS`
-_COUNT = 500  # a number that says how often something is there, at most
+"""Log likelihood of an idiom by how many of its own words the request says (none, one, two, ...): first for idioms that are always
+tried, then for idioms that demand words. Fitted to the methods of the handbook and for validation (docs/training.md).
+"""
+_MEANT = 60  # greatest number of request words that weigh idioms
+_WORDLESS = 0.8  # the highest cost of an idiom that needs no words, such as equality or a lookup by name
+_ANY, _NATS = 0.2, 3.5  # share of the likelihood that all idioms get equally; nats that make a cost of 1
+_LARGE = 100  # the largest number for which an idiom marked `long` is evaluated, and the largest number of items; `CHARS` limits texts
+_COUNT = 500  # the largest number that may count repetitions
 CHARS = 500
-"""Characters of a value that is computed, at most."""
+"""Greatest number of characters of a computed value."""
 _STRING = re.compile(r"""(?<!\w)([bfr]{0,2})((['"])(?:(?!\3)[^\\]|\\.)*\3)""")
 _COMPUTED = re.compile(r"\{([^{}]+)")
 _NAME = re.compile(r"(?<![\w.%])(?![a-z_]+=(?!=))[a-z_]\w*")
 MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
-"""Modules that idioms use."""
+"""Modules that idioms use, by name."""
 FAILS = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError, MemoryError, re.error)
-"""What an idiom may raise for what it is given."""
+"""Exceptions that an idiom may raise for its inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +65,17 @@ class Idiom:
 
     @cached_property
     def pieces(self) -> frozenset[str]:
-        """The pieces of code by which the translation model knows it."""
+        """Return the pieces of code by which the translation model knows the idiom."""
         return pieces_of_idiom(self.spoken.template)
 
 
 Priced = Sequence[tuple[float, Idiom]]
-"""Idioms with what each costs."""
+"""Idioms with their costs."""
 
 
 @once
 def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
-    """Return all idioms by the kind of `{it}`. Those of any kind stand under "any", those of two numbers under "two"."""
+    """Return all idioms by the kind of `{it}`: "any" for idioms of any kind, "two" for idioms of two numbers."""
     held = tables()
     bounds = ((held.long, _small), (held.numeric, _numeric), (held.counted, _counts))
     found = {
@@ -85,7 +86,7 @@ def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
 
 
 def callables(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[Idiom, ...]:
-    """Return idioms of the tables as they can be evaluated.
+    """Return idioms of the tables as evaluable functions.
 
     :param able: a bound on the values of all of them.
     """
@@ -136,7 +137,7 @@ def reserved() -> frozenset[str]:
     used: set[str] = set()
     for one in tables().everything():
         text = HOLES.sub(r"\1", one.template).replace("{{", "{").replace("}}", "}")
-        used.update(_NAME.findall(_STRING.sub(_read_in, text)))  # to parse ten thousand takes a second
+        used.update(_NAME.findall(_STRING.sub(_read_in, text)))  # a regular expression: parsing ten thousand expressions takes a second
     return frozenset(used - {*KINDS, *keyword.kwlist, "it", "number2", "text2"})
 
 

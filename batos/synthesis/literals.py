@@ -17,9 +17,9 @@ from batos.synthesis.enumeration import Expression
 from batos.synthesis.handbook import words_in
 from batos.synthesis.terms import Computed
 
-_LENGTH = 4  # entries, at most
-_EACH = 3  # of what comes to one of them, the cheapest
-_NAME = 0.3  # what costs a name that nobody speaks of
+_LENGTH = 4  # greatest number of entries of a list or record
+_EACH = 3  # number of the cheapest expressions for each entry
+_NAME = 0.3  # cost of a key that no word of the request names
 
 
 def built(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Expression]:
@@ -61,10 +61,11 @@ def _build(names: Sequence[str | None], texts: Sequence[str]) -> str:
 
 
 _CHARS, _PIECES, _ATOMS = 120, 7, 200
-_READ = (str, int, float)  # what is read in a text
-_BEST = 3  # ways to read what comes before a place
-_FIXED, _UNSAID, _ALONE = 0.4, 0.3, 1.2  # what is fixed costs, each word of it that is not said, and a letter alone
-_SHORT = {1: 1.2, 2: 0.5}  # what a part costs besides that may be there by chance, by its length
+_READ = (str, int, float)  # types of values that may be parts of a text
+_BEST = 3  # number of the cheapest ways to build the text before a place
+# costs of fixed text: the text itself, each word that the request does not say, and a single letter
+_FIXED, _UNSAID, _ALONE = 0.4, 0.3, 1.2
+_SHORT = {1: 1.2, 2: 0.5}  # extra cost of a part that may match by chance, by its length
 
 
 class _Way(NamedTuple):
@@ -111,7 +112,7 @@ def _there(parts: Sequence[Computed], expected: Sequence[str]) -> list[Computed]
 
 
 def _ways(text: str, parts: Sequence[Computed], said: frozenset[str], given: str) -> list[_Way]:
-    """Return the cheapest ways to read a text as parts, with at most one fixed text between two of them.
+    """Return the cheapest ways to split a text into parts, with at most one fixed text between two of them.
 
     :param given: see `_fixed`.
     """

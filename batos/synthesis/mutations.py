@@ -27,7 +27,7 @@ _LIKE = (
     ("ceil", "floor", "trunc"), ("year", "month", "day"), ("weekday", "isoweekday"), ("ljust", "rjust", "center", "zfill"),
     ("isalpha", "isdigit", "isupper", "islower", "isalnum", "isspace"),
 )  # fmt: skip
-"""Names that are taken for one another."""
+"""Groups of names that people confuse."""
 _AROUND = templates("E")
 _WITHOUT_PARTS = (ast.Constant, ast.UnaryOp, ast.GeneratorExp, ast.Set, ast.SetComp, ast.Compare, ast.Lambda)
 _ALWAYS = ("0", "1", "''", "' '", "[]", "{}", "None", "True", "False")
@@ -36,12 +36,12 @@ _IN_WORDS = {
     "ten": 10, "dozen": 12, "hundred": 100,
 }  # fmt: skip
 _COSTS = {"swap": 1.0, "like": 1.0, "number": 1.0, "unwrap": 1.1, "leave_out": 1.2, "order": 1.4, "around": 1.3, "lent": 1.5, "known": 1.0}
-_ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # what is at hand always; a character
+_ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # cost of a value that is always available; cost of one character
 SMALLEST = 1.0
-"""What another comparison, name or number costs, or what is at hand in an expression's place."""
+"""Cost of a different comparison, name or number, or of an available value in place of an expression."""
 _LENT_CHARS = 80
-_LONG, _PARTS = 500, 250  # characters, and nodes of its tree, of a source of which there are none: so many, so long, would take minutes
-_USUAL = 250  # of one that as many as may be tried are tried of
+_LONG, _PARTS = 500, 250  # longest source (characters) and largest tree (nodes) that is mutated: more would take minutes
+_USUAL = 250  # factor: mutants that are generated for each mutant that may be tried
 
 
 def edits(source: str, known: RequestFacts, drafts: Sequence[str] = (), *, most: int, within: float = math.inf) -> list[tuple[float, str]]:
@@ -50,7 +50,7 @@ def edits(source: str, known: RequestFacts, drafts: Sequence[str] = (), *, most:
     Return none where the draft is too long, or has too many parts.
 
     :param drafts: other drafts of the method, which lend their expressions.
-    :param most: how many mutants, if they are of usual length.
+    :param most: greatest number of mutants of usual length.
     :param within: the highest cost of an edit, apart from length.
     """
     tree = parsed(source)
@@ -146,10 +146,10 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def unparsed(tree: ast.AST) -> str | None:
-    """Return the source of a tree; None where it has none."""
+    """Return the source of a tree; None if it has none."""
     try:
         return ast.unparse(tree)
-    except (ValueError, RecursionError):  # what Python before 3.12 has no way to say within an f-string; what is nested too deep
+    except (ValueError, RecursionError):  # Python before 3.12 cannot write this inside an f-string; or the tree is nested too deep
         return None
 
 
@@ -164,7 +164,7 @@ def _of_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-# --- what an expression may become
+# --- replacements of an expression
 
 
 def _at_hand(tree: ast.Module, known: RequestFacts) -> list[tuple[ast.expr, float]]:
@@ -198,7 +198,7 @@ def _lent(drafts: Iterable[str]) -> list[tuple[ast.expr, float]]:
 def _expression(text: str) -> ast.expr | None:
     try:
         return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):  # a part that stands in its place only, such as what is taken of a list
+    except (SyntaxError, ValueError):  # a part that is valid in its own place only, such as a slice
         return None
 
 

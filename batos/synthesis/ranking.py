@@ -25,16 +25,17 @@ from batos.synthesis.mutations import SMALLEST
 from batos.synthesis.specification import MethodCall, Runner, SearchContext, Specification, same
 
 SURE = 0.8
-"""Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
-_BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
+"""Share of the weight of all passing candidates that must behave alike. docs/training.md compares other values."""
+_BY_COST = 2.0  # the weight of an edit is exp(-_BY_COST * cost)
 ABOUT = 0.3
-"""Methods that are put together cost about the same where they differ by so much: the shorter one is meant then. That a longer one explains
-the words a little better (`min(map(int, str(count)))` for `count` of the digits) says nothing where both do the same."""
+"""Difference of cost up to which two composed methods count as equally cheap: then the shorter one wins. A longer one may explain the
+words slightly better (`min(map(int, str(count)))` for `count` of the digits); that says nothing if both do the same.
+"""
 _VARIATIONS = 24
-_COMPARED = 60  # methods that pass and are compared: the cheapest
+_COMPARED = 60  # number of the cheapest passing methods that are compared
 
 Passed = tuple[tuple[float, str], ...]
-"""Sources that pass the examples, with what each costs."""
+"""Sources that pass the examples, with their costs."""
 
 
 class Group(NamedTuple):
@@ -52,7 +53,7 @@ class Group(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The weight of the cheapest alone."""
+        """Return the weight of the cheapest source alone."""
         return math.exp(-_BY_COST * self.cost)
 
 
@@ -111,7 +112,7 @@ async def able(context: SearchContext, passed: Passed, *, about: float = 0.0) ->
 
 
 def elsewhere(spec: Specification) -> list[MethodCall]:
-    """Return the calls on which methods that pass the examples are compared: the known calls, and variations of them."""
+    """Return the calls that compare methods which pass the examples: the known calls, and variations of them."""
     return [*spec.calls, *variations(spec.calls, _VARIATIONS)]
 
 
@@ -154,7 +155,7 @@ def as_left(slots: Mapping[str, Any], expected: Example) -> bool:
     return all(same(uncut(slots.get(name)), held) for name, held in left.items())
 
 
-_CHARS = 400  # of an example that a user is asked to look at
+_CHARS = 400  # greatest number of characters of an example in a question to the user
 
 
 class OpenQuestion(NamedTuple):
@@ -187,7 +188,7 @@ async def ambiguity_of_kept(context: SearchContext, source: str, did: str, *, ot
     if not near:
         return None
     calls = elsewhere(context.spec)
-    first = min(cost for cost, _ in near) - 1  # no others may crowd it out
+    first = min(cost for cost, _ in near) - 1  # the lowest cost: no other candidate may displace it
     found = await groups(context.runner, ((first, source), *near), calls)
     own = next(one for one in found if source in one.sources)
     if not _as_tried(own, did, context.spec):
@@ -245,10 +246,10 @@ def _between(call: MethodCall, one: batch_runner.CallOutcome, two: batch_runner.
 
 
 def _as_tried(own: Group, did: str, what: Specification) -> bool:
-    """Return True if a method did here what it did elsewhere: what the examples say, and what its trial came to."""
+    """Return True if a method has the same results here as elsewhere: those of the examples, and that of its trial."""
     if not all(as_expected(text, example) for text, (_, example) in zip(own.did, what.examples, strict=False)):
         return False
-    if len(what.calls) == len(what.examples):  # that call has what no example can say
+    if len(what.calls) == len(what.examples):  # no example can express that call
         return True
     here, there = batch_runner.read_outcome(own.did[len(what.examples)]), batch_runner.read_outcome(did)
     if here is None or there is None:

@@ -31,13 +31,13 @@ def other_answers(source: str, did: Sequence[str], what: Specification, names: S
     """Yield methods that pass the examples once their answers are others, with the cost of that.
 
     :param did: outcomes of the method, one of each example.
-    :param names: of its arguments.
+    :param names: names of its arguments.
     """
     came = [batch_runner.outcome_values(text) for text in did]
     if any(one is None for one in came):
         return
     known = [one for one in came if one is not None]
-    if any(value is None for value, _ in known):  # what ends without an answer has none that could be another
+    if any(value is None for value, _ in known):  # a method that ends without an answer has no other answer to give
         return
     wanted = [example for _, example in what.examples]
     if not all(as_left(slots, example) for (_, slots), example in zip(known, wanted, strict=True)):
@@ -55,7 +55,7 @@ def answers_from_slot(slot: str, left: Sequence[Any], wanted: Sequence[Example],
     """Yield the answers of a method that changes a slot: expressions of the slot as it is left, and of an argument.
 
     :param left: the slot after each example.
-    :param names: of the method's arguments.
+    :param names: names of the method's arguments.
     """
     calls = [specification.arguments(one.args, dict(one.kwargs)) for one in wanted]
     for given in names or ("",):
@@ -85,7 +85,7 @@ def _could_be(value: Any, expected: Any) -> bool:
 def _returning(source: str, other: str) -> Iterator[tuple[float, str]]:
     try:
         tree = _Returning(other).visit(ast.parse(source))
-    except (SyntaxError, ValueError, RecursionError):  # what has no source, or none that another part may stand in
+    except (SyntaxError, ValueError, RecursionError):  # there is no valid source, or another part does not fit in this place
         return
     text = mutations.unparsed(ast.fix_missing_locations(tree))
     if text is not None and mutations.parsed(text) is not None:
@@ -137,7 +137,7 @@ _CALLED = {"text": ("text", "word", "line", "string"), "items": ("list", "item",
 _WORDS = {"none": None, "null": None, "zero": 0, "true": True, "false": False}
 _MADE = {"text": "", "string": "", "list": [], "record": {}, "dict": {}, "dictionary": {}}
 _NOTHING = (None, "")  # answers of a method that found nothing
-_FAR, _STRANGE = 10**6, "\u00a4"  # a number and a text that nobody has
+_FAR, _STRANGE = 10**6, "\u00a4"  # a number and a text that no input contains
 _FAILING = "(ArithmeticError, LookupError, StopIteration, ValueError)"
 
 
@@ -252,7 +252,7 @@ def _with(call: MethodCall, name: str, value: Any) -> MethodCall:
 
 
 def _not_there(held: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each input that stands in another one, with a value that does not."""
+    """Yield each input that occurs in another one, with a value that does not."""
     for name, value in held.items():
         plain = isinstance(value, str | int | float) and not isinstance(value, bool) and not name.startswith("self.")
         if plain and any(_stands_in(value, other) for one, other in held.items() if one != name):

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from batos.objects.json_form import Example
 
-_HUGE = 10**15  # a number that is larger than any float has no form of so many digits
-_DIGITS = 3  # of a number that is seldom hit by chance
+_HUGE = 10**15  # a float above this has no decimal form with so many digits
+_DIGITS = 3  # digits of a number that rarely matches by chance
 
 
 class RequestFacts(NamedTuple):
@@ -149,7 +149,7 @@ class SearchContext:
 
 _BY_TYPE = {str: "text", bool: "flag", int: "number", float: "number", list: "items", dict: "record"}
 KINDS = frozenset(_BY_TYPE.values())
-"""What arguments are called, and so what a parameter is for that is called so."""
+"""Kinds of arguments. A parameter with such a name takes that kind."""
 
 
 def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -190,7 +190,7 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        with contextlib.suppress(OverflowError):  # a whole number that no float is as large as
+        with contextlib.suppress(OverflowError):  # an integer that is too large for a float
             return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
         return False
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

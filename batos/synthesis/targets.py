@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.synthesis import enumeration, mutations, repair, specification
-from batos.synthesis.adaptation import MethodRequest
+from batos.synthesis.adaptation import SourceRequest
 from batos.synthesis.enumeration import tidied
 from batos.synthesis.handbook import words_in
 from batos.synthesis.specification import MethodCall, Specification
-from batos.synthesis.translation_model import Spoken, pairs
+from batos.synthesis.word_costs import Spoken, pairs
 
 _Fails = Callable[[Any, Any], bool]
 _IN: tuple[tuple[str, _Fails], ...] = (
@@ -32,14 +32,14 @@ _WITH: Mapping[str, Sequence[tuple[str, _Fails]]] = {
         ("{given} >= {slot}", lambda held, given: given >= held), ("{given} <= {slot}", lambda held, given: given <= held),
     ),
 }  # fmt: skip
-"""What keeps a slot of such a kind from changing, by what is given, and whether it does."""
+"""Preconditions by kind of slot: an expression of the slot and an argument, and a function that returns True where the change fails."""
 _ALONE: Mapping[str, Sequence[tuple[str, _Fails]]] = {
     "flag": (("{slot}", lambda held, _: bool(held)), ("not {slot}", lambda held, _: not held)),
     "items": (("not {slot}", lambda held, _: not held),),
     "record": (("not {slot}", lambda held, _: not held),),
     "number": (("{slot} == 0", lambda held, _: held == 0),),
 }
-"""And by itself."""
+"""Preconditions by kind of slot that need no argument."""
 
 
 def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
         try:
             if not any(fails(before, value) for before, value in zip(held, values, strict=True)):
                 yield template.format(slot=slot, given=name)
-        except TypeError:  # of another kind: a number and a text, or a list as a key
+        except TypeError:  # values of different kinds, such as a number and a text, or a list as a key
             continue
 
 
@@ -80,7 +80,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 _QUOTED = re.compile(r"""['"]([\w '-]+)['"]""")
 _LINKING = frozenset(["for", "if", "when", "it", "is", "are", "of", "value", "values", "number", "numbers"])
 _APART = re.compile(r"[,;:]|\band\b")
-_MOST = 8  # bands
+_MOST = 8  # greatest number of bands
 
 
 class _Band(NamedTuple):
@@ -99,13 +99,15 @@ def spelled(told: str) -> Iterator[Spoken]:
         return
     bands, end = [], 0
     for bound in _BOUND.finditer(told, 0, found.start()):
-        figure = repr(float(bound[2])) if "." in bound[2] else str(int(bound[2]))  # `09` is none of Python's
+        figure = repr(float(bound[2])) if "." in bound[2] else str(int(bound[2]))  # Python does not accept `09`
         bands.append(_Band(_APART.split(told[end : bound.start()])[-1].strip(), _SIGNS[bound[1]], figure))
         end = bound.end()
-    if not 0 < len(bands) <= _MOST or len(bands) < len(_ANY_BOUND.findall(told, 0, found.start())):  # one of them is no number: `13:00`
+    # a bound is not a number, as in `13:00`
+    if not 0 < len(bands) <= _MOST or len(bands) < len(_ANY_BOUND.findall(told, 0, found.start())):
         return
     last = found[1].strip()
-    count = min((len(_words(one.said)) for one in bands[1:]), default=1)  # the first may stand behind more: "I need cold below 10"
+    # the first phrase may have more words before it: "I need cold below 10"
+    count = min((len(_words(one.said)) for one in bands[1:]), default=1)
     texts = [_text(one.said, count, at_end=True) for one in bands] + [_text(last, count, at_end=False)]
     if all(texts) and len(set(texts)) > 1:
         parts = [f"{text!r} if {{it}} {one.sign} {one.bound} else " for text, one in zip(texts, bands, strict=False)]
@@ -135,22 +137,24 @@ _PARTS: tuple[tuple[str, Callable[[Any, Any], Any], frozenset[str]], ...] = (
     ("X - {}", lambda end, given: given - end, words_in("minus less left rest remain remaining without take off subtract shrink")),
     ("{} - X", lambda end, given: end + given, words_in("minus less without over than above difference")),
 )
-"""A number and what else a number is made of: how that is computed from what is wanted and it, and words that speak of it."""
+"""Sums and differences: the expression, the function that computes the other operand from the goal and an input, and the words that ask
+for it.
+"""
 _OR = re.compile(r"(?<![\w-])['\"]?([\w-]++)['\"]? (?:or|else|otherwise|and otherwise)(?: else)? ['\"]?([\w-]+)")
 _SAYS = {
     "len": words_in("many count number"), "sum": words_in("sum total"), "max": words_in("largest highest best"),
     "min": words_in("smallest lowest"),
 }  # fmt: skip
-"""Words that speak of an answer by the function that gives it."""
+"""Function that gives an answer -> words that ask for it."""
 WHETHER = words_in("if when else otherwise whether answer say")
-"""Words that speak of one of two answers, whatever they are."""
+"""Words that ask for one of two answers, whatever the answers are."""
 _PART = 0.5
-_SEVERAL = 3  # slots that change
+_SEVERAL = 3  # greatest number of slots that one call changes
 ANSWER = "answer"
-"""What an answer is called that is computed before slots change."""
-_DONE, _UNGUARDED = "True", 1.0  # an answer that says that a slot was changed, and what it costs if that is always so
-_LESS_LIKELY = 0.2  # what costs the second of what may keep a slot from changing
-_OTHER = 1.3  # what an answer costs that is not the first of those that pass: the plainest
+"""Name of an answer that the method computes before slots change."""
+_DONE, _UNGUARDED = "True", 1.0  # the answer that reports a changed slot, and its cost if the method changes the slot in every case
+_LESS_LIKELY = 0.2  # added cost of each further precondition, in the order of likelihood
+_OTHER = 1.3  # added cost of an answer that is not the first (plainest) one that passes
 
 
 class Goal(NamedTuple):
@@ -176,10 +180,10 @@ class Goal(NamedTuple):
 
     @property
     def spoken(self) -> frozenset[str]:
-        """The words that speak of the expression around the computed value, and not of that."""
+        """Return the words that ask for the expression around the computed value. Words for the value itself are not among them."""
         return self.words | self.also if " if {} else " in self.around else frozenset()
 
-    def sources(self, request: MethodRequest, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
+    def sources(self, request: SourceRequest, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
         """Yield methods that compute the goal by an expression, with the costs of their ends.
 
         :param before: lines that come before the expression.
@@ -196,7 +200,7 @@ class Goal(NamedTuple):
                 yield from _written(cost + _LESS_LIKELY * n, [head, f"if {guard}:", "    return False", *lines])
 
 
-def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
+def goals(what: Specification, request: SourceRequest) -> Iterator[Goal]:
     """Yield the goal of the examples, then goals that are left of it once an input is one part of it.
 
     Yield none where the examples change several slots, or a slot in some examples only.
@@ -209,7 +213,7 @@ def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
         given = [value_read(name, call) for call, _ in what.examples]
         if kind == "number" and all(type(one) in (int, float) for one in (*given, *whole.values)):
             for around, left, words in _PARTS:
-                with contextlib.suppress(OverflowError):  # a number that is larger than any float
+                with contextlib.suppress(OverflowError):  # a number that is too large for a float
                     yield _part(whole, around.replace("X", name), [left(*one) for one in zip(whole.values, given, strict=True)], words)
         if kind == "items" and all(isinstance(one, list) for one in (*given, *whole.values)):
             both = list(zip(whole.values, given, strict=True))
@@ -217,7 +221,7 @@ def goals(what: Specification, request: MethodRequest) -> Iterator[Goal]:
                 yield _part(whole, f"{name} + {{}}", [end[len(begin) :] for end, begin in both], _ADDED)
 
 
-def targets(what: Specification, request: MethodRequest) -> list[Goal]:
+def targets(what: Specification, request: SourceRequest) -> list[Goal]:
     """Return one goal for each of several slots, and one for the answer, all computed from the state before the call.
 
     Return none where the examples do something else.
@@ -242,7 +246,7 @@ def targets(what: Specification, request: MethodRequest) -> list[Goal]:
     return [*found, Goal([one.result for one in wanted])]
 
 
-def written_together(request: MethodRequest, texts: Sequence[tuple[Goal, str]]) -> Iterator[tuple[float, str]]:
+def written_together(request: SourceRequest, texts: Sequence[tuple[Goal, str]]) -> Iterator[tuple[float, str]]:
     """Yield methods that compute several goals at once, from the state before the call, with the costs of their ends.
 
     :param texts: goals with their expressions.
@@ -288,7 +292,7 @@ def _worded(whole: Goal, told: str) -> Iterator[Goal]:
 
 
 def value_read(name: str, call: MethodCall) -> Any:
-    """Return the value that a method reads by an expression of `MethodRequest.kinds`."""
+    """Return the value that a method reads by an expression of `SourceRequest.kinds`."""
     owner, _, slot = name.partition(".")
     return call.slots.get(slot) if slot else specification.arguments(call.args, call.kwargs).get(owner)
 
@@ -297,7 +301,7 @@ def _part(whole: Goal, around: str, values: Sequence[Any], words: frozenset[str]
     return whole._replace(values=values, around=around, words=words, cost=_PART)
 
 
-def _whole(what: Specification, request: MethodRequest) -> Goal | None:
+def _whole(what: Specification, request: SourceRequest) -> Goal | None:
     wanted = [example for _, example in what.examples]
     if not what.known.changed:
         return Goal([one.result for one in wanted])
@@ -308,7 +312,7 @@ def _whole(what: Specification, request: MethodRequest) -> Goal | None:
     if all(one.result is None for one in wanted):
         return Goal(left, slot, ((0.0, ""),))
     ends = dict.fromkeys(repair.answers_from_slot(slot, left, wanted, request.names))
-    if not ends:  # the answer is computed, too: `targets`
+    if not ends:  # the answer is computed, too: see `targets`
         return None
     words = next((_SAYS.get(end.partition("(")[0], frozenset()) for end in ends), frozenset())
     of = f"self.{slot}"

@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 
 from batos.concurrency import in_helper
 from batos.synthesis import adaptation, batch_runner, enumeration, mutations, specification
-from batos.synthesis.adaptation import MethodRequest
+from batos.synthesis.adaptation import SourceRequest
 from batos.synthesis.enumeration import ITEM, Expression, Valued, names_in, valued
 from batos.synthesis.handbook import HandbookEntry, words_in
 from batos.synthesis.specification import MethodCall, SearchContext, Specification
 from batos.synthesis.targets import spelled, value_read
 
-_ITEMS, _FIELDS = 40, 6  # of all examples together; of a record
-_KNOWN, _RUN = 300, 1200  # methods that are known, the likest, and expressions of theirs that are run
-_GROWN = 40  # of what came of these, the cheapest, of which more is made
+_ITEMS, _FIELDS = 40, 6  # limits: items of all examples together; fields of a record
+_KNOWN, _RUN = 300, 1200  # limits: known methods (the most similar ones), and their expressions that are run
+_GROWN = 40  # number of the cheapest results from which more expressions are made
 UNSAID = 1.0
-"""What costs what the words do not speak of, though there are words for it."""
-_COMPUTED = 0.5  # what costs what is made of a value
-_TERM, _NAMED = 0.2, 0.1  # what an expression costs: what is given, or a part of an item; and a constant that is spoken of
-_SENDS = 0.3  # what costs that a message is sent which the words name
-_SENT, _SENT_WITH = 1.3, 30  # what costs at most what it is sent with, and how many of these
+"""Cost of an expression that has words of its own, if the request says none of them."""
+_COMPUTED = 0.5  # cost of an expression that is made from a value
+_TERM, _NAMED = 0.2, 0.1  # costs: an input or a part of an item; a constant that the request mentions
+_SENDS = 0.3  # cost of sending a message that the request names
+_SENT, _SENT_WITH = 1.3, 30  # the highest cost of an argument of a sent message, and the greatest number of such arguments
 _SELDOM = (
     ("range(", "", 0.4, words_in("up until limit first each every numbers count down through sum product all")),
     ("enumerate(", "", 0.5, words_in("place places position positions index where nth number numbered")),
@@ -36,13 +36,14 @@ _SELDOM = (
     ("", ".split()", 0.0, words_in("word words sentence phrase initials acronym tag tags hashtags mentions")),
     ("", ".splitlines()", 0.0, words_in("line lines row rows table")),
 )
-"""How what one goes through begins and ends, if it is no list as it stands; what it costs; and words by which nine of ten requests that
-want it speak of it."""
+"""Iterables that are not lists: how the expression begins and ends, its cost, and words. Nine of ten requests that want it say one of
+these words.
+"""
 _CALLED = {"text": words_in("text word"), "number": words_in("number"), "items": words_in("list items"), "record": words_in("record")}
-"""Words that speak of what is given, by its kind."""
-_LISTS = 60  # of what is computed of items, of which more is made
-_BESIDE, _ASIDE = 1.4, 30  # what costs at most what is computed of what is given and stands beside an item, and how many
-_FAR = 3.0  # what a known method costs that shares no word with the request
+"""Kind of an input -> words that name it."""
+_LISTS = 60  # number of the cheapest lists computed from items that are used further
+_BESIDE, _ASIDE = 1.4, 30  # the highest cost of a value that stands beside an item, and the greatest number of such values
+_FAR = 3.0  # cost of a known method that shares no word with the request
 
 
 class Over(NamedTuple):
@@ -65,12 +66,12 @@ class Over(NamedTuple):
 
     @property
     def entries(self) -> bool:
-        """True if the items are keys with their values."""
+        """Return True if the items are keys with their values."""
         return self.text.endswith(".items()")
 
     @property
     def pairs(self) -> bool:
-        """True if each item is a pair of which only the parts are used: a tuple in a method, and a list here."""
+        """Return True if each item is a pair of which only the parts are used: a tuple in a method, and a list here."""
         return self.entries or self.text.startswith(("enumerate(", "zip("))
 
 
@@ -81,7 +82,7 @@ class Computed(NamedTuple):
     values: tuple[tuple[Any, ...], ...]
 
 
-def overs(request: MethodRequest, what: Specification) -> Iterator[Over]:
+def overs(request: SourceRequest, what: Specification) -> Iterator[Over]:
     """Yield the inputs as a whole, then the items of each input, where they are of one kind."""
     yield Over("", "", request.kinds, [[None] for _ in what.examples])
     given = {name: [value_read(name, call) for call, _ in what.examples] for name in request.kinds}
@@ -98,7 +99,7 @@ def overs(request: MethodRequest, what: Specification) -> Iterator[Over]:
 
 
 def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequence[list[Any]]]) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Yield items with their places, with the items that follow them, and with those of another list."""
+    """Yield items with their places, with the items after them, and with those of another list."""
     yield f"enumerate({name})", [[[at, item] for at, item in enumerate(one)] for one in given]
     yield f"zip({name}, {name}[1:])", [[list(pair) for pair in itertools.pairwise(one)] for one in given]
     for other, held in lists.items():
@@ -133,7 +134,7 @@ def _split(name: str, kind: str, given: Sequence[Any]) -> Iterator[tuple[str, li
 async def computed(
     context: SearchContext,
     over: Over,
-    request: MethodRequest,
+    request: SourceRequest,
     known: Sequence[tuple[float, HandbookEntry]],
     *,
     said: frozenset[str],
@@ -166,7 +167,7 @@ async def computed(
         told = {one.part.text: one.part.words for one in came}
         found = {one.part.text: _also(one, told.get(one.part.text)) for one in (*came[::-1], *made)}
         needed = {ITEM} if over.text else {*request.kinds}
-        depends = (one for one in found.values() if needed & names_in(one.part.text))  # else it is fixed: `'b'.upper()`
+        depends = (one for one in found.values() if needed & names_in(one.part.text))  # otherwise the value is constant: `'b'.upper()`
         return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
 
     parts = await in_helper(all_parts)
@@ -174,9 +175,9 @@ async def computed(
 
 
 async def _with_sent(
-    context: SearchContext, parts: Sequence[Computed], over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
+    context: SearchContext, parts: Sequence[Computed], over: Over, request: SourceRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Computed]:
-    """Return these expressions, and the answers of messages that are sent with the cheapest of them."""
+    """Return these expressions, and the answers of messages with the cheapest expressions as arguments."""
     helpers = context.spec.helpers
     terms = {f"self.{name}({ITEM})" for name in helpers}
     given = [one.part for one in parts if one.part.cost <= _SENT and "self." not in one.part.text and one.part.text not in terms][
@@ -188,7 +189,7 @@ async def _with_sent(
 
 
 def grown_of(
-    over: Over, request: MethodRequest, what: Specification, lists: Sequence[Computed], *, said: frozenset[str], most: int
+    over: Over, request: SourceRequest, what: Specification, lists: Sequence[Computed], *, said: frozenset[str], most: int
 ) -> list[Computed]:
     """Return expressions of lists of computed items, together with the inputs as a whole, the cheapest first."""
     rows = [(None, call) for call, _ in what.examples]
@@ -218,10 +219,10 @@ def _by_cost(one: Valued) -> tuple[float, int, str]:
     return one.part.cost, len(one.part.text), one.part.text
 
 
-def _given(over: Over, request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]], whole: Sequence[Computed]) -> list[Valued]:
+def _given(over: Over, request: SourceRequest, rows: Sequence[tuple[Any, MethodCall]], whole: Sequence[Computed]) -> list[Valued]:
     """Return what stands beside an item: inputs, the cheapest expressions of them, and constants that the words mention."""
     found: list[Valued | None] = []
-    if over.text:  # else the terms are what is given
+    if over.text:  # otherwise the terms are the inputs
         found += [
             valued(_TERM, name, [value_read(name, call) for _, call in rows], _CALLED.get(kind, frozenset()))
             for name, kind in request.kinds.items()
@@ -274,14 +275,14 @@ def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str
 async def _of_known(
     context: SearchContext,
     over: Over,
-    request: MethodRequest,
+    request: SourceRequest,
     known: Sequence[tuple[float, HandbookEntry]],
     rows: Sequence[tuple[Any, MethodCall]],
 ) -> list[Valued]:
     """Return the values of known methods of one expression, called with the item or with inputs, and of helpers sent with these."""
     sends: Collection[str] = context.spec.helpers
     names, kinds = ((ITEM,), {ITEM: over.kind, **over.fixed}) if over.text else ((), over.fixed)
-    one = MethodRequest(request.selector, names, kinds, request.numbers, request.texts, request.marks)
+    one = SourceRequest(request.selector, names, kinds, request.numbers, request.texts, request.marks)
 
     def told() -> list[Expression]:
         found: dict[str, Expression] = {}
@@ -296,7 +297,7 @@ async def _of_known(
 
 
 async def _run(
-    context: SearchContext, parts: Sequence[Expression], request: MethodRequest, rows: Sequence[tuple[Any, MethodCall]]
+    context: SearchContext, parts: Sequence[Expression], request: SourceRequest, rows: Sequence[tuple[Any, MethodCall]]
 ) -> list[Valued]:
     """Run expressions in the sandbox and return the values of those that never fail."""
     head = f"def {request.selector}({', '.join(('self', ITEM, *request.names))}):"

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from batos.synthesis.handbook import words_in
 
 LONGEST = 100_000
-"""The largest size that an evaluation makes: items, characters, steps of a range, bits of a number."""
+"""Greatest size that an evaluation makes: items, characters, steps of a range, or bits of a number."""
 _COUNTED = 1_000  # the largest argument of a factorial or a binomial
 _FEW = 1_000  # the largest constant factor that needs no check
 _MATTERS = re.compile(r"\*|<<|range\(|just\(|center\(|zfill\(|expandtabs\(|pow\(|factorial\(|comb\(|perm\(|prod\(|:[^}]*\{")
-"""Matches an expression with something to bound. Most have nothing of it."""
+"""Matches an expression with an operation that needs a bound. Most expressions have none."""
 _FILLING = ("ljust", "rjust", "center", "zfill", "expandtabs")
 _COUNTING = ("factorial", "comb", "perm")
 
@@ -202,13 +202,13 @@ TRANSFORMATIONS = (
         "{} % 2 == 1", "{} or 0",
     )),
 )  # fmt: skip
-"""Everything that is made of a value without a word of the request. What needs words stands in `idioms.txt` and `phrases.txt`."""
+"""Transformations of a value that need no word of the request. `idioms.txt` and `phrases.txt` have those that need words."""
 SLOT_ANSWERS = (
     "{slot}", "len({slot})", "sum({slot})", "max({slot})", "min({slot})", "{slot}[-1]", "{slot}[{given}]", "{slot}.get({given}, 0)",
     "{given}", "len({given})", "True", "sum({slot}.values())", "sorted({slot})", "list({slot})", "sum({slot}) / len({slot})",
     "round(sum({slot}) / len({slot}), 1)", "round(sum({slot}) / len({slot}), 2)", "', '.join({slot})", "len({slot}) + 1",
 )  # fmt: skip
-"""Answers of a method that changed a slot: of the slot as it is left, and of an argument. The first that fits is meant."""
+"""Answers of a method that changed a slot: expressions of the new slot and of an argument. The first one that fits wins."""
 
 
 def templates(use: str) -> tuple[str, ...]:
@@ -234,21 +234,21 @@ class Frame(NamedTuple):
 
     @property
     def keyed(self) -> bool:
-        """True for a record with one entry for each item."""
+        """Return True for a record with one entry for each item."""
         return "{by}: {of}" in self.template
 
     @property
     def extreme(self) -> bool:
-        """True for the largest, the smallest, or the first of an order."""
+        """Return True for the largest, the smallest, or the first item of an order."""
         return self.template.startswith(("max(", "min(")) or self.template.endswith(")][0]")
 
     @property
     def asks(self) -> bool:
-        """True for a question that is answered by yes or no."""
+        """Return True for a question whose answer is yes or no."""
         return self.template.startswith(("any(", "all(", "not "))
 
     def has(self, name: str) -> bool:
-        """Return True if a name such as `of` stands in the template."""
+        """Return True if a name such as `of` occurs in the template."""
         return f"{{{name}}}" in self.template
 
     def may_give(self, value: Any) -> bool:
@@ -264,7 +264,7 @@ _GIVE: Mapping[tuple[str, ...], tuple[type, ...]] = {
     ("sorted(", "list("): (list,), ("len(", "sum(", "round(", "int("): (int, float), ("any(", "all(", "not "): (bool,),
     ("'", "str("): (str,),
 }  # fmt: skip
-"""The kinds of value of frames that begin so."""
+"""Beginnings of frames -> the kinds of value that these frames give."""
 
 
 def _frame(template: str, words: str = "", begin: str | None = None, also: str = "") -> Frame:
@@ -290,7 +290,7 @@ OF_EACH = (
 )  # fmt: skip
 """Frames of an expression of each item."""
 WHOLE = tuple(_frame(one.template.replace("{}", "{of}"), one.words) for one in TRANSFORMATIONS if "W" in one.uses)
-"""Frames of a part of the inputs as a whole, which goes through no items."""
+"""Frames of a whole input, without a loop over items."""
 COUNTED = (_frame("sum(1 {each})", "many count number often times amount"),)
 """Frames that count the items."""
 ORDERED = (
@@ -298,7 +298,7 @@ ORDERED = (
     _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)]", _FALLING),
     _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)][0]", _MOST), _frame("{{{by}: {of} {each}}}", "each by per map"),
 )  # fmt: skip
-"""Frames of the items in the order of a key, or under it."""
+"""Frames that sort the items by a key, or map keys to items."""
 GROUPED = (
     _frame("found.get({by}, 0) + {of}", "each by per every for", "{}"),
     _frame("[*found.get({by}, []), {of}]", "each by per group grouped every under", "{}"),
@@ -308,7 +308,7 @@ GROUPED = (
 _ROW = "it_, of_, by_"
 _IN_PROCESS = {"of": "of_", "by": "by_", "each": f"for {_ROW} in rows_", "row": _ROW, "some": "rows_", "key": "lambda row_: row_[2]"}
 Row = tuple[Any, Any, Any]
-"""An item, the answer of it, and its key."""
+"""An item, its result, and its key."""
 
 
 @functools.lru_cache(maxsize=256)

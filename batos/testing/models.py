@@ -14,8 +14,8 @@ TEMPLATE = "{{ .System }} {{ .Prompt }} {{ .Response }}"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: `weights` is the digest of the blob it rests on; `info` goes before the shape that all have (`INFO`), and `can` says what
-    it is capable of besides thinking, which its template tells."""
+    """One model. `weights` is the digest of its blob. `info` overrides the shape that all models have (`INFO`). `can` lists its
+    capabilities; its template shows whether it thinks."""
 
     weights: str
     system: str = ""
@@ -33,7 +33,7 @@ class Model:
 
     @property
     def digest(self) -> str:
-        """Content digest, as `list` shows it."""
+        """Return the content digest, as `list` shows it."""
         return sha256(json.dumps(asdict(self), sort_keys=True).encode())
 
     def modelfile(self) -> str:
@@ -74,8 +74,8 @@ INFO = {
     "general.architecture": "llama", "general.parameter_count": 8_030_261_248, "llama.block_count": 30, "llama.embedding_length": 576,
     "llama.feed_forward_length": 1536, "llama.attention.head_count": 9, "llama.attention.head_count_kv": 3,
 }  # fmt: skip
-"""The shape of SmolLM2-135M: adapters are checked against it. But as many parameters as an 8B model: what it is told to say, no small one
-would, and a mind takes it for one that may think in several ways (`batos.mind.brief_analysis`)."""
+"""The shape of SmolLM2-135M: adapters are checked against it. But the number of parameters is that of an 8B model: the script says what no
+small model would. So a mind takes it for a model that may think in several ways (`batos.mind.brief_analysis`)."""
 
 DETAILS = {
     "parent_model": "", "format": "gguf", "family": "scripted", "families": ["scripted"],
@@ -84,7 +84,7 @@ DETAILS = {
 
 
 def sha256(data: bytes) -> str:
-    """Hexadecimal digest."""
+    """Return the hexadecimal digest."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -161,10 +161,10 @@ class Runners:
         self.loads: list[str] = []
         self.sizes: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._there: dict[str, tuple[str, Model, dict[str, Any]]] = {}  # by weights
+        self._there: dict[str, tuple[str, Model, dict[str, Any]]] = {}  # loaded models by their weights
 
     def use(self, name: str, model: Model, options: dict[str, Any] | None = None) -> bool:
-        """See that a model is in memory; whether it had to be loaded. What else was on its weights is gone then."""
+        """Ensure that a model is in memory. Return True if it had to be loaded; then other models on its weights are unloaded."""
         own = {key: value for key, value in {**model.parameters, **(options or {})}.items() if key in RUNNER_OPTIONS}
         with self._lock:
             there = self._there.get(model.weights)

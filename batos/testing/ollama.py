@@ -26,11 +26,11 @@ from typing import Any
 from batos.testing.models import DETAILS, MADE_AT, Model, Runners, base, build, sha256, tagged
 from batos.testing.script import Answer, Fault, FaultKind, Script, WaitKind, When, embedding, parted, pieces, stopped
 
-TOKEN_NS = 1_000_000  # what a token claims to cost
-LOAD_NS = 400_000_000  # what loading claims to cost
-IMAGE_TOKENS = 256  # that an image takes of the prompt
+TOKEN_NS = 1_000_000  # nanoseconds that a token claims to take
+LOAD_NS = 400_000_000  # nanoseconds that loading claims to take
+IMAGE_TOKENS = 256  # tokens of the prompt that an image takes
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF")
-"""How the images begin that an Ollama can decode."""
+"""First bytes of the images that an Ollama can decode."""
 EMBED_CONTEXT = 510  # words that an embedder reads at a time
 NO_ROOM = "write /models/blobs/sha256-0: no space left on device"
 STATUS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -58,7 +58,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet: `owner.requests` is the log."""
+        """Stay quiet: `owner.requests` is the log."""
 
     def do_GET(self) -> None:
         self._answer(b"")
@@ -98,10 +98,11 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         return serve[self.path](request)
 
     def _early(self, fault: Fault) -> bool:
-        """Play a fault that comes before any answer; False if the answer itself plays it, or goes on after it."""
+        """Play a fault that comes before any answer. Return False if the answer plays the fault itself, or follows it."""
         if fault.kind == "refuse":
             self.close_connection = True
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not a goodbye
+            # reset the connection instead of closing it in order
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             self.connection.close()
         elif fault.kind in STATUS:
             self._json(*STATUS[fault.kind])
@@ -131,11 +132,11 @@ class ScriptedHandler(BaseHTTPRequestHandler):
             return self._json(*refusal)
         try:
             answer = self.owner.script.answer_for(request)
-        except LookupError:  # a type or a $ref that there is not
+        except LookupError:  # an unknown type or $ref
             return self._json(500, {"error": "invalid JSON schema in format"})
         last = request["messages"][-1]
         if last.get("role") == "assistant" and ".Response" in template.replace("$.Messages", ".Response"):
-            answer = answer.removeprefix(str(last.get("content", "")))  # it goes on where the text stops
+            answer = answer.removeprefix(str(last.get("content", "")))  # the model continues the text it was given
         elif request.get("think", True) and template.rstrip().endswith("<think>"):
             answer = "<think>" + answer
         options = request.get("options") or {}
@@ -186,7 +187,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         )
 
     def _generate(self, request: dict[str, Any]) -> None:
-        """Without a prompt only: loading, and unloading with `keep_alive` 0."""
+        """Load a model, or unload it with `keep_alive` 0. Requests with a prompt are not supported."""
         name = tagged(str(request.get("model", "")))
         if name not in self.owner.models:
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
@@ -260,7 +261,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         digest, actual = self.path.removeprefix("/api/blobs/"), f"sha256:{sha256(body)}"
         if digest != actual:
             return self._json(400, {"error": f'digest mismatch, expected "{digest}", got "{actual}"'})
-        self.owner.blobs[digest] = b""  # that it is there is all that counts
+        self.owner.blobs[digest] = b""  # only its presence counts
         return self._empty(201)
 
     def _listed(self, name: str, digest: str) -> dict[str, Any]:
@@ -383,7 +384,7 @@ class ScriptedOllama:
     :param pullable: names that `pull` can have; any other cannot be found.
     """
 
-    handler: type[ScriptedHandler] = ScriptedHandler  # of each connection
+    handler: type[ScriptedHandler] = ScriptedHandler  # the handler of each connection
 
     def __init__(self, models: Iterable[str] = EMBEDDED, *, pullable: Iterable[str] = ()) -> None:
         self.script = Script()
@@ -391,7 +392,7 @@ class ScriptedOllama:
         self.blobs: dict[str, bytes] = {}
         self.pullable = {tagged(m) for m in pullable}
         self.pulled: dict[str, Model] = {}
-        """By name, what comes of a pull; of any other, a model like those that are there from the beginning."""
+        """Results of pulls by name. The pull of any other name gives a model like those that are there from the beginning."""
         self.requests: list[Recorded] = []
         self.abandoned = 0
         self.connections: set[socket.socket] = set()
@@ -410,7 +411,7 @@ class ScriptedOllama:
 
     @property
     def host(self) -> str:
-        """`127.0.0.1:port`; the same after `stop` and `start`."""
+        """Return `127.0.0.1:port`. It stays the same after `stop` and `start`."""
         return f"127.0.0.1:{self._port}"
 
     @property
@@ -438,7 +439,7 @@ class ScriptedOllama:
         self.script.close()
         server.shutdown()
         for connection in list(self.connections):
-            with contextlib.suppress(OSError):  # its client was faster
+            with contextlib.suppress(OSError):  # the client closed it first
                 connection.shutdown(socket.SHUT_RDWR)
         server.server_close()  # waits for the threads of requests
         if self._thread is not None:
@@ -446,19 +447,19 @@ class ScriptedOllama:
         self.script.reopen()
 
     def give_sight(self, *names: str) -> None:
-        """Let models that are there see; so do those that are made of them from then on."""
+        """Give vision to installed models, and to models made of them from now on."""
         for name in map(tagged, names):
             self.models[name] = replace(self.models[name], can=(*self.models[name].can, "vision"))
 
     # --- the script
 
     def say(self, answer: Answer, when: When = None, times: int | None = None) -> None:
-        """Answer chats with a text, or with what a function makes of the request.
+        """Answer chats with a text, or with the result of a function of the request.
 
-        `<think>…</think>` before an answer is parted from it where the model's template knows `.Thinking`, as Ollama does.
+        `<think>…</think>` before an answer is split off if the model's template knows `.Thinking`, as Ollama does.
 
         :param when: a part of any message's text, or a function of the request; None: every chat.
-        :param times: how often; None: always. Rules are tried in the order in which they were given.
+        :param times: number of uses; None: always. Rules are tried in the order of these calls.
         """
         self.script.say(answer, when, times)
 
@@ -483,14 +484,14 @@ class ScriptedOllama:
         self.script.hold()
 
     def release(self) -> None:
-        """Let held and slow chats go on."""
+        """Release held and slow chats."""
         self.script.release()
 
-    # --- what happened
+    # --- the record of requests
 
     @property
     def counts(self) -> Counter[str]:
-        """Requests by path."""
+        """Return the number of requests by path."""
         with self._came:
             return Counter(r.path for r in self.requests)
 

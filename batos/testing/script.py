@@ -29,7 +29,7 @@ def default_answer(request: dict[str, Any]) -> str:
     if isinstance(schema, dict):
         try:
             value = _Instances(schema).of(schema, _words(asked))
-        except (_Endless, RecursionError):  # no finite value is of it, or none of a depth that anybody means
+        except (_Endless, RecursionError):  # the schema has no finite value, or none of reasonable depth
             value = {}
         return json.dumps(value, ensure_ascii=False)
     if schema == "json":
@@ -54,7 +54,7 @@ def stopped(text: str, stop: Sequence[str]) -> str:
 
 
 def parted(text: str) -> tuple[str, str]:
-    """Thought and answer of a text that may begin with `<think>`."""
+    """Return thought and answer of a text that may begin with `<think>`."""
     if not text.lstrip().startswith("<think>"):
         return "", text
     thought, _, answer = text.lstrip().removeprefix("<think>").partition("</think>")
@@ -81,7 +81,7 @@ def _words(text: str) -> list[str]:
 
 
 class _Endless(Exception):
-    """A schema refers to itself, and a value of it would hold another one of it."""
+    """A schema refers to itself, so that each value would contain another one."""
 
 
 class _Instances:
@@ -89,7 +89,7 @@ class _Instances:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._open = ["#"]  # the references that are being followed
+        self._open = ["#"]  # references on the path to this schema
 
     def of(self, schema: dict[str, Any], words: list[str], name: str = "") -> Any:
         """Return a value of a schema.
@@ -189,7 +189,7 @@ WaitKind = Literal["held", "release", "seconds", "good"]
 When = str | Callable[[dict[str, Any]], bool] | None
 Answer = str | Callable[[dict[str, Any]], str]
 
-GONE_CHECK_S = 0.02  # how soon a client that left is noticed
+GONE_CHECK_S = 0.02  # seconds within which a client that left is noticed
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class Script:
             self._held = True
 
     def release(self) -> None:
-        """Let all that wait go on."""
+        """Release all waiting requests."""
         with self._changed:
             self._held = False
             self._releases += 1
@@ -292,8 +292,8 @@ class Script:
     def wait(self, kind: WaitKind, gone: Callable[[], bool], seconds: float = 0) -> bool:
         """Keep a request waiting: while chats are held, until the next `release`, for `seconds`, or for good.
 
-        :param gone: whether the client has left.
-        :return: True when it was let go on; False when the client left or the server ends.
+        :param gone: returns True if the client has left.
+        :return: True if the request was released; False if the client left or the server ends.
         """
         with self._changed:
             releases, deadline = self._releases, time.monotonic() + seconds

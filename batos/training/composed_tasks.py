@@ -40,12 +40,12 @@ class GrammarPart(NamedTuple):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The kinds of the arguments that it needs."""
+        """Return the kinds of the arguments that the part needs."""
         return tuple(one for one in self.needs if ":" not in one)
 
     @property
     def holes(self) -> dict[str, str]:
-        """Of each hole that it needs its kind."""
+        """Return the holes that the part needs, each with its kind."""
         return dict(one.split(":") for one in self.needs if ":" in one)
 
 
@@ -77,7 +77,7 @@ def _part(line: str) -> GrammarPart:
 
 
 _FILE_WORDINGS = Path(__file__).parent / "wordings.txt"
-_SHARE = 0.6  # of what could be said in other words
+_SHARE = 0.6  # probability that a rule of synonyms applies
 
 
 def reworded(words: str, rng: random.Random) -> str:
@@ -108,8 +108,8 @@ _RESULTS = {
     **dict.fromkeys(("joined", "comma", "dashed", "together", "longest", "shortest"), "text"),
     "list": "list", "sorted": "list", "different": "list",
 }  # fmt: skip
-"""What kind of slot an end may be kept in."""
-_WORDINGS = 3  # besides that of the parts
+"""Maps the result of an end to the kind of slot that can keep it."""
+_WORDINGS = 3  # wordings in addition to those of the parts
 _KEEPING = {
     "number": (
         ("set", "set SLOT to <it>, and answer it", "self.SLOT = <e>"),
@@ -155,7 +155,7 @@ def _drawn(rng: random.Random) -> Iterator[Family]:
             yield family
 
 
-# --- what is made of many things
+# --- results of many things
 
 
 def _of_many(rng: random.Random) -> Family | None:
@@ -201,11 +201,11 @@ def _kept(
 
 
 def _fit(chosen: Sequence[GrammarPart]) -> bool:
-    """Return True if parts can stand together: each hole has one meaning, and the words say which argument is meant."""
+    """Return True if parts fit together: each hole has one meaning, and the words identify each argument."""
     source, *others = chosen
     code = "".join(part.code for part in chosen)
     names = argument_names([kind for part in chosen for kind in part.arguments])
-    if "<l>" in code and not names[0].startswith("items"):  # "the second list"
+    if "<l>" in code and not names[0].startswith("items"):  # "the second list" needs a first one
         return False
     numbers, given = sum(name.startswith("number") for name in names), sum(len(part.arguments) for part in others)
     if (source.name == "up_to" and numbers > 1) or given > (2 if "<n2>" in code or "<t2>" in code else 1):
@@ -238,7 +238,7 @@ def _with_arguments(chosen: Sequence[GrammarPart]) -> tuple[list[str], list[str]
 def _lines(end: str, source: str, condition: str, one: str) -> list[str]:
     """Return the statements of an end, with its places filled."""
     test = f" if {condition}" if condition else ""
-    if one == "x" and not condition:  # nothing but the source
+    if one == "x" and not condition:  # the source alone
         whole = source if source.startswith(("items", "self.")) and "(" not in source else f"list({source})"
         end = end.replace("[<each>][", f"{whole}[").replace("[<each>]", whole).replace("{<each>}", f"set({source})")
         end = end.replace("((<each>)", f"({source}").replace("<each>", source)
@@ -260,7 +260,7 @@ def _lines(end: str, source: str, condition: str, one: str) -> list[str]:
     return lines
 
 
-# --- what is done to a slot
+# --- changes of a slot
 
 
 def _of_slot(rng: random.Random) -> Family | None:
@@ -285,7 +285,7 @@ def _of_slot(rng: random.Random) -> Family | None:
     return _family(called, words, kinds, [done], lines, {"SLOT": kind})
 
 
-# --- what is made of one thing
+# --- results of one thing
 
 
 def _in_steps(rng: random.Random) -> Family | None:
@@ -326,7 +326,7 @@ def _steps(rng: random.Random, kind: str, own: str, count: int) -> tuple[list[st
 
 
 def _single(code: str) -> str:
-    """Code that can stand where a name can."""
+    """Return code that can stand in the place of a name, in parentheses if needed."""
     alone = isinstance(ast.parse(code, mode="eval").body, ast.Name | ast.Call | ast.Subscript | ast.Attribute | ast.Constant)
     return code if alone else f"({code})"
 

@@ -33,13 +33,13 @@ from batos.synthesis.specification import same
 from batos.training.tasks import Task, make
 
 PARTS = ("train", "validation", "test", "far")
-_COPIED = 0.1  # share of them that may be shown a method of the handbook that computes the same
-_SHOWN = 0.6  # share of the training's tasks whose prompt has an example
-_TRIES = 4  # draws, for each task that is wanted
+_COPIED = 0.1  # share of tasks that may be shown a handbook method that computes the same
+_SHOWN = 0.6  # share of the training tasks whose prompt contains an example
+_TRIES = 4  # draws for each wanted task
 
 
 def tasks_of(family: Family, count: int, seed: int) -> list[Task]:
-    """Different tasks of a family, `count` at most; those of measurements have slot names that training has not."""
+    """Return different tasks of a family, at most `count`. Tasks for measurement have slot names that training tasks do not have."""
     rng = random.Random(f"{seed} {family.group} {family.name}")
     found: dict[str, Task] = {}
     for _ in range(count * _TRIES):
@@ -67,11 +67,11 @@ def generate(part: str, seed: int, *, each: int, each_product: int | None = None
 
 
 def pairs(tasks: Iterable[Task], seed: int, *, shown: bool = True) -> list[tuple[str, str]]:
-    """Prompt and answer of each task as the model reads them; some prompts have the example, some not.
+    """Return prompt and answer of each task as the model reads them. Some prompts contain the example, some do not.
 
-    Of the handbook they have what is near, and mostly nothing that computes the same: what to make of others is to be learned.
+    Prompts show similar methods of the handbook, but mostly none that computes the same: the model is to learn to adapt methods.
 
-    :param shown: whether they have anything of the handbook.
+    :param shown: True if prompts may show methods of the handbook.
     """
     rng, book = random.Random(seed), handbook() if shown else None
 
@@ -101,31 +101,31 @@ def digest_of(data: Sequence[tuple[str, str]]) -> str:
     return hashlib.sha256(json.dumps(list(data), ensure_ascii=False).encode()).hexdigest()
 
 
-_CALLS = 6  # of one method
+_CALLS = 6  # calls of one method
 HARD_FROM_IMAGE = 3
-"""How often a method counts that was refused before it was accepted: what the model could not do."""
+"""Number of times that a method counts if it was refused before it was accepted: the model could not write it at first."""
 
 
 def pairs_from_image(root: Any, *, chars: int) -> list[tuple[str, str]]:
-    """Prompt and answer of each accepted method of an image, for the calls that missions made of it, newest first.
+    """Return prompt and answer of each accepted method of an image, for the calls that missions made of it, newest first.
 
-    Methods that a model wrote, that are in place, and that somebody vouches for: by an example, or a rating of +1; of those that were
-    written on no more than a name and an intent most are wrong. A mission whose method was refused asks for what was accepted later:
-    a repaired pair. What was refused before counts several times.
+    Only methods count that a model wrote, that are in place, and that a user confirmed by an example or a rating of +1. Most methods that
+    were written from a name and an intent alone are wrong. A mission whose method was refused is paired with the method accepted later: a
+    repaired pair. Such a method counts several times.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     counted: Counter[bytes] = Counter()
     for mission in ledger.newest_first(root):
-        with contextlib.suppress(ImageDamaged):  # from what cannot be read nothing is learned
+        with contextlib.suppress(ImageDamaged):  # skip damaged records: they teach nothing
             for prompt, answer, times in _asked(root, mission, counted, chars):
                 found.setdefault(prompt, [(as_read(prompt), answer)] * times)
     return [pair for pairs in found.values() for pair in pairs]
 
 
 def _asked(root: Any, mission: UvmObject, counted: Counter[bytes], chars: int) -> Iterator[tuple[str, str, int]]:
-    """Prompt and answer of what a mission asked for, and how often they count.
+    """Return prompt and answer for each request of a mission, and how often the pair counts.
 
-    :param counted: how many calls of each method there were so far.
+    :param counted: number of calls of each method so far.
     """
     for call in recorded_calls(root, mission):
         method = method_for(root, mission, call)
@@ -148,7 +148,7 @@ def _was_hard(root: Any, mission: UvmObject, call: RecordedCall, method: Method)
 
 
 log = structlog.get_logger("batos.training")
-_AGAIN = 3  # times
+_AGAIN = 3  # tries of one check
 
 
 class Judgement(NamedTuple):
@@ -160,7 +160,7 @@ class Judgement(NamedTuple):
 
     @property
     def right(self) -> bool:
-        """True if the source passed all trials."""
+        """Return True if the source passed all trials."""
         return not self.refused and self.passed == self.trials
 
 
@@ -183,7 +183,7 @@ class Prover:
         :param trials: the trials; those of the task, if left out.
         :raises SandboxFailed: if no worker runs, again and again.
         """
-        for _ in range(_AGAIN):  # a busy machine may keep a worker waiting for too long; the next one is a new one
+        for _ in range(_AGAIN):  # a busy machine may keep a worker waiting for too long; the next try uses a new worker
             try:
                 return await self._judged(task, source, trials)
             except SandboxFailed as e:

@@ -23,7 +23,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 _STATE = "training.pt"
 _EVERY = 25  # steps between two points of the curve
 _SMOOTH = 0.95
-_REPETITION = 1.1  # Ollama's own default of the penalty
+_REPETITION = 1.1  # Ollama's own default of the repetition penalty
 Pairs = Sequence[tuple[str, str]]
 """Prompt and answer of each example, as the model reads them."""
 
@@ -42,7 +42,7 @@ class TrainingPlan:
     projections: Sequence[str] = PROJECTIONS
     threads: int = 2
     passes: int = 0
-    """How often it goes through the data at most; 0: as often as there is time."""
+    """Most passes over the data. With 0, passes go on as long as there is time."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Trainer:
     """One training.
 
     :param weights: a GGUF file of the base.
-    :param work: folder of what is needed to go on: removed by nobody but its owner.
+    :param work: folder of the files for resuming. Only its owner removes it.
     """
 
     def __init__(self, weights: Path, work: Path, plan: TrainingPlan) -> None:
@@ -76,17 +76,17 @@ class Trainer:
         self.curve: list[Point] = []
         self.step, self.seconds = 0, 0.0
 
-    # --- taking up again
+    # --- resuming
 
     @property
     def _state(self) -> Path:
         return self._work / _STATE
 
     def resume(self, digest: str) -> bool:
-        """Go on from what the work folder holds; whether it held anything.
+        """Resume the training of the work folder. Return True if there was one.
 
-        :param digest: of the data; what was begun with other data, or by another plan, is not gone on with.
-        :raises InvalidInput: if it is of other data or another plan.
+        :param digest: digest of the data.
+        :raises InvalidInput: if the training began with other data or another plan.
         """
         if not self._state.exists():
             return False
@@ -114,15 +114,15 @@ class Trainer:
         return held
 
     def take(self, held: Mapping[str, Any]) -> None:
-        """Go on from these tensors, under PEFT's names, in place of what it has."""
+        """Continue from these tensors, under PEFT's names, in place of the present ones."""
         for name, pair in self._adapted.items():
             for half in ("A", "B"):
                 getattr(pair, half.lower()).data.copy_(held[_tensor(name, half)])
 
     def keep_the_better(self, before: Mapping[str, Any], checked: Pairs) -> tuple[float, float]:
-        """Keep what was learned, or its mean with what it began with: whichever has the smaller loss; the losses of both.
+        """Keep the trained adapter, or its mean with the initial adapter, whichever has the smaller loss. Return both losses.
 
-        The mean of two trainings that go on from each other forgets less of either: Wortsman et al. 2022 (arXiv:2109.01903, 2203.05482).
+        The mean of an adapter and its continuation forgets less of either: Wortsman et al. 2022 (arXiv:2109.01903, 2203.05482).
         """
         learned, encoded = self.tensors(), [self._encoded(*pair) for pair in checked]
         alone = self._loss_of(encoded)
@@ -133,7 +133,7 @@ class Trainer:
         return alone, together
 
     def save(self, digest: str) -> None:
-        """Write what is needed to go on."""
+        """Write the state from which the training can resume."""
         private_files.make(self._work)
         held = {
             "plan": json.dumps(asdict(self.plan)), "digest": digest, "step": self.step, "seconds": self.seconds,
@@ -148,11 +148,11 @@ class Trainer:
     # --- training
 
     def train(self, data: Pairs, validation: Pairs, digest: str, tell: Callable[[Point, float], None], save_s: float = 60.0) -> None:
-        """Train until the minutes are spent, or the passes made.
+        """Train until the minutes or the passes are used up.
 
-        :param tell: hears each point of the curve, and how far it is (0 to 1).
+        :param tell: called with each point of the curve, and the progress (0 to 1).
         """
-        if not self.step:  # what an earlier training left would be gone on with in the place of this one
+        if not self.step:  # else this training would resume from the state of an earlier one
             self._state.unlink(missing_ok=True)
         encoded, checked = [self._encoded(*pair) for pair in data], [self._encoded(*pair) for pair in validation]
         begun, before, saved = time.monotonic(), self.seconds, time.monotonic()
@@ -221,10 +221,10 @@ class Trainer:
         asked, said = (list(self._tokenizer(text, add_special_tokens=False).input_ids) for text in (prompt, answer))
         return asked, said
 
-    # --- what comes out
+    # --- results
 
     def perplexity(self, data: Pairs) -> float:
-        """e to the mean loss of the answers' tokens, as the model is now."""
+        """Return the perplexity of the model as it is now: e to the mean loss of the answers' tokens."""
         total = count = 0.0
         with self._torch.no_grad():
             for prompt, answer in data:
@@ -248,7 +248,7 @@ class Trainer:
 
     @property
     def layers(self) -> int:
-        """The number of layers of the base."""
+        """Return the number of layers of the base."""
         return len(self._model.model.layers)
 
     def tensors(self) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def begun(work: Path, plan: TrainingPlan) -> TrainingPlan:
 
     try:
         held = TrainingPlan(**json.loads(torch.load(state, weights_only=True)["plan"]))
-    except Exception as e:  # of whatever kind torch's readers raise: a power cut may have left an empty file
+    except Exception as e:  # torch's readers raise many types of error: a power cut may have left an empty file
         raise InvalidInput(f"{state} cannot be read ({type(e).__name__}); remove it, or leave out --resume") from e
     if _comparable(replace(held, rate=plan.rate)) != _comparable(plan):
         raise _of_another(state)
@@ -305,7 +305,7 @@ def _base(weights: Path) -> tuple[Any, Any]:
         weights.parent,
         gguf_file=weights.name,
         dtype=torch.bfloat16 if computes_in_bfloat16() else torch.float32,
-        attn_implementation="eager",  # a tenth quicker than torch's own here
+        attn_implementation="eager",  # a tenth faster here than torch's own
     )
     model.requires_grad_(False)
     return tokenizer, model
@@ -317,7 +317,7 @@ def computes_in_bfloat16() -> bool:
     """
     import torch
 
-    known = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # what torch's own compiler asks; only on x86 and ARM
+    known = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # torch's own compiler asks the same; only on x86 and ARM
     return bool(known is not None and known())
 
 

@@ -36,13 +36,14 @@ from batos.training.workspace import (
 )
 
 EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
-"""Tasks of a family, of one of `products.txt`, of one that is asked for first; composed families, of one task each; the validation's."""
+"""Numbers of tasks: of each family, of each product of `products.txt`, of each family that users ask for first; of composed families, with
+one task each; and of the validation."""
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
-_SHARE = 0.25  # of the data that an image's own methods make up at least, where there are any
-_OWN = "from_image.json"  # in the work folder
-_BATCH = 500  # answers that are proved between two notes of it
-_ON = 0.5  # of the rate, where it goes on from what was trained before: at the whole rate a short training forgets first
+_SHARE = 0.25  # least share of the data that an image's own methods make up, if there are any
+_OWN = "from_image.json"  # file in the work folder
+_BATCH = 500  # answers checked between two writes of the progress file
+_ON = 0.5  # factor of the learning rate when training continues from an adapter: at the full rate a short training forgets first
 
 
 def train_methods(
@@ -59,18 +60,18 @@ def train_methods(
     """Train the expert for methods on the base of the profile and write it into the staging folder.
 
     :param image: URI of an image whose accepted methods are learned, too.
-    :param known: URI of the image whose experts it is to be a further version of, if there is one.
-    :param resume: go on with a training that was interrupted, from whatever it began with, with what it learned of an image.
-    :param fresh: begin with an empty adapter, and not with the one that is staged.
+    :param known: URI of the image whose experts the new one continues as a further version, if there is one.
+    :param resume: resume an interrupted training, with the same start and the same data of an image.
+    :param fresh: begin with an empty adapter instead of the staged one.
     :returns: the expert's folder.
-    :raises ConfigError: where the base's weights are not to be had as a file, the extra is missing, or the folder cannot be written.
-    :raises InvalidInput: for a resume of nothing, or with other data; beside another training; where what is staged cannot be read.
+    :raises ConfigError: if the base's weights are not available as a file, the extra is missing, or the folder cannot be written.
+    :raises InvalidInput: if there is nothing to resume, or other data; another training runs; or the staged adapter is unreadable.
     """
     source, weights = base_of(settings)
     work, folder = settings.data / "training" / NAME, staging / NAME
     check_place(folder)
     with alone(work):
-        _version(folder, known, tell)  # what would be in its way at the end is said now
+        _version(folder, known, tell)  # report an obstacle now, not at the end of the training
         if resume:
             fresh = begun(work, plan).rate == plan.rate
         before = _staged(folder) if not fresh else None
@@ -88,7 +89,7 @@ def train_methods(
             data.pairs, data.checked, data.digest, lambda point, done: tell(line(point, done)), TrainingLimits.of(settings).save_s
         )
         figures = _figures(trainer, data)
-        if held is not None and not data.own:  # what users taught is kept whole
+        if held is not None and not data.own:  # what users taught is kept in full
             learned, together = trainer.keep_the_better(held, data.checked)
             figures["validation"] = min(learned, together)
             tell(f"validation {learned}; {together} as the mean with what it began with: the better one is kept")
@@ -142,16 +143,16 @@ def _data_of(settings: Settings, plan: TrainingPlan, work: Path, image: str, res
 
 
 def _keep(work: Path, data: _Data) -> None:
-    """Note what an image added, if anything: when the training is gone on with it may have more, and the data must be the same."""
+    """Write down the data that an image added. The image may have more when the training resumes, but the data must be the same."""
     private_files.write(work / _OWN, json.dumps({"revision": data.revision, "pairs": data.own}))
 
 
 def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
-    """Return what an image had added to a training that is resumed; None where that is not known."""
+    """Return the data that an image had added to a training to resume; None if they are unknown."""
     try:
         held = json.loads((work / _OWN).read_text("utf-8"))
         return [(prompt, answer) for prompt, answer in held["pairs"]], held["revision"]
-    except (FileNotFoundError, ValueError):  # of a training that an earlier version began, or empty after a power cut
+    except (FileNotFoundError, ValueError):  # the file of a training that an earlier version began, or an empty file after a power cut
         return None
 
 
@@ -168,11 +169,11 @@ def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[lis
     """
     file = work / "proved.json"
     known: dict[str, bool] = {}
-    with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have left an empty one: it is all proved again then
+    with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have left an empty file: then all answers are checked again
         known = json.loads(file.read_text())
     fresh = list({key: task for task in tasks if (key := _key(task)) not in known}.values())
     private_files.make(work)
-    for start in range(0, len(fresh), _BATCH):  # what an interruption costs
+    for start in range(0, len(fresh), _BATCH):  # an interruption costs one batch
         good, bad = asyncio.run(proved(fresh[start : start + _BATCH], settings))
         known |= {_key(task): True for task in good} | {_key(task): False for task, _ in bad}
         private_files.write(file, json.dumps(known))

@@ -1,7 +1,7 @@
 """`batos train persona`: from the missions that users liked to a voice of the persona that spoke in them, in the staging folder.
 
-The record keeps the answers of a mission's inferences and checksums of the prompts. The prompts are rebuilt from the mission's thought. A
-prompt is used only where its checksum matches: what cannot be rebuilt word for word is not learned from.
+The record keeps the answers of a mission's inferences and checksums of the prompts. The prompts are rebuilt from the mission's thought.
+A prompt is used only if its checksum matches, that is, if it was rebuilt word for word.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from batos.image import journal, ledger
 from batos.mind import answer_checks, evidence, plans, prompts
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.incarnation import facets, system_message
-from batos.mind.inference import By
+from batos.mind.inference import InferenceAsker
 from batos.objects import UvmObject
 from batos.training.dataset import answered, as_read, digest_of
 from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
@@ -45,9 +45,9 @@ _USER = journal.PARTS.index("user")
 
 
 class Said(NamedTuple):
-    """One thing that a persona said: who it is, what it was asked, what it answered.
+    """One answer of a persona, with its system prompt and prompt.
 
-    :ivar whole: whether it is the answer to the brief, and not that of one facet.
+    :ivar whole: True for the answer to the brief, False for the answer of one facet.
     """
 
     system: str
@@ -73,7 +73,7 @@ class Liked(NamedTuple):
 
 
 def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int]:
-    """Return the missions that users rated +1 and in which a persona spoke, the newest first; and how many of them have no prompt that
+    """Return the missions that users rated +1 and in which a persona spoke, newest first; and the number of those without a prompt that
     could be rebuilt.
 
     Left out are missions that were rated otherwise or undone, system missions, messages, answers of a schema, and missions whose texts
@@ -139,11 +139,11 @@ def _begun(root: Any, mission: UvmObject) -> str:
 
 
 def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -> Iterator[Said]:
-    """Return what the persona of a cycle said, facet by facet, and in one voice at the end."""
+    """Yield the answers of the persona of a cycle: facet by facet, then the woven one."""
     slots = cycle._slots
     earlier, direct = "depth" not in slots, slots.get("depth") == "direct"
     if slots.get("flavour") == "off":
-        return  # it was nobody's voice
+        return  # no persona spoke
     states, intents = root["lobby"].psm, dict(facets(cycle.persona))
     limits = EvidenceLimits.of(settings)
     bounds = {"missions": limits.context_missions, "chars": limits.context_chars}
@@ -182,7 +182,7 @@ def _answer(
 
     Where the gate refused an answer, it is the one that passed.
     """
-    label = By(str(cycle.number), state, str(cycle.persona.name)).label(part)
+    label = InferenceAsker(str(cycle.number), state, str(cycle.persona.name)).label(part)
     asked = [entry for entry in entries if entry.label == label]
     user = journal.content_of("", "", prompt, None, {}, turns)[_USER]
     mark = zlib.crc32(user).to_bytes(4, "big")
@@ -192,8 +192,8 @@ def _answer(
 
 
 RATE, BATCH, PASSES = 3e-4, 4, 3
-"""Of the few examples there are more passes, or larger steps, would be learned by heart."""
-ANSWER_TOKENS = 64  # of an answer that is compared: what it says, it says by then
+"""Learning rate, batch size and passes. With so few examples, more passes or larger steps would make the model memorise them."""
+ANSWER_TOKENS = 64  # tokens of an answer that is compared: enough to show its content
 
 
 class KnownVoice(NamedTuple):
@@ -210,8 +210,8 @@ class KnownVoice(NamedTuple):
 class VoiceFigures(NamedTuple):
     """The figures of a voice on missions that it did not learn from.
 
-    :ivar perplexity: of the answers that users liked.
-    :ivar cem: the mean entropy metric of its own answers, and how many of them the gate refuses; None where none were asked for.
+    :ivar perplexity: perplexity of the answers that users liked.
+    :ivar cem: mean entropy metric of the voice's own answers, and the number that the gate refuses; None without such answers.
     """
 
     perplexity: float
@@ -237,14 +237,14 @@ def train_voice(
     """Train a voice for a persona on the base of the profile, and stage it if it is better than the plain model and what is staged.
 
     :param image: URI of the image whose missions are learned from.
-    :param resume: go on with a training that was interrupted.
+    :param resume: resume an interrupted training.
     :returns: the expert's folder.
-    :raises ConfigError: without consent, or where the base's weights are not to be had as a file, the extra is missing, or the staging
+    :raises ConfigError: without consent, or if the base's weights are not available as a file, the extra is missing, or the staging
         folder cannot be written.
-    :raises UnknownPersona: if the image has none of that name.
-    :raises InvalidInput: where too few missions can be learned from, for a resume of nothing or with other data, beside another training,
-        or a staged voice of another shape.
-    :raises ExpertRefused: if it came out worse; nothing is staged then.
+    :raises UnknownPersona: if the image has no persona of that name.
+    :raises InvalidInput: if too few missions are usable, there is nothing to resume, or other data, another training runs, or a staged
+        voice has another shape.
+    :raises ExpertRefused: if the new voice is worse; then nothing is staged.
     """
     if settings.memory.training_consent != "on":
         raise ConfigError(
@@ -267,7 +267,7 @@ def train_voice(
     expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
     folder = staging / name_of(persona)
     check_place(folder)
-    next_version(folder, expert, known.versions)  # what would be in its way at the end is said now
+    next_version(folder, expert, known.versions)  # report an obstacle now, not at the end of the training
     with alone(work):
         digest, rivals = digest_of(data), {}
         if (file := folder / adapters.WEIGHTS).exists():
@@ -302,9 +302,9 @@ def name_of(persona: str) -> str:
 
 
 def worse_than(rival: VoiceFigures, tuned: VoiceFigures, margin: float, name: str) -> list[str]:
-    """Return in what a voice is worse than another one, in words; nothing where it may speak.
+    """Return in words how a voice is worse than another one; empty if it may speak.
 
-    :param margin: by how much the entropy of its answers may be lower.
+    :param margin: largest accepted fall of the entropy of its answers.
     :param name: the other voice, in words.
     """
     found = []

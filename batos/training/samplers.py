@@ -203,7 +203,7 @@ for _key, _draw in {
 }.items():
     _plain(_key, _draw)
 
-# --- what looks at the values before it
+# --- kinds that depend on earlier values
 
 
 @kind("word_of")
@@ -318,7 +318,7 @@ def _member_name(rng: random.Random, before: Sequence[Any]) -> str:
     return str(rng.choice(_first(before, list))["name"])
 
 
-# --- what looks at the slot, which is drawn first
+# --- kinds that depend on the slot, which is drawn first
 
 
 @kind("member_word")
@@ -351,7 +351,7 @@ def _any(rng: random.Random, before: Sequence[Any]) -> Any:
     return sample(rng.choice(("number", "text", "words", "numbers", "record")), rng, before)
 
 
-# --- of the far set
+# --- kinds of the far set
 _plain("repeated_numbers", lambda r: _some(r, range(1, 12)))
 _plain("with_positive", lambda r: [*_numbers(r), r.randint(1, 30)])
 _plain("record_of_lists", lambda r: {key: _numbers(r, 1, 4, 0, 20) for key in r.sample(KEYS, 3)})

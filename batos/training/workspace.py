@@ -22,9 +22,9 @@ from batos import private_files
 from batos.bridge.lora import adapters
 from batos.bridge.lora.adapters import Unfit
 from batos.bridge.lora.staging import ABOUT, read_about
+from batos.bridge.ollama_server import exclusive_lock
 from batos.bridge.profiles import BaseModelSource
 from batos.bridge.selection import configured_profile
-from batos.bridge.service import exclusive_lock
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import ConfigError, ImageError, InvalidInput
@@ -80,17 +80,17 @@ class TrainingLimits(Limits):
     """Limits of the training of a persona's voice."""
 
     save_s: float = limit(60.0, gt=0, le=86_400)
-    """Time between two states of a training that it can go on from."""
+    """Seconds between two saved states from which a training can resume."""
     missions: int = limit(12, ge=2, le=1_000_000)
-    """Missions rated +1 that the training of a persona's voice needs."""
+    """Number of missions rated +1 that the training of a persona's voice needs."""
     held_out: float = limit(0.25, gt=0, lt=1)
-    """Share of the missions that is not learned from, and measures what was learned."""
+    """Share of the missions that is kept out of the training and measures its result."""
     chars: int = limit(6000, ge=200, le=1_000_000)
-    """Greatest length of a prompt with its answer that a voice learns, in characters."""
+    """Largest length in characters of a prompt with its answer that a voice learns."""
     answers: int = limit(6, ge=0, le=1000)
-    """Answers that a new voice and the plain model give, to compare their entropy."""
+    """Number of answers of the new voice and of the plain model whose entropy is compared. With 0, no answers are compared."""
     entropy: float = limit(0.05, ge=0, le=1)
-    """Fall of the entropy of a new voice's answers up to which it is accepted."""
+    """Largest fall of the answers' entropy with which a new voice is accepted."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def about_expert(expert: Expert, version: int, base: str, minutes: float, lineag
 def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
     """Return the base model of the profile, and the file of its weights.
 
-    :raises ConfigError: where they are not to be had as a file, or the extra is missing.
+    :raises ConfigError: if the weights are not available as a file, or the extra is missing.
     """
     source = configured_profile(settings).models[0]
     try:
@@ -225,9 +225,9 @@ def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
 
 @contextlib.contextmanager
 def alone(work: Path) -> Iterator[None]:
-    """Nobody else trains in a work folder meanwhile: each would write its state over the other's.
+    """Keep other processes from training in the same work folder meanwhile: each would overwrite the other's state.
 
-    :raises InvalidInput: if somebody does.
+    :raises InvalidInput: if another process trains there.
     """
     lock = exclusive_lock(work / "lock")
     if lock is None:

@@ -6,7 +6,7 @@
             print(event)
 
 Every request carries a `ref`, so many can be open at once. A request without an answer is sent again. The client gives a mission its id,
-and an id accepted twice is one mission, so that neither a lost message nor a restarted daemon makes two of it.
+and the daemon accepts each id once. So neither a lost message nor a restarted daemon makes two missions of one.
 
 `Operating` holds the requests about the daemon itself: its facts, its metrics, the methods of its image. `image_bytes` reads the image
 files that a client attaches.
@@ -46,13 +46,13 @@ class Operating(Connection):
     async def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
         """Return the method of an object under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
 
-        :param at: the moment, as of `show`.
-        :raises InvalidInput: if there is nothing under that selector.
+        :param at: the moment, as in `show`.
+        :raises InvalidInput: if the object has nothing under that selector.
         """
         return await self._ask("method", target=target, selector=selector, at=at)
 
     async def methods(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """Return the generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
+        """Return the generated methods that the object `target` holds itself (default: all of the image); `at` as in `show`."""
         return await self._ask("methods", target=target, at=at)
 
     async def missions(
@@ -65,11 +65,11 @@ class Operating(Connection):
         words: str | None = None,
         system: bool | None = None,
     ) -> dict[str, Any]:
-        """Return the missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
+        """Return the missions that the daemon knows, newest first: all, or those in `state`; `at` as in `show`.
 
-        :param before: only those that were accepted before the mission of that id.
-        :param words: only those whose brief has all of these, or whose id begins so.
-        :param system: False: without those of the system's own.
+        :param before: list only missions accepted before the mission of this id.
+        :param words: list only missions whose brief has all of these words, or whose id begins with them.
+        :param system: False leaves out system missions.
         """
         return await self._ask("missions", state=state, limit=limit, at=at, before=before, words=words, system=system)
 
@@ -82,13 +82,13 @@ class Operating(Connection):
         limit: int | None = None,
         at: float | str | None = None,
     ) -> dict[str, Any]:
-        """Return the failed attempts, newest first: of one mission, with one error's code or cause, or of messages with one selector."""
+        """Return the failed attempts, newest first: all, or those of one mission, one error code or cause, or one selector."""
         return await self._ask("failures", id=id, code=code, selector=selector, limit=limit, at=at)
 
 
 ImageFile = str | os.PathLike[str] | bytes
-"""The path of a file, or what is in it."""
-LIMIT = 128 * MIB  # the most that any daemon takes: what is larger is not read
+"""The path of an image file, or its bytes."""
+LIMIT = 128 * MIB  # the most that any daemon accepts; a larger file is not read
 
 
 def image_bytes(image: ImageFile) -> tuple[bytes, str]:
@@ -104,7 +104,7 @@ def image_bytes(image: ImageFile) -> tuple[bytes, str]:
         try:
             with path.open("rb") as file:
                 data = file.read(LIMIT + 1)
-        except (OSError, ValueError) as e:  # the latter: a path with a zero byte in it
+        except (OSError, ValueError) as e:  # ValueError: the path contains a zero byte
             raise Unreadable(f"{what} cannot be read: {getattr(e, 'strerror', None) or e}") from None
     if not data:
         raise Unreadable(f"{what} is empty")
@@ -115,15 +115,15 @@ def image_bytes(image: ImageFile) -> tuple[bytes, str]:
 
 __all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
-LONG_S = 3600.0  # for what takes as long as the image is large
+LONG_S = 3600.0  # seconds for operations whose time grows with the size of the image
 _BUSY_PAUSE_S = 1.0
-_KEEPING_S = 30.0  # for a daemon to write what came, on a slow disk
-_BESIDE_DATA = 512  # bytes of a message beside its data
+_KEEPING_S = 30.0  # seconds for a daemon to write an upload to a slow disk
+_BESIDE_DATA = 512  # bytes of a message besides its data
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A mission that the daemon has on disk. `duplicate`: it was accepted before; then `result` or `error` may be there."""
+    """A mission that the daemon has on disk. `duplicate`: the daemon had accepted it before; then `result` or `error` may be set."""
 
     id: str
     state: str
@@ -135,10 +135,10 @@ class Accepted:
 class Client(Operating):
     """A connection to a daemon.
 
-    :param endpoint: of the daemon; left out, the one that the settings name, or this user's own (`Connection`).
-    :param timeout_s: time for an answer that is not waited for on purpose.
-    :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
-    :param keys: to come in with, where the daemon asks for keys (`batos.wire.ClientKeys.load`).
+    :param endpoint: the daemon's endpoint; default: the one that the settings name, or this user's own (`Connection`).
+    :param timeout_s: seconds to wait for an answer, except where a method waits on purpose.
+    :param message_bytes: largest message to send, in bytes; give the daemon's limit of that name if it was changed.
+    :param keys: the client's keys, for a daemon that asks for keys (`batos.wire.ClientKeys.load`).
     """
 
     async def submit(  # noqa: PLR0913  each is a field of the wire; none goes by its place
@@ -159,17 +159,17 @@ class Client(Operating):
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
 
-        :param id: the mission's name; the same id and brief again is the same mission. A new one is made if left out.
-        :param context: the mission that this one follows: it sees that conversation, and begins when that one has ended.
-        :param schema: JSON schema of the answer; the result's `value` is then of that form.
-        :param depth: how much it is thought about: `direct`, `facets` or `council`; `auto`, or left out, by the brief and the model.
-        :param flavour: how much of the persona's own flavour is in the answer: `full`, `light`, `off`, `auto`.
-        :param needs: what its model must be able to do: `vision`, `tools`, `thinking`, `context:32k`; `auto`: what its plan names.
-        :param images: files of images that go with the brief (PNG, JPEG, WebP), or their bytes, or what `upload` returned of them.
-        :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
-        :raises Unreadable: for a file of an image that cannot be read.
-        :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
-        :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
+        :param id: the mission's id; default: a new one. The same id with the same brief means the same mission.
+        :param context: the mission to follow: the new mission sees its conversation, and begins when it has ended.
+        :param schema: JSON schema of the answer; the result's `value` then fits it.
+        :param depth: depth of thought: `direct`, `facets` or `council`; default `auto`: by the brief and the model.
+        :param flavour: amount of the persona's own flavour in the answer: `full`, `light`, `off`, `auto`.
+        :param needs: capabilities that the model must have: `vision`, `tools`, `thinking`, `context:32k`; `auto`: those in the plan.
+        :param images: images of the brief (PNG, JPEG, WebP): files, their bytes, or results of `upload`.
+        :param may_ask: True if the mission may ask its user a question (event `needs_input`); it then waits for `answer`.
+        :raises Unreadable: if an image file cannot be read.
+        :raises BatosError: if the daemon refuses the mission (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
+        :raises DaemonUnavailable: if no answer came. The daemon may have accepted the mission; submit it again with the same id.
         """
         mission = str(uuid.uuid4()) if id is None else id
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
@@ -180,7 +180,7 @@ class Client(Operating):
             named = [{name: one[name] for name in ("digest", "name") if name in one} for one in known]
             try:
                 return await self._accept("submit", id=mission, brief=brief, images=named or None, **wants)
-            except UnknownPicture:  # it was there, and went before this came
+            except UnknownPicture:  # the daemon removed the image between upload and submission
                 if again:
                     raise
         raise AssertionError("the second time returns or raises")
@@ -220,9 +220,9 @@ class Client(Operating):
         priority: int | None = None,
         **kwargs: Any,
     ) -> Accepted:
-        """Send a message to the object `target` (path or oid): a mission, whose result holds the answer. Errors as of `submit`.
+        """Send a message to the object `target` (path or oid): a mission, whose result holds the answer. Errors as in `submit`.
 
-        Keyword arguments of the message that are named as options of this method go through `send_message`.
+        For keyword arguments of the message with the same names as options of this method, use `send_message`.
         """
         return await self.send_message(target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority)
 
@@ -241,8 +241,8 @@ class Client(Operating):
     ) -> Accepted:
         """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
-        :param may_ask: as of `submit`.
-        :param write: allow a method to be written for a selector that is nearly a known one, and kept without a rating or an example.
+        :param may_ask: as in `submit`.
+        :param write: also write a method for a selector that resembles a known one, and keep it without a rating or an example.
         """
         mission = str(uuid.uuid4()) if id is None else id
         message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
@@ -252,25 +252,25 @@ class Client(Operating):
     async def teach(
         self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
     ) -> Accepted:
-        """Say what a message shall answer; a mission sees that a method keeps the examples.
+        """Teach examples of a message: a mission makes a method that keeps them.
 
-        :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: what the message is called with, what slots hold
-            before, what it answers, what they hold after. All but `result` may be left out.
-        :param intent: what the message is for, in words.
+        :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: the arguments of the message, the slots before, the
+            result, the slots after. All but `result` may be left out.
+        :param intent: the purpose of the message, in words.
         """
         mission = str(uuid.uuid4()) if id is None else id
         return await self._accept("teach", id=mission, target=target, selector=selector, examples=examples, intent=intent)
 
     async def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
-        """Bring an earlier version of a method back: the one before the newest, or that of `version`; 0 is what was before the first."""
+        """Bring back an earlier version of a method: the one before the newest, or `version`; 0 is the state before the first."""
         mission = str(uuid.uuid4()) if id is None else id
         return await self._accept("revert", id=mission, target=target, selector=selector, version=version)
 
     async def grant(self, target: str, selector: str, message: str, *, revoke: bool = False, id: str | None = None) -> Accepted:
         """Let the method that answers `selector` send a message that changes more than its receiver. A later version needs another grant.
 
-        :param message: what it may send, such as `forget_`.
-        :param revoke: take that back.
+        :param message: the selector that the method may send, such as `forget_`.
+        :param revoke: revoke the grant instead.
         """
         mission = str(uuid.uuid4()) if id is None else id
         return await self._accept("grant", id=mission, target=target, selector=selector, message=message, revoke=revoke or None)
@@ -285,15 +285,15 @@ class Client(Operating):
     async def result(self, id: str, wait: bool = True, timeout_s: float | None = None) -> dict[str, Any]:
         """Return the result of the mission: `text`, `value`, `persona`, `usage` and more.
 
-        :param wait: wait for it, for `timeout_s` seconds, or as long as it takes.
-        :raises MissionFailed: (or MissionCancelled, DeadlineExceeded ...) if it ended FAILED; `context["code"]` says why.
+        :param wait: wait for the result, for `timeout_s` seconds, or without a limit by default.
+        :raises MissionFailed: (or MissionCancelled, DeadlineExceeded ...) if the mission ended FAILED; `context["code"]` says why.
         :raises MissionPending: if there is no result in that time.
         """
         now = asyncio.get_running_loop().time
         end = None if timeout_s is None else now() + timeout_s
         while True:
             left = 0.0 if not wait else math.inf if end is None else max(0.0, end - now())
-            wait_s = round(min(left, WAIT_S_LIMIT, self.timeout_s), 3)  # in short spells, so that a restart is noticed
+            wait_s = round(min(left, WAIT_S_LIMIT, self.timeout_s), 3)  # short waits, so that the client notices a restart
             try:
                 reply = await self._ask("result", hold_s=wait_s, id=id, wait_s=wait_s)
             except Busy:
@@ -307,12 +307,12 @@ class Client(Operating):
                 raise MissionPending(f"the mission {id} has no result yet: it is {reply.get('state')}", id=id, state=reply.get("state"))
 
     async def watch(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the events of the mission as they happen, the first one its state now, the last one its result.
+        """Yield the events of the mission as they happen: first its present state, last its result.
 
-        A watch outlives a restart of the daemon if that takes less than the time-out. Events may be missing then, and
-        after `"dropped": N`; the result never is.
+        A watch survives a restart of the daemon that takes less than the timeout. Events may be missing then, and
+        after `"dropped": N`; the result is never missing.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if no mission has that id.
         :raises DaemonUnavailable: if the daemon does not answer any more.
         """
         async with contextlib.aclosing(self._follow("watch", id=id)) as events:
@@ -322,33 +322,33 @@ class Client(Operating):
                     return
 
     async def cancel(self, id: str) -> dict[str, Any]:
-        """Take the mission back; it ends FAILED with the code `cancelled` unless it had ended before. The reply is its status."""
+        """Cancel the mission. It ends FAILED with the code `cancelled`, unless it had ended before. The reply is its status."""
         return await self._ask("cancel", id=id)
 
     async def pause(self, id: str) -> dict[str, Any]:
-        """Let the mission rest until `resume`, also over restarts; its deadline goes on. The reply is its status."""
+        """Pause the mission until `resume`, also across restarts. Its deadline goes on. The reply is its status."""
         return await self._ask("pause", id=id)
 
     async def resume(self, id: str) -> dict[str, Any]:
-        """Let a paused mission go on. The reply is its status."""
+        """Resume a paused mission. The reply is its status."""
         return await self._ask("resume", id=id)
 
     async def answer(self, id: str, text: str, number: int | None = None) -> dict[str, Any]:
-        """Answer the mission's question: the open one, or that of `number`. The reply is its status.
+        """Answer the mission's question: the open one, or question `number`. The reply is the mission's status.
 
-        :raises InvalidInput: if it has no such question, or was answered otherwise.
+        :raises InvalidInput: if the mission has no such question, or has another answer to it.
         """
         return await self._ask("answer", id=id, text=text, number=number)
 
     async def rate(self, id: str, rating: Literal[1, -1], why: str | None = None) -> dict[str, Any]:
-        """Say what you think of a mission that has ended. The reply is its status.
+        """Rate a mission that has ended. The reply is its status.
 
-        :raises InvalidInput: if it has not ended.
+        :raises InvalidInput: if the mission has not ended.
         """
         return await self._ask("rate", id=id, rating=rating, why=why)
 
     async def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
-        """Return the object `target` (path or oid) as it is now, or was at a moment.
+        """Return the object `target` (path or oid) as it is now, or as it was at a moment.
 
         :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`), whose writes are included.
         :raises UnknownTarget: if there is no such object.
@@ -361,7 +361,7 @@ class Client(Operating):
         return await self._ask("ls", target=target, at=at)
 
     async def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
-        """Return the slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
+        """Return the slots of the object `target` that differ between the moments `a` and `b` (default: now); moments as in `show`."""
         return await self._ask("diff", target=target, a=a, b=b)
 
     async def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
@@ -385,69 +385,68 @@ class Client(Operating):
         expect: Sequence[str] | None = None,
         timeout_s: float = LONG_S,
     ) -> dict[str, Any]:
-        """Take back what a mission did to the image; `missions`, `objects` and `documents` say what that was.
+        """Undo a mission's changes to the image; `missions`, `objects` and `documents` list them.
 
-        :param redo: do what was undone again.
-        :param cascade: with the missions whose work depends on it.
-        :param dry: only say what would be done.
-        :param expect: the missions that were agreed to; it is refused if others would be undone.
-        :raises UndoConflict: if later work depends on it.
-        :raises HistoryGone: if it is from before the last pack.
+        :param redo: redo what was undone.
+        :param cascade: also undo the missions whose work depends on this one.
+        :param dry: only report what would be done.
+        :param expect: the missions that the user agreed to undo; the daemon refuses if it would undo others.
+        :raises UndoConflict: if later work depends on these changes.
+        :raises HistoryGone: if the changes are older than the last pack.
         """
         flags = {"redo": redo or None, "cascade": cascade or None, "dry": dry or None}
         return await self._ask("undo", hold_s=timeout_s, id=id, **flags, expect=None if expect is None else list(expect))
 
     async def changes(self, number: int | None = None, *, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
-        """Return the changes that the system proposed and made of its own accord, the newest first; with a number one of them, whole.
+        """Return the changes that the system proposed or made of its own accord, newest first; with a number, all of that change.
 
-        :param state: only those that are proposed, refused, promoted, kept, undone or disabled.
-        :raises UnknownChange: if there is none of that number.
+        :param state: list only changes in this state: proposed, refused, promoted, kept, undone or disabled.
+        :raises UnknownChange: if no change has that number.
         """
         return await self._ask("changes", number=number, state=state, limit=limit)
 
     async def undo_change(self, number: int, *, why: str | None = None, dry: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Take back a change that the system made of its own accord; `objects` says what that was. It is not made again.
+        """Undo a change that the system made of its own accord; `objects` lists it. The system does not make it again.
 
-        :param why: is kept with it.
-        :param dry: only say what would be done.
-        :raises UndoConflict: if later work depends on it.
-        :raises HistoryGone: if it is from before the last pack.
+        :param why: the reason, kept with the change.
+        :param dry: only report what would be done.
+        :raises UndoConflict: if later work depends on these changes.
+        :raises HistoryGone: if the changes are older than the last pack.
         """
         return await self._ask("undo_change", hold_s=timeout_s, number=number, why=why, dry=dry or None)
 
     async def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Make a folder of the daemon's machine with the whole image as of a moment (as of `show`; left out: now), for another daemon.
+        """Copy the image, as of a moment (as in `show`; default: now), into a folder of the daemon's machine, for another daemon.
 
         :raises Busy: while the daemon packs, backs up or forks already.
-        :raises HistoryGone: for a moment that is not kept any more.
+        :raises HistoryGone: if the image no longer holds that moment.
         """
         return await self._ask("fork", hold_s=timeout_s, folder=folder, at=at)
 
     async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Drop the history older than `days`, or than the setting `image.history_days`; sizes before and after.
+        """Remove the history older than `days`, or than the setting `image.history_days`. Return the sizes before and after.
 
         :raises Busy: while the daemon packs or backs up already.
         """
         return await self._ask("pack", hold_s=timeout_s, days=days)
 
     async def backup(self, folder: str | None = None, *, full: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Add a backup to a folder of the daemon's machine, proved by restoring it; its figures.
+        """Add a backup to a folder of the daemon's machine, and verify it by restoring it. Return its figures.
 
         :raises Busy: while the daemon packs or backs up already.
         """
         return await self._ask("backup", hold_s=timeout_s, folder=folder, full=full or None)
 
     async def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Return the models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
+        """Return the state of the models, or of those named. With `ensure`, first make or pull the named models that are missing."""
         return await self._ask("models", hold_s=timeout_s if ensure else 0.0, names=list(names) or None, ensure=ensure or None)
 
     async def use_model(self, name: str, *, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Let a model think from now on, also after a restart: a name, a profile (`auto`: the best installed), or `robin=NAME` for one
-        persona.
+        """Use a model from now on, also after a restart: a name, a profile (`auto`: the best installed), or `robin=NAME` for one persona.
 
-        `model` is the new one, `before` the former, `models` the status of all that it needs.
+        In the reply, `model` is the new model, `before` the former one, and `models` the status of all models that it needs.
 
-        :raises InvalidInput: if there is no such model, or it is unfit.
+        :raises InvalidInput: if the model does not exist or is unfit.
         """
         return await self._ask("models", hold_s=timeout_s, use=name)
 
@@ -460,7 +459,7 @@ class Client(Operating):
         return await self._ask("models", hold_s=timeout_s, fit=True, names=list(names) or None)
 
     async def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the list as `models`, then `progress` and `model` events, and the list at the end."""
+        """Yield the list of models as `models`, then `progress` and `model` events, and the list again at the end."""
         fields = {"names": list(names) or None, "ensure": ensure or None}
         async with contextlib.aclosing(self._follow("models", **fields, watch=True)) as events:
             async for event in events:
@@ -486,7 +485,7 @@ class Client(Operating):
 
         :param follow: folders that the daemon watches from now on.
         :param exclude: ignore patterns for folders, as in `.gitignore`; `left_out` counts what they exclude.
-        :raises Unreadable: if none of them exists.
+        :raises Unreadable: if none of the paths exists.
         """
         return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None, exclude=list(exclude) or None)
 
@@ -506,15 +505,14 @@ class Client(Operating):
 
         :param documents: number of documents to list, newest first.
         :param change: `archives`, the number of archives to list; or one change to make first: `forget`, the source of a document;
-            `unfollow`, a
-            folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of a document to keep, or
-            a folder.
+            `unfollow`, a folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of
+            a document to keep, or a folder.
         :raises UnknownSource: if the memory holds nothing from that source.
         """
         return await self._ask("memory", hold_s=LONG_S if change else 0.0, documents=documents, **change)
 
     async def curate(self, *, dry: bool = False) -> dict[str, Any]:
-        """Have the memory's curator archive what may leave; with `dry`, only look."""
+        """Have the memory's curator archive old, redundant or excess sections. With `dry`, only list them."""
         return await self._ask("curate", hold_s=LONG_S, dry=dry)
 
     async def search(
@@ -540,11 +538,11 @@ class Client(Operating):
         return await self._ask("search", question=question, k=k, explain=explain or None, **fields)
 
     async def personas(self, *, accept: str | None = None, slot: str | None = None) -> dict[str, Any]:
-        """Return the personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone.
+        """Return the personas: mission, facets and protocols, model, exemplars, and the slots that a new codex did not change.
 
-        :param accept: a persona in which the codex's values take the place of the image's own first.
-        :param slot: only in this slot; left out: wherever they differ, and a persona that was deleted comes back.
-        :raises InvalidInput: if they do not differ.
+        :param accept: a persona in which the codex's values first replace the image's own.
+        :param slot: replace only this slot; default: all that differ. A deleted persona comes back.
+        :raises InvalidInput: if the values do not differ.
         """
         wanted = None if accept is None else {"persona": accept, **({} if slot is None else {"slot": slot})}
         return await self._ask("personas", accept=wanted)
@@ -559,7 +557,7 @@ def _result_of(reply: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = reply["result"]
         return result
     error = from_wire(reply["error"])
-    if not isinstance(error, MissionFailed):  # one kind to catch, whatever it failed of
+    if not isinstance(error, MissionFailed):  # one type to catch, whatever made the mission fail
         error = MissionFailed(error.message, **error.context)
     error.context["code"] = reply["error"]["code"]
     raise error

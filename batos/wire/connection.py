@@ -30,15 +30,15 @@ _HEARD = (
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_DISCONNECTED
 )
-_HANG_UPS = 3  # of a daemon in the middle of a handshake with keys: it cannot read what was meant for another
+_HANG_UPS = 3  # connections that the daemon may close during a handshake with keys: it could not read what was meant for another
 
 
 class Handshakes:
-    """Hears how one socket's handshakes go, whether a further one could do better, and whether a connection stands. In a running loop."""
+    """Monitor of one socket's handshakes: their failures, the use of another try, and the established connection. In a running loop."""
 
     def __init__(self, socket: zmq.asyncio.Socket, endpoint: str, *, with_keys: bool, on_refused: Callable[[KeyRefused], None]) -> None:
         """
-        :param on_refused: told once.
+        :param on_refused: called once, with the error.
         """
         self._refused: asyncio.Future[KeyRefused] = asyncio.get_running_loop().create_future()
         self._socket, self._endpoint, self._with_keys, self._on_refused = socket, endpoint, with_keys, on_refused
@@ -48,7 +48,7 @@ class Handshakes:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Hear from now on."""
+        """Start to monitor the handshakes."""
         self._task = asyncio.create_task(self._hear())
 
     def way(self) -> int:
@@ -119,12 +119,12 @@ class Handshakes:
 
 log = structlog.get_logger("batos.client")
 
-MESSAGE_BYTES = MIB  # what a daemon takes unless told otherwise
+MESSAGE_BYTES = MIB  # the daemon's default limit
 
-_TRIES = 2  # of a request within its time
-_EVENTS_KEPT = 4096  # of one watch whose reader is slow; past it, all but the end are dropped
+_TRIES = 2  # tries of a request within its time
+_EVENTS_KEPT = 4096  # events kept for a watch whose reader is slow; beyond that, all but the final event are dropped
 _LINGER_MS = 200
-_PING_MS, _SILENCE_MS = 15_000, 60_000  # as the daemon's own: nothing else tells of a machine that was switched off
+_PING_MS, _SILENCE_MS = 15_000, 60_000  # equal to the daemon's; only a missing answer to pings reveals a machine that was switched off
 
 
 class Connection:
@@ -160,7 +160,7 @@ class Connection:
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
-        self._socket.setsockopt(zmq.HEARTBEAT_IVL, _PING_MS)  # at ipc:// too: an SSH tunnel may be behind it
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, _PING_MS)  # for ipc:// too: an SSH tunnel may be behind it
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS)
         if self.endpoint.startswith("tcp://["):
             self._socket.setsockopt(zmq.IPV6, 1)
@@ -200,12 +200,12 @@ class Connection:
                 except TimeoutError:
                     if silent:
                         raise self._unavailable(self.timeout_s * 2) from None
-                    # asked again it is the same watch: a daemon that still has it says where the mission stands
+                    # A repeated request means the same watch: a daemon that still has it reports the mission's current state.
                     silent = stream.due = True
                     continue
                 silent = False
                 if begun and event.get("code") == Busy.code:
-                    continue  # the daemon is stopping; it is asked again after a silence
+                    continue  # the daemon is stopping; repeat the request after a silence
                 yield _checked(event)
                 begun = True
 
@@ -219,7 +219,7 @@ class Connection:
         raise self._unavailable(round(asyncio.get_running_loop().time() - begun, 1))
 
     async def _reply(self, stream: _Stream, hold_s: float) -> dict[str, Any]:
-        """Send a request. Return its next reply. A long delay is waited for in spells, while its connection stands.
+        """Send a request. Return its next reply. Wait out a long delay in short intervals while the connection lasts.
 
         :raises TimeoutError: if no reply can come any more.
         """
@@ -254,8 +254,8 @@ class Connection:
 
     async def _send(self, stream: _Stream) -> None:
         stream.due = False
-        sending = asyncio.ensure_future(self._socket.send(stream.payload))  # the future that it is
-        if not sending.done():  # else a socket without a peer, which is what a refusal leaves, would hold it until its time is up
+        sending = asyncio.ensure_future(self._socket.send(stream.payload))  # already a future: `ensure_future` only tells the type checker
+        if not sending.done():  # else a socket without a peer (after a refusal) would hold the request until its timeout
             await self._handshakes.unless_refused(sending)
         sending.result()
 
@@ -274,9 +274,9 @@ class Connection:
     def _dispatch(self, reply: dict[str, Any]) -> None:
         stream = self._streams.get(reply.pop("ref", None))
         if stream is None and reply.get("type") == "error" and self._streams:
-            # the daemon did not read the message far enough to find its `ref`: it was too large
+            # The message was too large: the daemon stopped reading before its `ref`.
             stream = max(self._streams.values(), key=lambda open_one: len(open_one.payload))
-        if stream is not None:  # else the answer to a request that was sent twice or given up
+        if stream is not None:  # else this answers a request that was sent twice or given up
             stream.put(reply)
 
     def _refuse(self, error: KeyRefused) -> None:
@@ -293,7 +293,7 @@ class _Stream:
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
-        self.due = True  # to be sent
+        self.due = True  # waits to be sent
         self.replies: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._dropped = 0
 
@@ -316,7 +316,7 @@ def _payload(request: dict[str, Any]) -> bytes:
 
 
 def _unwritable(request: dict[str, Any], error: Exception) -> str:
-    """Why JSON cannot say it, in words where Python's are about its own insides."""
+    """Return why JSON cannot express the value. Replace messages of Python that describe only its internals."""
     words = f"cannot be written as JSON: {error}"
     if isinstance(error, UnicodeEncodeError):
         words = "has a character that is none, such as a byte that is not UTF-8"

@@ -20,7 +20,7 @@ from batos.errors import EndpointError
 _TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:\[\]]+):(\d{1,5}|\*)")
 _IPC = "ipc://"
 MACHINE = "ipc:///run/batos/wire.sock"
-"""Where a daemon listens that `batos service install` made a unit of the machine; root can open it."""
+"""The endpoint of a daemon that `batos service install` set up for the whole machine. Root can open it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,42 +28,43 @@ class WireLimits(Limits):
     """Limits of the wire: messages, connections and clients."""
 
     message_bytes: int = limit(MIB, ge=1024, le=64 * MIB)
-    """Largest message, all frames together."""
+    """Largest size of a message in bytes, all frames together."""
     message_depth: int = limit(32, ge=2, le=512)
-    """Nesting of the JSON in a message."""
+    """Deepest nesting of the JSON in a message; the outermost object is level 1."""
     client_queue: int = limit(1024, ge=8, le=1_000_000)
-    """Replies waiting for one client; past it, events are dropped."""
+    """Replies that may wait for one client. Beyond that, events are dropped."""
     client_queue_bytes: int = limit(16 * MIB, ge=1024, le=1024 * MIB)
-    """Bytes of replies waiting for one client."""
+    """Bytes of replies that may wait for one client. Beyond that, events are dropped."""
     clients: int = limit(4096, ge=1, le=1_000_000)
-    """Clients with replies waiting or missions watched."""
+    """Largest number of clients that have waiting replies or watch missions."""
     watches: int = limit(256, ge=1, le=100_000)
-    """Missions that one client watches."""
+    """Largest number of missions that one client may watch."""
     outbox_bytes: int = limit(256 * MIB, ge=1024, le=65536 * MIB)
-    """Bytes of replies waiting for all blocked clients."""
+    """Bytes of replies that may wait for all blocked clients together."""
     requests: int = limit(1024, ge=1, le=100_000)
-    """Requests answered at the same time; past it, reading pauses."""
+    """Requests answered at the same time. Beyond that, the daemon pauses reading."""
     waits: int = limit(10_000, ge=1, le=1_000_000)
-    """`result` requests that wait; one more is answered busy."""
+    """`result` requests that may wait at the same time. The daemon answers further ones with `busy`."""
     handshake_s: float = limit(5.0, gt=0, le=60)
-    """Time for a new connection to shake hands."""
+    """Seconds for the handshake of a new connection."""
     ping_s: float = limit(15.0, ge=0.1, le=600)
-    """Pause between two pings of a connection."""
+    """Seconds between two pings of a connection."""
     silence_s: float = limit(60.0, ge=0.1, le=3600)
-    """Silence after a ping by which a connection counts as dead."""
+    """Seconds of silence after a ping until a connection counts as dead."""
     linger_s: float = limit(1.0, ge=0, le=60)
-    """Time for the last replies to leave at shutdown."""
+    """Seconds for sending the last replies at shutdown. With 0, the daemon does not wait for them."""
     key_check_s: float = limit(1.0, ge=0.05, le=3600)
-    """Seconds after which connections of a client whose key was taken out of the folder are closed."""
+    """Seconds between two checks of the key folder. A check closes the connections of a client whose key was removed."""
     probe_s: float = limit(2.0, gt=0, le=60)
-    """Seconds for an answer to the question whether a daemon is there."""
+    """Seconds to wait for an answer when checking whether a daemon listens."""
 
 
 def normalised(endpoint: str, *, guarded: bool = False) -> str:
-    """`endpoint` as libzmq binds it: `localhost` becomes an address.
+    """Return `endpoint` in the form that libzmq binds: `localhost` becomes an address.
 
-    :param guarded: only clients with keys are let in, so that other machines may reach it: `tcp://*:PORT`, an address, an interface.
-    :raises EndpointError: for another transport, a malformed address, or one that other machines can reach without keys.
+    :param guarded: True if only clients with keys are admitted. Then other machines may reach the endpoint: `tcp://*:PORT`, an address, an
+    interface.
+    :raises EndpointError: for another transport, a malformed address, or an address that other machines can reach without keys.
     """
     if endpoint.startswith(_IPC) and len(endpoint) > len(_IPC):
         return endpoint
@@ -105,7 +106,7 @@ def prepare(endpoint: str) -> None:
 def to_connect(endpoint: str) -> str:
     """Return the endpoint at which a client of this machine reaches a daemon that listens at `endpoint`; wildcards become loopback.
 
-    A user without a daemon of his own is led to the machine's, if there is one. A socket that a killed daemon left does not count as one.
+    A user without an own daemon gets the machine's daemon, if there is one. A socket that a killed daemon left does not count.
     """
     if endpoint == local_endpoint() and _is_there(MACHINE) and not _answers(endpoint.removeprefix(_IPC)):
         return MACHINE
@@ -135,12 +136,12 @@ def bind(socket: zmq.Socket[bytes], endpoint: str, *, guarded: bool = False) -> 
 
 
 def check(endpoint: str, *, guarded: bool = False) -> None:
-    """See that `bind` would have an endpoint now, and let go of it again.
+    """Check that `bind` could bind an endpoint now, and release it again.
 
-    :raises EndpointError: as `bind`.
+    :raises EndpointError: as in `bind`.
     """
     endpoint = normalised(endpoint, guarded=guarded)
-    if endpoint.startswith(_IPC):  # to bind it would leave its file
+    if endpoint.startswith(_IPC):  # an ipc socket may leave its file behind, so do not bind to it
         _check_free(endpoint)
         return
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -155,7 +156,7 @@ def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False  # `*`, the name of an interface, a host name: what they come to is not ours to know
+        return False  # `*`, the name of an interface, or a host name: only the system can resolve it
 
 
 def _is_there(endpoint: str) -> bool:
@@ -172,7 +173,7 @@ def _check_free(endpoint: str) -> None:
         try:
             kind = os.lstat(path).st_mode
         except OSError:
-            return  # nothing is there; or bind says what stands in the way
+            return  # nothing listens there; if the address is blocked, bind reports why
         if not stat.S_ISSOCK(kind):
             what = "a link" if stat.S_ISLNK(kind) else "a folder" if stat.S_ISDIR(kind) else "a file"
             raise EndpointError(

@@ -44,7 +44,7 @@ WORDS = {
     _DIGEST: (r"[0-9a-f]", "a digest is SHA-256 as 64 of the digits 0-9 a-f"),
     _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
 }
-"""Of patterns which characters they let pass, and what they ask for in words."""
+"""Maps each pattern to the characters that it allows and to its explanation for error messages."""
 
 
 def _day(text: str) -> str:
@@ -66,7 +66,7 @@ def unlike(pattern: str, text: str) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """Python takes true and 1.0 for 1, and a choice of numbers would, too."""
+    """Refuse other types: Python takes true and 1.0 for 1, and so would a choice of numbers."""
     if type(value) is not int:
         raise ValueError("input should be 1 or -1")
     return value
@@ -84,7 +84,7 @@ Folder = Annotated[str, StringConstraints(pattern=_PATH, min_length=1, max_lengt
 Day = Annotated[str, AfterValidator(_day)]
 Digest = Annotated[str, StringConstraints(pattern=_DIGEST)]
 Moment = Annotated[str, StringConstraints(pattern=_TID)] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
-"""Id of a transaction, or seconds since the epoch."""
+"""Id of a transaction, or seconds since 1970."""
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Rating = Annotated[Literal[1, -1], BeforeValidator(_whole)]
@@ -94,12 +94,12 @@ State = Literal[
     "ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED",
 ]  # fmt: skip
 ChangeState = Literal["proposed", "refused", "promoted", "kept", "undone", "disabled"]
-"""What became of a change that the loop made of itself."""
+"""State of a change that the autotelic loop made to the system."""
 Number = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 Role = Literal["read", "submit", "operate"]
-"""What a client may do: look at everything; also give missions and steer them; also all else. Each may what those before it may."""
+"""Role of a client. `read` looks at everything. `submit` also gives and steers missions. `operate` may do all else as well."""
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
@@ -109,9 +109,9 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     least_role: ClassVar[Role] = "operate"
-    """What its sender has to be at least. An op that does not say is for operators."""
+    """The least role that may send the operation. An operation without its own value is for operators."""
     operating: ClassVar[tuple[str, ...]] = ()
-    """Fields with which the op changes what it else only shows: then its sender has to be an operator."""
+    """Fields by which the operation changes what it otherwise only shows. A request with one of these fields needs the role `operate`."""
 
     op: str
     ref: Ref | None = None
@@ -133,5 +133,5 @@ class Request(BaseModel):
 
     @property
     def mission(self) -> str | None:
-        """Id of the mission it is about, if it is about one."""
+        """Return the id of the mission that the request is about; None if it is about none."""
         return getattr(self, "id", None)

@@ -32,17 +32,17 @@ log = structlog.get_logger("batos.wire")
 
 SERVER = "server"
 DOMAIN = "batos"
-"""The domain for authentication (rfc.zeromq.org/spec/27) of the daemon's socket, with keys and without. A socket that has one refuses
-whoever speaks ZMTP before version 3: there any bytes are frames, those that a web page has its browser send, too."""
-_KEY = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}\Z")  # Z85
+"""The domain for authentication (rfc.zeromq.org/spec/27) of the daemon's socket, with and without keys. A socket with a domain refuses
+peers that speak ZMTP before version 3. Those versions accept any bytes as frames, even bytes that a web page makes its browser send."""
+_KEY = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}\Z")  # characters of Z85
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _Signature = tuple[tuple[str, int, int], ...]
 
 
 _ROLE = re.compile(r"^[ \t]*role[ \t]*=[ \t]*[\"']?([^\"'\s]*)", re.M)
-_CURVE = re.compile(r"^curve\s*$", re.M)  # the head of the keys' own section, after the metadata
+_CURVE = re.compile(r"^curve\s*$", re.M)  # the head of the section with the keys, after the metadata
 NEW_ROLE: Role = "submit"
-"""Of a key that names none."""
+"""The role of a key whose file names none."""
 
 
 class KeyPair(NamedTuple):
@@ -70,9 +70,9 @@ class ClientKeys(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> ClientKeys | None:
-        """Return those that the settings name; None if they name none.
+        """Return the keys that the settings name; None if they name none.
 
-        :raises ConfigError: if only one of them is named, too.
+        :raises ConfigError: if a key is invalid, or only one of the two is named.
         """
         if not settings.wire.client_key and not settings.wire.server_key:
             return None
@@ -80,10 +80,10 @@ class ClientKeys(NamedTuple):
             raise ConfigError(
                 "a client needs both settings, wire.client_key (its own secret key) and wire.server_key (the daemon's public key)"
             )
-        return cls.load(Path(settings.wire.client_key), settings.wire.server_key)  # a key as it is may end in a slash
+        return cls.load(Path(settings.wire.client_key), settings.wire.server_key)  # a literal key may end in a slash
 
     def use(self, socket: zmq.Socket[Any]) -> None:
-        """Have a socket come in with them; before it connects."""
+        """Set these keys on a socket, before it connects."""
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self.own.public)
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.server)
@@ -97,12 +97,12 @@ class KnownClient(NamedTuple):
 
 
 def create(folder: Path, name: str, public: Path | None = None, *, role: Role | None = None) -> tuple[Path, Path]:
-    """Make a pair; overwrites nothing.
+    """Create a pair of keys; overwrite nothing.
 
-    :param public: the folder of the public key, where it is another.
-    :param role: of a client: what it may do.
+    :param public: the folder of the public key, if it is another one.
+    :param role: role of a client.
     :returns: the files of the secret and of the public key.
-    :raises ConfigError: if one is there, or they cannot be written.
+    :raises ConfigError: if one of the files exists, or they cannot be written.
     """
     if not _NAME.match(name):
         raise ConfigError(f"{name!r} is no name for a key: letters, digits, . _ - and at most 64 of them")
@@ -184,8 +184,8 @@ class Clients:
         return key in self
 
     async def look(self) -> None:
-        """Know the keys that are there now; none while the folder cannot be read."""
-        async with self._looking:  # an older look never comes after a newer one
+        """Read the keys of the folder again. There are none while the folder cannot be read."""
+        async with self._looking:  # so that an older result never replaces a newer one
             before, readable = self._seen, self._readable
             try:
                 known = await asyncio.to_thread(self.known)
@@ -219,7 +219,7 @@ class Clients:
             return ()
         seen = []
         for entry in files:
-            with contextlib.suppress(FileNotFoundError):  # gone since, or a link to nothing: the others' keys are there all the same
+            with contextlib.suppress(FileNotFoundError):  # a file was removed, or is a dangling link: the other keys remain valid
                 seen.append((entry.name, entry.stat().st_mtime_ns, entry.stat().st_size))
         return tuple(sorted(seen))
 
@@ -242,7 +242,7 @@ class KeyGate:
 
         :param looked: called after each look at the folder, with the public keys that are in it.
         """
-        from zmq.auth.asyncio import AsyncioAuthenticator  # late: a daemon without keys needs none of it
+        from zmq.auth.asyncio import AsyncioAuthenticator  # imported late: a daemon without keys does not need it
 
         self._asked = AsyncioAuthenticator(context)
         self._asked.start()

@@ -6,9 +6,9 @@ handler; a bad one is answered at once. The socket is used on the loop's thread 
 Frames become messages in bounded memory and bounded steps, whatever peers send. libzmq limits the bytes of one frame only, so frames are
 counted and added up here, and those of a message that is too large are dropped as they arrive.
 
-`Authority` holds the rights of a message's sender: his role, and the folders that he may name. A sender is identified by what he cannot
-choose: the CURVE key of his connection, or the user who opened a local socket, as the kernel told libzmq. Over TCP without keys it is
-only known that he is on this machine. `docs/wire.md` lists each operation's role.
+`Authority` holds the rights of a message's sender: its role, and the folders that it may name. A sender is identified by facts that it
+cannot choose: the CURVE key of its connection, or the user who opened a local socket, as the kernel reports. Over TCP without keys, the
+only known fact is that the sender is on this machine. `docs/wire.md` lists each operation's role.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Message(NamedTuple):
     """One message as it arrived. `problem` says why it cannot be a request."""
 
     routing_id: bytes
-    enveloped: bool  # the sender is a REQ socket, or behaves like one
+    enveloped: bool  # True if the sender is a REQ socket or behaves like one
     payload: bytes
     problem: InvalidRequest | None = None
-    key: bytes = b""  # the public key under which it came, where the socket asks for keys
-    address: str = ""  # the host it came from; of a local socket `localhost:UID:GID:PID`, of whom opened it
+    key: bytes = b""  # the public key of the client; empty if the socket asks for no keys
+    address: str = ""  # the host of the client; for a local socket `localhost:UID:GID:PID` of the process that opened it
 
 
 class Inbox:
@@ -75,7 +75,7 @@ class Inbox:
         self._socket = socket
         self._limit = message_bytes
         self._with_keys = with_keys
-        self.drained = False  # whether the last `read` found the socket empty
+        self.drained = False  # True if the last `read` emptied the socket
         self._start()
 
     def _start(self) -> None:
@@ -111,7 +111,7 @@ class Inbox:
         self._count = 1
         self._spoken = bool(_told(frame, "Socket-Type"))
         self._address = _told(frame, "Peer-Address")
-        if self._with_keys:  # without one it is refused like any other that is not known
+        if self._with_keys:  # a message without a key is refused like one with an unknown key
             self._key = _told(frame, "User-Id").encode()
 
     def _take(self, frame: bytes) -> None:
@@ -121,7 +121,7 @@ class Inbox:
             self._kept.append(frame if self._bytes <= self._limit else b"")
 
     def _message(self) -> Message:
-        if self._count == 2 and self._bytes <= self._limit:  # nearly all
+        if self._count == 2 and self._bytes <= self._limit:  # the common case
             return Message(self._kept[0], False, self._kept[1], None, self._key, self._address)
         routing_id, *frames = self._kept
         enveloped = self._count > 2 and self._kept[1] == b""
@@ -145,7 +145,7 @@ def _told(frame: zmq.Frame, what: str) -> str:
         return ""
 
 
-_LOCAL = "localhost"  # how libzmq names the host of a local socket: no numeric address reads so
+_LOCAL = "localhost"  # libzmq's name for the host of a local socket; no numeric address reads like this
 
 
 class Authority:
@@ -153,7 +153,7 @@ class Authority:
 
     def __init__(self, settings: Settings, clients: Clients | None = None) -> None:
         """
-        :param clients: the keys that are let in, where the socket asks for keys.
+        :param clients: the admitted keys, if the socket asks for keys.
         """
         self._clients = clients
         self._local_role: Role = settings.wire.role
@@ -162,13 +162,13 @@ class Authority:
         self._own = os.getuid()
 
     def check(self, request: Request, message: Message) -> None:
-        """See that a sender may make a request.
+        """Check that a sender may make a request.
 
-        :raises KeyRefused: if his key was taken out of the folder of clients since he came in.
-        :raises RoleRefused: if his role is too little for it.
+        :raises KeyRefused: if the sender's key was removed from the folder of clients after it connected.
+        :raises RoleRefused: if the sender's role does not allow the request.
         """
         if self._clients is not None and message.key not in self._clients:
-            # libzmq asks for a key once a connection, and knows no way to end one
+            # Libzmq checks a key once per connection and cannot close a single connection.
             raise KeyRefused("this client's key was taken out of the daemon's folder of clients (wire.client_keys)")
         if ROLES.index(request.role) > ROLES.index(role := self._role(message)):
             raise RoleRefused(_refusal(request, role, with_keys=self._clients is not None))
@@ -200,7 +200,7 @@ class Authority:
         return self._local_role if self._clients is None else self._clients.role(message.key)
 
     def _is_own(self, message: Message) -> bool:
-        """Return True if a message came by a local socket that the daemon's user, or root, opened: he can do the daemon's work himself."""
+        """Return True if a message came by a local socket that the daemon's user or root opened: that user could act without the daemon."""
         host, *ids = message.address.split(":")
         return host == _LOCAL and len(ids) == 3 and ids[0].isdecimal() and int(ids[0]) in (self._own, 0)
 
@@ -220,10 +220,10 @@ def _is_within(path: Path, folders: tuple[Path, ...]) -> bool:
     return any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
-_BATCH_FRAMES = 256  # read in one turn; then the rest of the daemon has its turn
-_REFUSAL_ROOM = 8  # messages up to this many times the limit are read, to be answered too_large; above, libzmq hangs up
-_READ_AHEAD = 16  # messages that libzmq reads for us per connection
-_SEND_AHEAD = 256  # replies that libzmq takes from us per connection
+_BATCH_FRAMES = 256  # frames read in one turn of the loop; then other tasks get their turn
+_REFUSAL_ROOM = 8  # messages up to this multiple of the limit are read and answered with too_large; libzmq hangs up above it
+_READ_AHEAD = 16  # messages that libzmq reads ahead per connection
+_SEND_AHEAD = 256  # replies that libzmq buffers per connection
 
 
 class RequestHandler(Protocol):
@@ -256,7 +256,7 @@ class Listener:
     async def start(self) -> None:
         """Bind every endpoint and begin to read.
 
-        :raises EndpointError: if one of them cannot be bound or may not be; then none is.
+        :raises EndpointError: if an endpoint cannot be bound or is not allowed; then none is bound.
         :raises ConfigError: if the daemon's key cannot be used.
         """
         self._gate = KeyGate(self._settings) if self._settings.wire.secret_key else None
@@ -280,7 +280,7 @@ class Listener:
         self._outbox = Outbox(socket, self._settings, self._schedule)
         self._fd = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._pump)
-        self._schedule()  # the descriptor tells of changes only
+        self._schedule()  # the descriptor signals changes only
         log.info("listening", endpoints=self.bound, keys=self._gate is not None)
 
     async def stop(self) -> None:
@@ -289,7 +289,7 @@ class Listener:
             return
         self._stopping = True
         end = self._loop.time() + self._wire.linger_s
-        # no unbind: libzmq would close the accepted connections with it, and the last replies would have nowhere to go
+        # Do not unbind: libzmq would also close the accepted connections, and the last replies would be lost.
         await self._finish(end)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(end):
@@ -304,8 +304,8 @@ class Listener:
 
     def _configure(self, socket: zmq.Socket[bytes]) -> None:
         for option, value in (
-            (zmq.ROUTER_MANDATORY, 1),  # tell of peers that are gone or do not read, instead of dropping in silence
-            (zmq.ROUTER_HANDOVER, 0),  # nobody takes over the routing id of a connected client
+            (zmq.ROUTER_MANDATORY, 1),  # report peers that are gone or do not read, instead of dropping messages silently
+            (zmq.ROUTER_HANDOVER, 0),  # no client may take over the routing id of a connected client
             (zmq.ZAP_DOMAIN, DOMAIN.encode()),
             (zmq.MAXMSGSIZE, _REFUSAL_ROOM * self._wire.message_bytes),
             (zmq.RCVHWM, _READ_AHEAD),
@@ -348,7 +348,7 @@ class Listener:
         if peer is None:
             busy = {"type": "error", **Busy("too many clients at once; try again later").to_wire()}
             self._outbox.send_now(payloads.encode(busy), message.routing_id, message.enveloped)
-        elif not self._outbox.stuck(peer):  # what cannot be answered is not begun
+        elif not self._outbox.stuck(peer):  # a request that cannot be answered is not started
             self._answer(message, peer)
 
     def _answer(self, message: Message, peer: Peer) -> None:
@@ -390,17 +390,17 @@ class Listener:
         except Exception:
             log.exception("a request failed", op=request.op, id=request.mission)
             client.refuse(BatosError("something went wrong inside the daemon; its log says what"), request.mission)
-        except BatosSignal as signal:  # such as ImageFailed, for whoever runs the loop
+        except BatosSignal as signal:  # for example ImageFailed: the owner of the loop handles it
             told = {"message": "a request ended in a signal", "exception": signal, "task": asyncio.current_task()}
             self._loop.call_exception_handler(told)
-        finally:  # here, as a callback of the task would be one more turn of the loop for each
+        finally:  # not in a callback of the task, which would cost each request one more turn of the loop
             if len(self._working) >= self._wire.requests:
                 self._schedule()  # reading was paused
             self._working.pop(serial, None)
             self._waiting.pop(serial, None)
 
     async def _finish(self, end: float) -> None:
-        """Let the requests under way finish until `end`; requests that wait are told to come again."""
+        """Let the requests under way finish until `end`. Cancel requests that wait; their clients ask again."""
         for task in self._waiting.values():
             task.cancel()
         if under_way := [*self._working.values(), *self._waiting.values()]:

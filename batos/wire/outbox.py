@@ -24,10 +24,10 @@ from batos.wire.endpoints import WireLimits
 
 log = structlog.get_logger("batos.wire")
 
-_NOW, _NOW_AND_MORE = int(zmq.DONTWAIT), int(zmq.DONTWAIT | zmq.SNDMORE)  # to put enum members together costs more than to send
-_RETRY_S = 0.01  # between two tries to reach clients that did not read
+_NOW, _NOW_AND_MORE = int(zmq.DONTWAIT), int(zmq.DONTWAIT | zmq.SNDMORE)  # combining enum members costs more than sending
+_RETRY_S = 0.01  # seconds between two tries to reach clients that did not read
 _RETRIES = 64  # clients tried each time: thousands of dead readers must not slow the loop
-_RETRIES_A_FLUSH = 4  # and with each flush, for readers that were only a moment late
+_RETRIES_A_FLUSH = 4  # clients tried again with each flush: some readers were late only for a moment
 
 
 class Recipient(Protocol):
@@ -46,12 +46,12 @@ class Recipient(Protocol):
 
     @property
     def operates(self) -> bool:
-        """Return True if the client is an operator: he may grant a method to change more than its receiver, and do so himself."""
+        """Return True if the client is an operator: it may change more than receivers, and grant that to methods."""
         ...
 
     @property
     def origin(self) -> str:
-        """Whence the missions come that are given so: `client`, `console`."""
+        """Return the origin of missions that this client gives: `client` or `console`."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class ClientHandle:
         self.enveloped = enveloped
         self.ref = ref
         self.operates = operates
-        self.dropped = 0  # events that this stream lost since it was last told so
+        self.dropped = 0  # events that this stream has lost since the client was last informed
 
     def send(self, reply: dict[str, Any], *, event: bool = False) -> None:
         """Queue `reply`; it never waits and never raises. To be called on the loop's thread.
@@ -117,7 +117,7 @@ class _Entry(NamedTuple):
     client: ClientHandle
     payload: bytes
     event: bool
-    noted: int  # dropped events that this message tells of
+    noted: int  # dropped events that this message reports
 
 
 class Peer:
@@ -130,9 +130,9 @@ class Peer:
         self.curve_key = curve_key
         self.queue: deque[_Entry] = deque()
         self.bytes = 0
-        self.ready = False  # in line for the next flush
-        self.blocked = False  # it did not take the last message that was tried
-        self.losing = False  # replies were dropped, and the log says so
+        self.ready = False  # queued for the next flush
+        self.blocked = False  # the peer did not take the last message that was tried
+        self.losing = False  # replies were dropped, and the log reports it
         self.closed = False
 
 
@@ -141,7 +141,7 @@ class Outbox:
 
     def __init__(self, socket: zmq.Socket[bytes], settings: Settings, wake: Callable[[], None]) -> None:
         """:param wake: asks the owner to call `flush` soon, and to read the socket after it: sending may swallow its read signal."""
-        self._send = super(zmq.Socket, socket).send  # without what is for sockets of other kinds
+        self._send = super(zmq.Socket, socket).send  # without the extra work for sockets of other kinds
         self._queue_limit = WireLimits.of(settings).client_queue
         self._queue_bytes = WireLimits.of(settings).client_queue_bytes
         self._total_bytes = WireLimits.of(settings).outbox_bytes
@@ -154,7 +154,7 @@ class Outbox:
         self._retry: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        self.bytes = 0  # in all queues together
+        self.bytes = 0  # bytes of all queues together
         self.closed = False
 
     def peer(self, routing_id: bytes, curve_key: bytes = b"") -> Peer | None:
@@ -178,7 +178,7 @@ class Outbox:
         """
         gone = [peer for peer in self._peers.values() if peer.curve_key not in known]
         for peer in gone:
-            self._drain(peer)  # a refusal may be in it
+            self._drain(peer)  # the queue may contain a refusal
             self._forget(peer)
         return len(gone)
 
@@ -247,7 +247,7 @@ class Outbox:
         peer = client.peer
         if not self._full(peer):
             return True
-        if not peer.blocked:  # a burst: it may well take them
+        if not peer.blocked:  # a burst of replies: the peer may still take them
             self._drain(peer)
             self._wake()
             if peer.closed or not self._full(peer):
@@ -310,7 +310,7 @@ class Outbox:
         peer.losing = False
 
     def _transmit(self, routing_id: bytes, enveloped: bool, payload: bytes) -> None:
-        # only the first frame can be refused: once libzmq has taken it, the rest of the message follows
+        # Only the first frame can be refused. Once libzmq has taken it, the rest of the message follows.
         send = self._send
         send(routing_id, _NOW_AND_MORE)
         if enveloped:
@@ -326,7 +326,7 @@ class Outbox:
         for _ in range(min(most, len(self._blocked))):
             peer = self._blocked.popleft()
             peer.blocked = False
-            self._drain(peer)  # puts it back in line if it still does not read
+            self._drain(peer)  # `_drain` queues the peer again if it still does not read
 
     def _forget(self, peer: Peer) -> None:
         """Drop everything queued for a client that is gone."""

@@ -21,7 +21,7 @@ from batos.wire.endpoints import WireLimits
 from batos.wire.fields import NAME_CHARS, MissionId, Ref, Request, unlike
 from batos.wire.schemas import OPS, AnswerRequest, Image, SendRequest, SubmitRequest, TaughtExample
 
-# An escape of a surrogate half; only a text with one can hold a lone surrogate, since strict UTF-8 has none.
+# An escape of a surrogate half. Strict UTF-8 cannot encode lone surrogates, so only a text with such an escape can hold one.
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -29,7 +29,7 @@ def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
     """Return the JSON object in `payload`.
 
     :param depth: deepest nesting of objects and arrays; the outermost object is level 1.
-    :raises MalformedMessage: saying what is wrong with it, and where if that is known.
+    :raises MalformedMessage: with the fault, and its place if that is known.
     """
     try:
         text = payload.decode("utf-8")
@@ -37,7 +37,7 @@ def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
         raise MalformedMessage(f"not UTF-8: {e.reason} at byte {e.start}") from None
     try:
         value, end = _STRICT.raw_decode(text) if text[:1] == "{" else (None, -1)
-        if end != len(text):  # blanks around it, or no JSON
+        if end != len(text):  # blanks around the object, or invalid JSON
             value = _STRICT.decode(text)
     except json.JSONDecodeError as e:
         raise MalformedMessage(f"no JSON: {e.msg} at character {e.pos}") from None
@@ -47,7 +47,7 @@ def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
         raise MalformedMessage("a number has more digits than can be read") from None
     if not isinstance(value, dict):
         raise MalformedMessage("a message is one JSON object")
-    if payload.count(b"{") + payload.count(b"[") > depth:  # fewer brackets than levels cannot be too deep
+    if payload.count(b"{") + payload.count(b"[") > depth:  # text with fewer brackets than levels cannot be too deep
         _check_depth(value, depth)
     if "\\u" in text and _SURROGATE_ESCAPE.search(text):
         _check_surrogates(value)
@@ -64,7 +64,7 @@ def decode_leniently(payload: bytes) -> dict[str, Any]:
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """`message` as it goes over the wire. A lone surrogate becomes `?`: a reply must not be lost for one character.
+    """Return `message` as bytes for the wire. A lone surrogate becomes `?`: one character must not cost the whole reply.
 
     :raises ValueError: for NaN, infinities, circular references and integers of too many digits.
     :raises TypeError: for values that JSON does not have.
@@ -125,10 +125,10 @@ _LENIENT = json.JSONDecoder(parse_int=_int_or_zero)
 
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 _NAMES = {op: frozenset(names) for op, names in _FIELDS.items()}
-_VALIDATE = {op: model.__pydantic_validator__.validate_python for op, model in OPS.items()}  # what `model_validate` calls
+_VALIDATE = {op: model.__pydantic_validator__.validate_python for op, model in OPS.items()}  # the function that `model_validate` calls
 
 _UNIONS = ("ref", "at", "a", "b")
-"""Fields of several types: pydantic tells of each what is wrong, as if they were fields of the field."""
+"""Fields that accept several types. Pydantic reports an error for each type, as if the types were fields of the field."""
 _NESTED: dict[str, type[BaseModel]] = {"examples": TaughtExample, "accept": Accepting, "images": Image}
 
 
@@ -201,7 +201,7 @@ def _first(error: ValidationError) -> str:
     if loc and loc[0] in _UNIONS:
         loc, text = loc[:1], _of_union([one for one in found if one["loc"][:1] == loc[:1]])
     text = text.removeprefix("Value error, ")
-    if not loc:  # a rule about several fields, which names them
+    if not loc:  # a rule about several fields; its message names them
         return text
     if kind == "missing":
         return f"`{_path(loc)}` is missing"
@@ -232,7 +232,7 @@ def _path(loc: tuple[str | int, ...]) -> str:
 def _check_brief(brief: str, limit: int) -> None:
     if _is_blank(brief):
         raise InvalidRequest("submit: the brief is empty; say what the mission is")
-    # four bytes a character at most: only long ones need to be encoded to be measured
+    # A character has at most four bytes. So only long texts need to be encoded to be measured.
     if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
         raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `missions.brief_bytes`)")
 
@@ -243,14 +243,14 @@ def _is_blank(text: str) -> bool:
 
 
 def _check_keywords(kwargs: dict[str, Any]) -> None:
-    # here and not in the schema: pydantic would list every bad key of a hundred thousand
+    # Checked here, not in the schema: pydantic would list every invalid key of a hundred thousand.
     for name in kwargs:
         if not (name.isidentifier() and len(name) <= NAME_CHARS):
             raise InvalidRequest(f"send: `kwargs`: {name[:64]!r} is no name of an argument")
 
 
 def _marks(fields: dict[str, Any]) -> tuple[str | int | None, str | None]:
-    """`ref` and `id` of a refused message, each only if it is fit to be echoed."""
+    """Return `ref` and `id` of a refused message, each only if it is fit to be echoed."""
     try:
         ref = _Marks.model_validate({"ref": fields.get("ref")}).ref
     except ValidationError:

@@ -64,7 +64,7 @@ class _MissionRequest(Request):
     least_role: ClassVar[Role] = "submit"
     id: MissionId
     deadline_s: Deadline | None = None
-    priority: Priority = 0  # higher goes first; user missions go before the system's own whatever it is
+    priority: Priority = 0  # a higher priority goes first; every user mission goes before the system's own missions
     watch: bool = False
 
 
@@ -85,11 +85,11 @@ class SubmitRequest(_MissionRequest):
     persona: Persona | None = None
     context: MissionId | None = None  # the mission that this one follows
     form: dict[str, Any] | None = Field(None, alias="schema")  # JSON schema of the answer
-    may_ask: bool = False  # whether the mission may ask its user a question
+    may_ask: bool = False  # True if the mission may ask its user a question
     depth: Literal["auto", "direct", "facets", "council"] | None = None
     flavour: Literal["auto", "full", "light", "off"] | None = None
-    needs: Annotated[list[Need], Field(max_length=8)] = Field(default_factory=list)  # what its model must be able to do
-    images: Annotated[list[Image], Field(max_length=IMAGES_LIMIT)] = Field(default_factory=list)  # that were uploaded before
+    needs: Annotated[list[Need], Field(max_length=8)] = Field(default_factory=list)  # capabilities that the mission's model must have
+    images: Annotated[list[Image], Field(max_length=IMAGES_LIMIT)] = Field(default_factory=list)  # images that were uploaded before
 
 
 class UploadRequest(Request):
@@ -111,8 +111,8 @@ class SendRequest(_MissionRequest):
     selector: Name
     args: list[Any] = Field(default_factory=list)
     kwargs: dict[str, Any] = Field(default_factory=dict)
-    may_ask: bool = False  # as of `submit`
-    write: bool = False  # whether a method may be written and kept for a selector that nobody vouches for
+    may_ask: bool = False  # see `may_ask` of `submit`
+    write: bool = False  # True if a method may be written and kept for a selector that no method answers yet
 
 
 class StatusRequest(Request):
@@ -239,7 +239,7 @@ class GrantRequest(_MissionRequest):
     op: Literal["grant"]
     target: Target
     selector: Name
-    message: Name  # what it may send: `forget_`
+    message: Name  # the selector that the method may send, such as `forget_`
     revoke: bool = False
 
 
@@ -284,7 +284,7 @@ class MissionsRequest(Request):
     at: Moment | None = None
     before: MissionId | None = None
     words: Words | None = None
-    system: bool = True  # whether the system's own are listed, too
+    system: bool = True  # True if system missions are listed, too
 
 
 class FailuresRequest(Request):

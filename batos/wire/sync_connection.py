@@ -29,7 +29,7 @@ class SyncConnection:
         """Take the parameters of `Client`; the connection is made on entry."""
         self._client = Client(endpoint, timeout_s, message_bytes=message_bytes, keys=keys)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._asking = threading.Lock()  # so that nothing is asked of a loop that ends
+        self._asking = threading.Lock()  # so that no request goes to a loop that ends
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -51,7 +51,7 @@ class SyncConnection:
             while (event := self._run(_next(events))) is not None:
                 yield event
         finally:
-            if self._loop is not None:  # closed by now if the reader left the loop after the client
+            if self._loop is not None:  # the generator is closed by now if the reader leaves the loop after the client
                 self._run(events.aclose())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -71,7 +71,7 @@ class SyncConnection:
             if self._loop is loop:
                 raise
             raise RuntimeError("the SyncClient was closed by another thread; what was asked for may have been done or not") from None
-        except BaseException:  # Ctrl-C ends the wait, so it has to end the work too
+        except BaseException:  # Ctrl-C ends the wait, so it must also end the work
             future.cancel()
             raise
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from batos.bridge.client import OllamaInference, connect
+from batos.bridge.ollama_server import OllamaService
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
-from batos.bridge.service import OllamaService
 from batos.config import load
 from batos.memory.embedders import normalised
 

@@ -19,8 +19,8 @@ from batos.bridge.client import OllamaInference, connect
 from batos.bridge.inference import ChatRequest, Inference
 from batos.bridge.model_builder import upload_blob
 from batos.bridge.modelfile import parse_modelfile
+from batos.bridge.ollama_server import version_at
 from batos.bridge.profiles import load_profile
-from batos.bridge.service import version_at
 from batos.bridge.structured_output import structured
 from batos.errors import InferenceFailed
 from batos.testing import ScriptedOllama

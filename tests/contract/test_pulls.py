@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 from ollama import AsyncClient
 
-from batos.bridge import service as service_module
+from batos.bridge import ollama_server as service_module
 from batos.bridge.client import connect
 from batos.bridge.downloads import DiskSpace
+from batos.bridge.ollama_server import OllamaService
 from batos.bridge.profiles import BaseModelSource, Profile
 from batos.bridge.provisioning import Provisioner
-from batos.bridge.service import OllamaService
 from batos.config import MIB, load
 from batos.errors import ProvisioningFailed
 from tests.support.registry import Gate, Registry, registry

@@ -13,10 +13,10 @@ from ollama import AsyncClient
 from batos.bridge.admission import Fairness, Ticket, session
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.inference import ChatRequest
+from batos.bridge.ollama_server import OllamaService
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Expected, Preloader, Residency, ResidentInference
-from batos.bridge.service import OllamaService
 from batos.config import load
 
 OPTIONS = {"num_ctx": 2048, "num_predict": 4, "temperature": 0.0, "seed": 1}

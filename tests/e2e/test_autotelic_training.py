@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.autotelic import changes, prerequisites
+from batos.autotelic import change_preparation, changes
 from batos.autotelic.changes import Proposal
 from batos.bridge import launcher
 from batos.bridge.client import connect
@@ -32,7 +32,7 @@ MINUTES = 0.05
 
 def briefly(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
     """The very command, on fewer tasks."""
-    words = prerequisites.training_command(settings, image, work, minutes)
+    words = change_preparation.training_command(settings, image, work, minutes)
     return [words[0], short_training.__file__, *words[words.index("train") :]]
 
 
@@ -51,12 +51,12 @@ async def cleared(host: str) -> AsyncIterator[None]:
 @pytest.mark.timeout(600)
 async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, ollama_host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "IDLE", "NOT_IDLE=1")  # beside other tests it would hardly ever have its turn
-    for module in prerequisites.TRAINING_MODULES:
+    for module in change_preparation.TRAINING_MODULES:
         pytest.importorskip(module)
     staging = tmp_path / "lora_staging"
     shutil.copytree(ROOT / "lora_staging" / "method-writer", staging / "method-writer")
     settings = Settings(data=tmp_path, lora_staging=str(staging), ollama_host=ollama_host, **SETTINGS)
-    assert prerequisites.why_no_training(settings) == ""
+    assert change_preparation.why_no_training(settings) == ""
     async with cleared(ollama_host):
         kernel = await Kernel.start(settings, listen=False)
         try:

@@ -19,9 +19,9 @@ from batos.bridge.client import OllamaInference, connect
 from batos.bridge.downloads import DiskSpace
 from batos.bridge.failures import RetryPolicy
 from batos.bridge.inference import ChatRequest, ReadyInference
+from batos.bridge.ollama_server import OllamaService, ProcessNote
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
-from batos.bridge.service import OllamaService, ProcessNote
 from batos.config import Settings, load
 from batos.errors import InferenceFailed, ProvisioningFailed
 from tests.support import ollama_fixture

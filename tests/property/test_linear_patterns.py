@@ -42,7 +42,7 @@ MOST = 12  # characters of a pattern that runs are made of, and pairs of
 EXEMPT = {
     "batos.training": "reads what this repository holds, and what it makes itself",
     "batos.synthesis.families": "reads files of this package",
-    "batos.synthesis.translation_model": "reads a file of this package",
+    "batos.synthesis.word_costs": "reads a file of this package",
     "batos.synthesis.idiom_costs._STRING": "reads the idioms",
 }
 AT_ONE_PLACE = {"match", "fullmatch"}

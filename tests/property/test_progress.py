@@ -33,7 +33,7 @@ from batos.image.committer import outlast
 from batos.methods.runtime import BeingWritten, Claims, Making
 from batos.mind.router import Likeness
 from batos.missions.execution import Endings
-from batos.missions.scheduler import Cancelling
+from batos.missions.scheduler import Cancellations
 from batos.sandbox.workers import Workers
 
 TURNS, CALLS = 2000, 20_000
@@ -254,7 +254,7 @@ def test_a_mission_that_is_taken_back(script: Script) -> None:
             finally:
                 endings._waits(id, False)
 
-        cancelling = Cancelling(cancel, endings)
+        cancelling = Cancellations(cancel, endings)
         await stage.play(cancelling.of)
         await stage.play(lambda key: endings.until(key, waits=False))
         await cancelling.stop()

@@ -16,8 +16,8 @@ from typing import Any
 
 from batos.app.kernel import Kernel
 from batos.app.memory import Recollection
-from batos.app.model_choice import Providing
-from batos.autotelic import changes, prerequisites, provided_models, rehearsal_budget, rollback_monitor
+from batos.app.model_provision import Providing
+from batos.autotelic import change_preparation, changes, provided_models, rehearsal_budget, rollback_monitor
 from batos.autotelic.budget import Budget
 from batos.autotelic.rehearsal import Rehearsals
 from batos.autotelic.rehearsal_budget import Purse
@@ -234,19 +234,19 @@ CHANGE_POINTS: dict[str, Callable[[], None]] = {
 TRAINING_POINTS: dict[str, Callable[[], None]] = {
     "never": lambda: None,
     "before a training is counted": lambda: before(Budget, "trains"),
-    "before it is trained": lambda: before(prerequisites.TrainingPreparation, "_train"),
-    "after it was trained": after_the_step(prerequisites.TrainingPreparation, "_train"),
+    "before it is trained": lambda: before(change_preparation.TrainingPreparation, "_train"),
+    "after it was trained": after_the_step(change_preparation.TrainingPreparation, "_train"),
     "before its folder is in place": lambda: before(
-        prerequisites.os, "replace", lambda source, target: "method-writer-change" in str(target)
+        change_preparation.os, "replace", lambda source, target: "method-writer-change" in str(target)
     ),
-    "after its folder is in place": lambda: after(prerequisites.TrainingPreparation, "_stage"),
-    "after what was made is noted": lambda: before(prerequisites.TrainingPreparation, "_built"),
-    "after what was made is built": after_the_step(prerequisites.TrainingPreparation, "_built"),
+    "after its folder is in place": lambda: after(change_preparation.TrainingPreparation, "_stage"),
+    "after what was made is noted": lambda: before(change_preparation.TrainingPreparation, "_built"),
+    "after what was made is built": after_the_step(change_preparation.TrainingPreparation, "_built"),
     "before it is chosen": lambda: before(model_registry, "choose_writer"),
     "after it is chosen": lambda: after(model_registry, "choose_writer"),
-    "before it is done away with": lambda: before(prerequisites.TrainingPreparation, "clear"),
-    "after its folder is gone": lambda: after(prerequisites, "_remove"),
-    "after it is done away with": after_the_step(prerequisites.TrainingPreparation, "clear"),
+    "before it is done away with": lambda: before(change_preparation.TrainingPreparation, "clear"),
+    "after its folder is gone": lambda: after(change_preparation, "_remove"),
+    "after it is done away with": after_the_step(change_preparation.TrainingPreparation, "clear"),
 }
 """Steps of a training; what trains is `tests/support/fake_trainer.py`."""
 
@@ -284,12 +284,12 @@ WITHDRAW_POINTS: dict[str, Callable[[], None]] = {
 
 def play_trainings(how: str) -> None:
     """Let nothing be trained, and no extra be missing."""
-    prerequisites.TRAINING_MODULES = ()
+    change_preparation.TRAINING_MODULES = ()
 
     def words(settings: Any, image: str, work: Any, minutes: float) -> list[str]:
         return [sys.executable, fake_trainer.__file__, str(work), how]
 
-    defaults: Any = prerequisites.TrainingPreparation.__init__.__kwdefaults__
+    defaults: Any = change_preparation.TrainingPreparation.__init__.__kwdefaults__
     defaults["command"] = words
 
 

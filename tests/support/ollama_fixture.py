@@ -43,7 +43,7 @@ def shared_ollama(folder: Path = FOLDER) -> Iterator[str]:
 
 def binary() -> Path:
     """The `ollama` that the tests run."""
-    from batos.bridge.service import find_binary
+    from batos.bridge.ollama_server import find_binary
     from batos.config import Settings
 
     found = find_binary(Settings())

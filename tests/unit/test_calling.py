@@ -11,7 +11,7 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.image import taught_examples
 from batos.image.mission_record import MissionRecord
-from batos.mind import direct_answers
+from batos.mind import rule_answers
 from batos.mind.attempt import Attempt
 from batos.objects import Method
 from tests.support.missions import FakeInference, mind, submit
@@ -66,7 +66,7 @@ def called(kernel: Kernel, brief: str, **options: Any) -> tuple[str, tuple[Any, 
     def look(root: Any) -> tuple[str, tuple[Any, ...]] | None:
         attempt = kernel.scheduler.attempt(_record(brief, **options))
         assert isinstance(attempt, Attempt)
-        found = direct_answers.method_call_for(root["lobby"], attempt, brief)
+        found = rule_answers.method_call_for(root["lobby"], attempt, brief)
         return None if found is None else (found.selector, found.args)
 
     return kernel.image.read(look)  # type: ignore[no-any-return]
@@ -180,6 +180,4 @@ async def test_a_method_that_fails_leaves_it_to_the_model(kernel: Kernel, infere
 async def test_off_calls_none(kernel: Kernel) -> None:
     attempt = kernel.scheduler.attempt(_record("Convert 50 Fahrenheit to Celsius"))
     attempt.settings = attempt.settings.model_copy(update={"call_methods": "off"})
-    assert (
-        kernel.image.read(lambda root: direct_answers.method_call_for(root["lobby"], attempt, "Convert 50 Fahrenheit to Celsius")) is None
-    )
+    assert kernel.image.read(lambda root: rule_answers.method_call_for(root["lobby"], attempt, "Convert 50 Fahrenheit to Celsius")) is None

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from batos.synthesis.handbook import entries, words_in
-from batos.synthesis.translation_model import Channel, channel, pieces_of, pieces_of_idiom, priced, said_of
+from batos.synthesis.word_costs import Channel, channel, pieces_of, pieces_of_idiom, priced, said_of
 
 HELD = [
     ({"sum()", "given items"}, {"sum", "number"}),
@@ -94,7 +94,7 @@ def test_slots_names_say_nothing() -> None:
 
 def test_it_is_the_same_in_each_process() -> None:
     code = (
-        "from batos.synthesis.translation_model import channel, pieces_of\n"
+        "from batos.synthesis.word_costs import channel, pieces_of\n"
         "from batos.synthesis.idiom_costs import priced\n"
         "from batos.synthesis.handbook import words_in\n"
         "words = sorted(words_in('the longest word of each line, sorted'))\n"

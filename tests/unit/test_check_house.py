@@ -63,6 +63,8 @@ def test_a_tree_that_keeps_the_rules_has_no_breach(tmp_path: Path) -> None:
         ("batos/quill.py", 'def wet():\n    """Whether it is wet."""\n', "docstring begins with Whether"),
         ("batos/quill.py", 'async def wet():\n    """\n    How wet it is.\n    """\n', "docstring begins with How"),
         ("batos/quill.py", 'def held():\n    """Where\'s the hand?"""\n', "docstring begins with Where"),
+        ("batos/quill.py", 'wet = True\n"""Whether it is wet."""\n', "batos/quill.py:2: docstring begins with Whether"),
+        ("batos/quill.py", 'class Quill:\n    ink: int = 0\n    """How much ink."""\n', "docstring begins with How"),
         ("tests/unit/test_pen.py", "import tests.unit.test_ink\n", "tests/unit/test_pen.py:1: imports tests.unit.test_ink"),
         ("tests/unit/test_pen.py", "from tests.unit.test_ink import dried\n", "imports tests.unit.test_ink.dried"),
         ("tests/unit/test_pen.py", "from tests.unit import helpers\n", "imports tests.unit.helpers"),
@@ -98,4 +100,4 @@ def test_ruff_refuses_a_ninth_parameter() -> None:
 
 
 def test_the_house_keeps_its_rules() -> None:
-    assert house.breaches(house.read(ROOT), house.OFF) == []
+    assert house.breaches(house.read(ROOT)) == []

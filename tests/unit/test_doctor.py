@@ -140,7 +140,7 @@ def test_walls(missing: str, state: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_no_ollama_and_none_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import batos.bridge.service as service
+    import batos.bridge.ollama_server as service
 
     monkeypatch.setattr(service, "find_binary", lambda _: None)
     server, *_ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
@@ -149,7 +149,7 @@ async def test_no_ollama_and_none_to_start(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_an_ollama_that_was_named_and_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import batos.bridge.service as service
+    import batos.bridge.ollama_server as service
 
     binary = tmp_path / "ollama"
     binary.write_text("#!/bin/sh\necho 'Warning: client version is 9.8.7'\n")
@@ -194,7 +194,7 @@ async def test_models_that_a_daemon_cannot_have(tmp_path: Path) -> None:
 
 async def test_models_of_an_ollama_that_the_daemon_will_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a `kill -9` or a stop nobody serves them; they are in the data folder all the same."""
-    import batos.bridge.service as service
+    import batos.bridge.ollama_server as service
 
     monkeypatch.setattr(service, "find_binary", lambda _: Path("/bin/true"))
     monkeypatch.setattr(service, "DEFAULT_HOST", "127.0.0.1:9")

@@ -19,7 +19,7 @@ from batos.image import history, journal, ledger
 from batos.memory.records import Passage as Stored
 from batos.memory.records import Section, Shelf
 from batos.memory.store import library_of
-from batos.mind import direct_answers, evidence
+from batos.mind import evidence, rule_answers
 from batos.mind.evidence import RecalledPassage
 from tests.support import missions
 from tests.support.missions import FakeInference, Listened, answer, give, submit
@@ -98,7 +98,7 @@ def test_what_the_brief_says_already_lays_a_sentence_to_nobody() -> None:
 
 
 def quoted(brief: str, *found: RecalledPassage) -> str:
-    return direct_answers.quotes_text(direct_answers.quotes(brief, found))
+    return rule_answers.quotes_text(rule_answers.quotes(brief, found))
 
 
 def test_quotes_are_the_sentences_that_hold_the_question() -> None:

@@ -22,7 +22,7 @@ from batos.synthesis.idiom_costs import MODULES
 from batos.synthesis.ranking import likely
 from batos.synthesis.specification import same
 from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, compiled_frame
-from batos.synthesis.translation_model import tables
+from batos.synthesis.word_costs import tables
 from tests.support.synthesis import LARGEST, ROWS, SHORT, asked, context, entry, first, made
 
 

@@ -20,7 +20,7 @@ from batos.synthesis import adaptation, aggregations, composer, enumeration, idi
 from batos.synthesis.enumeration import Expression, Valued, grown, modules_in, valued
 from batos.synthesis.handbook import entries, words_in
 from batos.synthesis.specification import Specification, tells
-from batos.synthesis.translation_model import PHRASES, _entry, channel, tables
+from batos.synthesis.word_costs import PHRASES, _entry, channel, tables
 from tests.support.synthesis import asked, context, first, made
 
 

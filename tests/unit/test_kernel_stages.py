@@ -40,7 +40,7 @@ async def test_a_stage_is_usable_alone(tmp_path: Path) -> None:
     assert not stop.is_made
 
 
-@pytest.mark.parametrize("stage", ["connect_models", "keep_image", "open_memory", "recover_missions", "open_transport", "begin_autonomy"])
+@pytest.mark.parametrize("stage", ["connect_models", "keep_image", "open_memory", "build_missions", "open_transport", "start_work"])
 async def test_a_start_that_fails_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     """Whichever stage fails, the image is closed, and may be opened again."""
     opened = list[LivingImage]()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.autotelic import changes, prerequisites, rule_proposals, writer_evaluation
+from batos.autotelic import change_preparation, changes, rule_proposals, writer_evaluation
 from batos.autotelic.budget import Budget
 from batos.autotelic.change_types import Ground
 from batos.bridge.inference import ChatRequest
@@ -100,7 +100,7 @@ async def trained(folder: Path, inference: FakeInference, how: str = "good", **m
             assert image == kernel.image.uri
             return [sys.executable, fake_trainer.__file__, str(work), how]
 
-        one = prerequisites.TrainingPreparation(
+        one = change_preparation.TrainingPreparation(
             kernel.image, kernel.settings, kernel.loop.budget, lambda: None if factory.away else factory, factory.staging, command=command
         )
         improver.preparations = {"training": one}
@@ -114,7 +114,7 @@ async def trained(folder: Path, inference: FakeInference, how: str = "good", **m
 @pytest.fixture(autouse=True)
 def _extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the extra `training` were there."""
-    monkeypatch.setattr(prerequisites, "TRAINING_MODULES", ())
+    monkeypatch.setattr(change_preparation, "TRAINING_MODULES", ())
 
 
 async def learned(kernel: Kernel) -> None:
@@ -246,7 +246,7 @@ def is_there(pid: int) -> bool:
 async def test_one_that_is_not_wanted_any_more_is_stopped_and_users_missions_go_on_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prerequisites, "LOOK_S", 0.02)
+    monkeypatch.setattr(change_preparation, "LOOK_S", 0.02)
     async with trained(tmp_path, Writer(), "stays") as (kernel, _):
         await learned(kernel)
         await fire(kernel, "expert_behind")
@@ -302,7 +302,7 @@ async def test_killed_while_it_was_done_away_with_or_tampered_with_it_is_refused
 
 
 async def test_it_may_not_train_for_longer_than_its_day_has_or_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prerequisites, "LOOK_S", 0.02)
+    monkeypatch.setattr(change_preparation, "LOOK_S", 0.02)
     async with trained(tmp_path, Writer(), "stays", training_limit_s=0.1) as (kernel, _):
         await learned(kernel)
         budget: Budget = kernel.loop.budget
@@ -347,13 +347,13 @@ async def test_it_is_proposed_where_enough_has_come_and_the_evidence_says_where_
         assert proposed(ground._replace(trains=lambda: "it is off")) == []
         assert kernel.image.read(rule_proposals.learned) == (2, 0)
     off = Settings(data=tmp_path)
-    assert prerequisites.why_no_training(off) == "trainings are off (autonomy.training_minutes is 0)"
+    assert change_preparation.why_no_training(off) == "trainings are off (autonomy.training_minutes is 0)"
     on = off.model_copy(update={"loop_training_minutes": 5.0})
-    assert prerequisites.why_no_training(on) == ""
-    assert "methods.writer" in prerequisites.why_no_training(on.model_copy(update={"synthesis_model": "plain"}))
-    assert "workstation" in prerequisites.why_no_training(on.model_copy(update={"profile": "workstation"}))
-    monkeypatch.setattr(prerequisites, "TRAINING_MODULES", ("torch_of_no_machine",))
-    assert "torch_of_no_machine missing" in prerequisites.why_no_training(on)
+    assert change_preparation.why_no_training(on) == ""
+    assert "methods.writer" in change_preparation.why_no_training(on.model_copy(update={"synthesis_model": "plain"}))
+    assert "workstation" in change_preparation.why_no_training(on.model_copy(update={"profile": "workstation"}))
+    monkeypatch.setattr(change_preparation, "TRAINING_MODULES", ("torch_of_no_machine",))
+    assert "torch_of_no_machine missing" in change_preparation.why_no_training(on)
 
 
 async def test_refused_syntheses_count_and_what_was_proposed_instead_says_why_it_is_no_training(tmp_path: Path) -> None:
@@ -377,12 +377,12 @@ def test_what_is_asked_for_is_read_as_minutes_or_not_at_all() -> None:
     from batos.autotelic.changes import Proposal
 
     for content, minutes in (("7.5", 7.5), ({"minutes": 3}, 3), ("soon", 0), (None, 0), (-4, 0)):
-        assert prerequisites.training_minutes_of(Proposal("training", "methods", content, "w")) == minutes
+        assert change_preparation.training_minutes_of(Proposal("training", "methods", content, "w")) == minutes
     assert writer_evaluation.model_of(Proposal("training", "methods", "7", "w")) is None
 
 
 def test_the_command_is_that_of_the_verb(tmp_path: Path) -> None:
-    words = prerequisites.training_command(Settings(data=tmp_path), "file:///x/live_image.fs", tmp_path / "work", 4.5)
+    words = change_preparation.training_command(Settings(data=tmp_path), "file:///x/live_image.fs", tmp_path / "work", 4.5)
     assert words[:7] == [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes"]
     assert json.dumps(words).count(str(tmp_path / "work")) == 2
     assert "image=file:///x/live_image.fs" in words

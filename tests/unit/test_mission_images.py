@@ -275,7 +275,7 @@ async def test_uploads_that_are_not_finished_take_so_much_memory_and_no_more(sta
     kernel = await start(uploads_bytes=10_000)
     async with caller_of(kernel) as client:
         await client.ask("upload", digest="1" * 64, bytes=6000, data="aGk=")
-        with pytest.raises(Busy, match="uploads_bytes"):
+        with pytest.raises(Busy, match="10000 are there for all"):
             await client.ask("upload", digest="2" * 64, bytes=6000, data="aGk=")
         await client.ask("upload", digest="3" * 64, bytes=3000, data="aGk=")
 

@@ -12,7 +12,7 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.autotelic import changes, schema
 from batos.autotelic.budget import Budget, DaySpending
-from batos.autotelic.prerequisites import ModelPreparation
+from batos.autotelic.change_preparation import ModelPreparation
 from batos.bridge.downloads import TOO_LARGE
 from batos.bridge.inference import ChatRequest
 from batos.bridge.model_status import ModelStatus

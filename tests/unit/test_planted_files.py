@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 from batos import doctor
 from batos.bridge.lora import gguf
-from batos.bridge.service import ProcessNote
+from batos.bridge.ollama_server import ProcessNote
 from batos.config import Settings
 from batos.console.access import token_of
 from batos.errors import ConfigError, ImageError

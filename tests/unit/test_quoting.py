@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.mind import direct_answers
+from batos.mind import rule_answers
 from batos.mind.evidence import Citation, RecalledPassage, citations, cited, without_claims
 
 
@@ -46,14 +46,14 @@ KIM = passage("My name is Kim and I have a dog called Bruno.", origin="user")
     ],
 )
 def test_the_parts_that_answer_are_quoted_whole(brief: str, text: str, quoted: str) -> None:
-    (quote,) = direct_answers.quotes(brief, [passage(text)])
+    (quote,) = rule_answers.quotes(brief, [passage(text)])
     assert quote.text == quoted
-    assert direct_answers.asks_for_fact(brief, [passage(text)])
+    assert rule_answers.asks_for_fact(brief, [passage(text)])
 
 
 def test_a_list_that_its_title_announces_is_quoted_whole() -> None:
     listed = passage("- milk\n- bread\n- 6 eggs", title="Shopping list")
-    assert direct_answers.quotes_text(direct_answers.quotes("What is on my shopping list?", [listed])) == "“- milk\n- bread\n- 6 eggs” [1]"
+    assert rule_answers.quotes_text(rule_answers.quotes("What is on my shopping list?", [listed])) == "“- milk\n- bread\n- 6 eggs” [1]"
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_a_list_that_its_title_announces_is_quoted_whole() -> None:
     ],
 )
 def test_nothing_that_does_not_answer_is_quoted(brief: str, found: RecalledPassage) -> None:
-    assert direct_answers.quotes(brief, [found]) == []
-    assert not direct_answers.can_quote(brief, [found])
-    assert not direct_answers.asks_for_fact(brief, [found])
+    assert rule_answers.quotes(brief, [found]) == []
+    assert not rule_answers.can_quote(brief, [found])
+    assert not rule_answers.asks_for_fact(brief, [found])
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_nothing_that_does_not_answer_is_quoted(brief: str, found: RecalledPassa
     ],
 )
 def test_only_who_asks_for_the_fact_is_held_to_it(brief: str, asks: bool) -> None:
-    assert direct_answers.asks_for_fact(brief, [KIM]) is asks
+    assert rule_answers.asks_for_fact(brief, [KIM]) is asks
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_only_who_asks_for_the_fact_is_held_to_it(brief: str, asks: bool) -> Non
     ],
 )
 def test_an_answer_that_leaves_what_was_said(answer: str, leaves: bool) -> None:
-    assert direct_answers.leaves(answer, "What is my dog called?", [KIM]) is leaves
+    assert rule_answers.leaves(answer, "What is my dog called?", [KIM]) is leaves
 
 
 def test_what_was_cut_to_fit_is_not_quoted_in_part() -> None:
     found = passage("The key is with Mrs Lund. The key to the shed is und…")
-    assert [quote.text for quote in direct_answers.quotes("Where is the key?", [found])] == ["The key is with Mrs Lund."]
+    assert [quote.text for quote in rule_answers.quotes("Where is the key?", [found])] == ["The key is with Mrs Lund."]
 
 
 def test_a_mark_counts_where_its_sentence_has_something_of_the_passage() -> None:
@@ -127,4 +127,4 @@ def test_citations_of_an_earlier_version_are_of_files() -> None:
 @pytest.mark.parametrize("char", list("a .;,?:#-|\n\t…0"))
 def test_a_run_of_one_character_is_gone_through_at_once(char: str) -> None:
     found = [passage((char * 20_000) + " dog")]
-    assert len(direct_answers.quotes("What is my dog called?", found)) <= 1
+    assert len(rule_answers.quotes("What is my dog called?", found)) <= 1

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.bridge import service as bridge_service
-from batos.bridge import service as service_module
-from batos.bridge.service import OllamaService, ProcessNote, exclusive_lock, find_binary, version_at
+from batos.bridge import ollama_server
+from batos.bridge.ollama_server import OllamaService, ProcessNote, exclusive_lock, find_binary, version_at
 from batos.config import Settings, load
 from batos.errors import ConfigError, OllamaUnavailable
 from batos.testing import ScriptedOllama
@@ -30,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def _nobody_at_the_default_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """A developer's own Ollama is not what these tests are about."""
-    monkeypatch.setattr(service_module, "DEFAULT_HOST", "127.0.0.1:1")
+    monkeypatch.setattr(ollama_server, "DEFAULT_HOST", "127.0.0.1:1")
 
 
 @pytest.fixture
@@ -99,7 +98,7 @@ async def test_one_that_answers_is_used_as_it_is(scripted: ScriptedOllama, tmp_p
 
 
 async def test_one_at_the_default_port_is_found(scripted: ScriptedOllama, service: OllamaService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "DEFAULT_HOST", scripted.host)
+    monkeypatch.setattr(ollama_server, "DEFAULT_HOST", scripted.host)
     assert await service.start() == scripted.host
     assert service.state == "external"
 
@@ -112,7 +111,7 @@ async def test_an_address_where_none_answers_falls_back(settings: Settings) -> N
 
 
 async def test_none_and_no_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "find_binary", lambda settings: None)
+    monkeypatch.setattr(ollama_server, "find_binary", lambda settings: None)
     service = OllamaService(load({"data": str(tmp_path)}, environ={}))
     with pytest.raises(OllamaUnavailable, match="make ollama"):
         await service.start()
@@ -121,7 +120,7 @@ async def test_none_and_no_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 async def test_one_that_was_named_is_waited_for_where_none_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines come up in any order: the daemon starts, and its missions wait as through any outage."""
-    monkeypatch.setattr(service_module, "find_binary", lambda settings: None)
+    monkeypatch.setattr(ollama_server, "find_binary", lambda settings: None)
     with ScriptedOllama() as server:
         provisioned(server).stop()
         kernel = await Kernel.start(
@@ -151,7 +150,7 @@ async def test_a_binary_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.
     program = tmp_path / "ollama"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    monkeypatch.setattr(service_module, "find_binary", lambda settings: program)
+    monkeypatch.setattr(ollama_server, "find_binary", lambda settings: program)
     service = OllamaService(load({"data": str(tmp_path / "data"), "ollama_start_s": 1}, environ={}))
     with pytest.raises(OllamaUnavailable, match=f"(?s){says}"):
         await service.start()
@@ -162,10 +161,10 @@ async def test_a_binary_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.
 async def test_a_port_that_is_taken_is_not_the_last_word(
     service: OllamaService, scripted: ScriptedOllama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = service_module._free_port
+    free = ollama_server._free_port
     ports = iter([int(scripted.host.rpartition(":")[2])])
     scripted.fail("status_500", times=None, path="/api/version")
-    monkeypatch.setattr(service_module, "_free_port", lambda: next(ports, 0) or free())
+    monkeypatch.setattr(ollama_server, "_free_port", lambda: next(ports, 0) or free())
     assert await service.start() != scripted.host
     assert service.state == "running"
 
@@ -187,9 +186,9 @@ async def test_the_log_of_a_child_that_lives_for_long_does_not_grow_for_ever(tmp
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ollama").write_text(TALKS)
     (tmp_path / "bin" / "ollama").chmod(0o755)
-    monkeypatch.setattr(service_module, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
-    monkeypatch.setattr(service_module, "LOG_LIMIT", 1000)
-    monkeypatch.setattr(service_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(ollama_server, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
+    monkeypatch.setattr(ollama_server, "LOG_LIMIT", 1000)
+    monkeypatch.setattr(ollama_server, "LOOK_S", 0.01)
     service, log = OllamaService(load({"data": str(tmp_path)}, environ={})), tmp_path / "logs" / "ollama.log"
     host = await service.start()
     try:
@@ -214,9 +213,9 @@ async def talking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ollama").write_text(TALKS)
     (tmp_path / "bin" / "ollama").chmod(0o755)
-    monkeypatch.setattr(service_module, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
-    monkeypatch.setattr(service_module, "LOOK_S", 0.01)
-    monkeypatch.setattr(bridge_service, "TERM_S", 0.2)  # a stopped one takes no SIGTERM
+    monkeypatch.setattr(ollama_server, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
+    monkeypatch.setattr(ollama_server, "LOOK_S", 0.01)
+    monkeypatch.setattr(ollama_server, "TERM_S", 0.2)  # a stopped one takes no SIGTERM
     service = OllamaService(load({"data": str(tmp_path)}, environ={}))
     await service.start()
     yield service
@@ -227,9 +226,9 @@ async def test_a_child_that_hangs_is_ended_and_started_again(talking: OllamaServ
     host, pid = talking.host, talking.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    monkeypatch.setattr(service_module, "SAY_S", 0.1)
+    monkeypatch.setattr(ollama_server, "SAY_S", 0.1)
     await until(lambda: talking.restarts > 0)
-    monkeypatch.setattr(service_module, "SAY_S", 20)
+    monkeypatch.setattr(ollama_server, "SAY_S", 20)
     assert not alive(pid)
     assert (talking.state, talking.host) == ("running", host)
     assert talking.pid != pid
@@ -243,11 +242,11 @@ async def test_a_child_that_is_silent_now_and_then_is_left_alone(talking: Ollama
     async def says(client: object, within_s: float) -> str | None:
         nonlocal looks
         looks += 1
-        if looks > 20 * service_module.HUNG_LOOKS:
+        if looks > 20 * ollama_server.HUNG_LOOKS:
             enough.set()
-        return "0.0.1" if looks % service_module.HUNG_LOOKS == 0 else None
+        return "0.0.1" if looks % ollama_server.HUNG_LOOKS == 0 else None
 
-    monkeypatch.setattr(service_module, "version_of", says)
+    monkeypatch.setattr(ollama_server, "version_of", says)
     async with asyncio.timeout(WAIT_S):
         await enough.wait()
     assert (talking.pid, talking.restarts, talking.state) == (pid, 0, "running")
@@ -264,7 +263,7 @@ async def test_two_daemons_on_one_data_folder(service: OllamaService, settings: 
 
 DAEMON = """
 import asyncio, sys
-from batos.bridge import service
+from batos.bridge import ollama_server as service
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner

@@ -15,7 +15,7 @@ from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal, ledger
 from batos.mind.attempt import Attempt, current
-from batos.mind.inference import By, NeedInference
+from batos.mind.inference import InferenceAsker, NeedInference
 from tests.support.missions import DIGEST, FakeInference, Listened, mind, submit
 
 
@@ -232,7 +232,7 @@ async def test_tokens_are_heard_with_their_facet_and_plans_are_silent(tmp_path: 
         await attempt.chat("robin", "s", "plan", part="plan", silent=True)
         assert heard.events == []
         await attempt.chat("robin", "s", "facet", part="sage_facet_")
-        await attempt.chat("robin", "s", "answer", by=By("1.2", "SYNTHESIZING", "ROBIN"))
+        await attempt.chat("robin", "s", "answer", by=InferenceAsker("1.2", "SYNTHESIZING", "ROBIN"))
         assert [(e["type"], e["text"], e["facet"], e["cycle"], e["state"], e["model"]) for e in heard.events] == [
             ("token", "two words ", "sage_facet_", "", "IDLE", "robin:embedded"),
             ("token", "two words ", None, "1.2", "SYNTHESIZING", "robin:embedded"),
@@ -316,6 +316,6 @@ async def test_a_thought_that_takes_all_tokens_is_said_to_have_done_so(
         end = await (await submit(kernel, "m1", "I feel stuck", depth=depth)).end()
         assert (end["state"], end["error"]["code"]) == ("FAILED", "quality_refused")
         assert said in end["error"]["message"]
-        assert "num_predict" in end["error"]["message"]
+        assert "inference.answer_tokens" in end["error"]["message"]
         assert "persona" not in end["error"]["message"]
         assert kernel.image.read(lambda root: ledger.mission_of(root, "m1").attempts) == 1, "it is not tried again"

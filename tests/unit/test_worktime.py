@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from batos.autotelic.prerequisites import NotYet
+from batos.autotelic.change_preparation import NotYet
 from batos.autotelic.rehearsal_budget import WorkTime
 
 

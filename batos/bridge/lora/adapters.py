@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_HEADER = 16 * 1024 * 1024  # bytes of a safetensors header
-_CONFIG_BYTES = 1024 * 1024  # of an adapter_config.json; more is no config
+_HEADER = 16 * 1024 * 1024  # greatest number of bytes of a safetensors header
+_CONFIG_BYTES = 1024 * 1024  # greatest number of bytes of an adapter_config.json
 _TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _SAFE_NAME = re.compile(
     r"(?:base_model\.model\.)?(?:model\.)?layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj)\.lora_([AB])(?:\.default)?\.weight\Z"
@@ -39,9 +39,9 @@ _IN_GGUF = {
     "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
 }  # fmt: skip
 PERMUTED = frozenset({"llama"})
-"""Architectures whose GGUF has the rows of q and k in another order than Hugging Face (llama.cpp, convert_hf_to_gguf.py: permute)."""
+"""Architectures whose GGUF stores the rows of q and k in another order than Hugging Face (llama.cpp, convert_hf_to_gguf.py: permute)."""
 TRANSLATED = PERMUTED | {"qwen2", "qwen3", "gemma2"}
-"""Architectures whose PEFT adapters can be translated; for others llama.cpp's convert_lora_to_gguf.py makes a GGUF adapter."""
+"""Architectures whose PEFT adapters BAT OS can translate. For others, llama.cpp's convert_lora_to_gguf.py makes a GGUF adapter."""
 
 
 class Unfit(Exception):
@@ -56,7 +56,7 @@ class AdapterBase(NamedTuple):
     heads: int
     heads_kv: int
     shapes: Mapping[str, tuple[int, int]]
-    """Projection, by its name in GGUF, to what goes into it and what comes out."""
+    """Name of a projection in GGUF -> sizes of its input and its output."""
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> AdapterBase:
@@ -98,7 +98,7 @@ class Adapter(NamedTuple):
     base_name: str = ""
     architecture: str = ""
     stabilised: float = 0.0
-    """The rank for which `alpha` is meant, where the adapter is rank-stabilised; 0 where it is not."""
+    """Rank to which `alpha` applies in a rank-stabilised adapter; 0 for any other adapter."""
 
     def weight(self, pair: MatrixPair) -> float:
         """Return the factor of a pair beside `alpha` / rank, which is all that GGUF can express. A rank-stabilised adapter applies
@@ -155,7 +155,7 @@ def check(adapter: Adapter, base: AdapterBase) -> None:
 
 
 def matrices(adapter: Adapter, base: AdapterBase) -> Iterator[tuple[int, str, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """Layer, projection, A and B as float32, in the order of rows that GGUF has.
+    """Return layer, projection, and A and B as float32, in GGUF's order of rows.
 
     :raises Unfit: for numbers that are none.
     """
@@ -174,7 +174,7 @@ def matrices(adapter: Adapter, base: AdapterBase) -> Iterator[tuple[int, str, np
 
 
 def permuted(rows: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
-    """Rows of q or k from Hugging Face's order to GGUF's: the halves of each head's rotary pairs interleaved."""
+    """Return rows of q or k, moved from Hugging Face's order to GGUF's: the halves of each head's rotary pairs interleaved."""
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
@@ -211,7 +211,7 @@ def _read_peft(folder: Path) -> Adapter:
             raise Unfit(f"{CONFIG}: {name} cannot be applied; train without it")
     alpha, rank = _positive(config, "lora_alpha", CONFIG), _positive(config, "r", CONFIG)
     shapes = {name: tuple(facts["shape"]) for name, facts in _safe_header(folder / WEIGHTS)[0].items()}
-    # What is applied is alpha / rank: for a rank-stabilised adapter, alpha / sqrt(rank), each pair's own (`rank_pattern`).
+    # The scale is alpha / rank; for a rank-stabilised adapter it is alpha / sqrt(rank), with the rank of each pair (`rank_pattern`).
     stabilised = rank if config.get("use_rslora") else 0.0
     scale, base_name = alpha * (math.sqrt(stabilised) or 1.0), str(config.get("base_model_name_or_path") or "")
     return Adapter(folder / WEIGHTS, scale, _pairs(shapes, _safe_place), base_name, stabilised=stabilised)
@@ -330,13 +330,13 @@ def _gguf_arrays(adapter: Adapter) -> dict[tuple[int, str, str], np.ndarray[Any,
     return found
 
 
-# --- both
+# --- shared
 
 
 def _float32(raw: np.ndarray[Any, Any], halved: bool) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    return (raw.astype("<u4") << 16).view("<f4") if halved else raw.astype(np.float32)  # bfloat16 is the upper half of a float32
+    return (raw.astype("<u4") << 16).view("<f4") if halved else raw.astype(np.float32)  # a bfloat16 is the upper half of a float32
 
 
 def _pairs(shapes: Mapping[str, tuple[int, ...]], place: Any) -> dict[tuple[int, str], MatrixPair]:
@@ -357,7 +357,7 @@ def _pairs(shapes: Mapping[str, tuple[int, ...]], place: Any) -> dict[tuple[int,
     return found
 
 
-_MOSTLY_F16 = 1  # of llama.cpp's file types
+_MOSTLY_F16 = 1  # a file type of llama.cpp
 
 
 def fuse(source: Path, adapter: Adapter, base: AdapterBase, out: Path, stop: Event) -> None:
@@ -378,7 +378,7 @@ def fuse(source: Path, adapter: Adapter, base: AdapterBase, out: Path, stop: Eve
     changes = {f"blk.{layer}.{name}.weight": (a, b) for layer, name, a, b in matrices(adapter, base)}
     if missing := changes.keys() - header.tensors.keys():
         raise Unfit(f"the base has no tensor {min(missing)}")
-    # Norms and biases stay as exact as they are: they are small, and Ollama's quantiser expects them so.
+    # Norms and biases keep their precision: they are small, and Ollama's quantiser expects them so.
     kinds = {info.name: gguf.F32 if len(info.dims) == 1 else gguf.F16 for info in header.tensors.values()}
     with private_files.renew(out) as file:
         gguf.write_header(file, keys, len(header.metadata), [(i.name, i.dims, kinds[i.name]) for i in header.tensors.values()])

@@ -1,7 +1,7 @@
 """Expert models on Ollama: their foundation, their build, and the mark by which they are recognised.
 
 An expert's model says in a licence text what it was made of. So a build that was interrupted after its last step is recognised as done, and
-a model that someone else put under the name is not overwritten.
+a model of another author under that name is not overwritten.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ollama import AsyncClient
 
 MAKER = 1
-"""Version of what is done here: another one makes other models of the same expert, which are then built anew."""
+"""Version of the build. A new version builds all experts anew."""
 TRIAL = "Say yes."
 NO_MEMORY = "requires more system memory"
-"""Ollama's words where other programs have taken what a model needs: that says nothing of the model."""
+"""Text of Ollama when other programs occupy the memory that a model needs: it is not a fault of the model."""
 
 
 class NotNow(Exception):
-    """It may go well another time; the message says what was in the way."""
+    """A temporary failure; the message names the obstacle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Foundation:
 
     @property
     def weights(self) -> Path:
-        """File of the base's weights, on the machine of Ollama."""
+        """Return the file of the base's weights, on the machine of Ollama."""
         return Path(self.shown.from_)
 
     def check(self, staged: Staged) -> None:
@@ -72,10 +72,10 @@ class Foundation:
         adapters.check(staged.adapter, self.base)
 
     def recipe(self, staged: Staged, how: str) -> str:
-        """Digest of all that goes into the model."""
+        """Return the digest of all inputs of the model."""
         shown = self.shown
         parts = [shown.template, shown.system, shown.parameters, shown.messages]
-        mixed = ["each pair of matrices by its own rank"] if staged.adapter.mixed else []  # an earlier version had them all by one
+        mixed = ["each pair of matrices by its own rank"] if staged.adapter.mixed else []  # an earlier version used one rank for all pairs
         return content_digest([MAKER, staged.content, staged.model, self.weights.name, how, parts, *mixed])
 
 
@@ -97,7 +97,7 @@ async def foundation(client: AsyncClient, persona: str, model: str, base_name: s
 def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> dict[str, tuple[str, str]]:
     """Return for each persona its plain model and the base that its Modelfile names; a model without a Modelfile is its own base.
 
-    :param roles: for each persona its role in the profile.
+    :param roles: name of a persona -> its role in the profile.
     """
     found = {}
     for persona, role in roles.items():
@@ -105,7 +105,7 @@ def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> di
         made, file = profile.made.get(role.lower()), modelfiles / profile.name / f"{role.lower()}.Modelfile"
         try:
             base = (made or parse_modelfile(file.read_text("utf-8"))).from_
-        except (OSError, UnicodeDecodeError, BatosError):  # provisioning says what is wrong with it
+        except (OSError, UnicodeDecodeError, BatosError):  # provisioning reports the reason
             base = model
         found[persona] = model, tagged(base)
     return found
@@ -122,7 +122,7 @@ async def delete_model(client: AsyncClient, model: str) -> None:
 
 
 class ExpertMark(NamedTuple):
-    """Mark in a model that says what it was made of; empty if the model has none."""
+    """Mark in a model that names its expert and its content; empty if the model has none."""
 
     content: str = ""
     recipe: str = ""
@@ -139,7 +139,7 @@ async def expert_mark_of(client: AsyncClient, model: str) -> ExpertMark:
 
 
 async def model_digests(client: AsyncClient) -> dict[str, str]:
-    """Digest of each model that Ollama has.
+    """Return the digest of each model that Ollama has.
 
     :raises NotNow: if it does not answer.
     """
@@ -151,8 +151,8 @@ class ExpertBuilder:
     """Builds expert models.
 
     :param scratch: folder for files on their way; emptied here.
-    :param quantize: how fused weights are kept.
-    :param options: of the trial, as of the inferences that will follow.
+    :param quantize: quantisation of fused weights.
+    :param options: options of the trial and of the later inferences.
     """
 
     def __init__(self, client: AsyncClient, scratch: Path, *, quantize: str, options: Mapping[str, Any], deadline_s: float) -> None:
@@ -171,7 +171,7 @@ class ExpertBuilder:
     async def build(self, staged: Staged, on: Foundation, how: str, recipe: str) -> None:
         """Make the model. May be repeated at any time.
 
-        :raises Unfit: if it cannot be had.
+        :raises Unfit: if the base is not available.
         :raises NotNow: if something was in the way.
         """
         await retry_on_race(lambda: self._built(staged, on, how, recipe))
@@ -194,7 +194,7 @@ class ExpertBuilder:
             file.unlink(missing_ok=True)
 
     async def attempt(self, model: str) -> None:
-        """Let the model say one token. One that cannot is taken away again.
+        """Generate one token with the model. Delete a model that fails.
 
         :raises Unfit: if Ollama cannot run it.
         :raises NotNow: if something was in the way.
@@ -242,7 +242,7 @@ class ExpertBuilder:
             return {"model.gguf": await upload_blob(self._client, file)}
 
     async def _unchanged(self, staged: Staged) -> None:
-        """Check that the files read for the model are those that were checked and digested."""
+        """Check that the files used for the build are the files that were checked and digested."""
         with failing("cannot read the adapter again"):
             same = await asyncio.to_thread(staged.intact)
         if not same:
@@ -273,7 +273,7 @@ class failing:
 
         if error is None or isinstance(error, (Unfit, NotNow, self._but)):
             return
-        # ValueError: an answer that is no JSON, or a file that changed under our hands.
+        # ValueError: an answer that is not JSON, or a file that changed during the build.
         if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError | KeyError | WritingStopped):
             raise NotNow(f"{self._what}: {str(error) or repr(error)}") from error
 

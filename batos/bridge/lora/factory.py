@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 GONE = "its model is gone from Ollama and its folder from lora_staging; put the folder back, and it is built again"
 _LONGEST_PAUSE_S = 3600.0
-_LOOKS = 3  # more, at folders that are still being copied, when a scan was asked for
+_LOOKS = 3  # greatest number of further looks at folders that are still being copied, if a scan was requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class FactoryLimits(Limits):
     scan_s: float = limit(10.0, ge=0.05, le=86_400)
     """Seconds between two looks into the folder of LoRA experts."""
     settle_s: float = limit(2.0, ge=0, le=600)
-    """Seconds for which an expert's folder must not have changed before it is built."""
+    """Seconds for which an expert's folder must not change before its build."""
     folders: int = limit(256, ge=1, le=10_000)
-    """Expert folders that are looked at."""
+    """Greatest number of expert folders that are looked at."""
     file_bytes: int = limit(2048 * MIB, ge=1024, le=2**50)
     """Greatest size of a file of an adapter, in bytes."""
     concurrency: int = limit(2, ge=1, le=16)
-    """Experts built at the same time."""
+    """Greatest number of experts that are built at the same time."""
     quantize: Literal["q8_0", "q4_K_M", "q4_K_S", "f16"] = "q8_0"
-    """How the weights of a fused expert (`fuse = true`) are kept."""
+    """Quantisation of the weights of a fused expert (`fuse = true`)."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class FactoryPace:
     scan_s: float
     """Seconds between two looks into the folder."""
     settle_s: float
-    """Seconds for which an expert's folder must not have changed before it is built."""
+    """Seconds for which an expert's folder must not change before its build."""
     concurrency: int
-    """Experts built at the same time."""
+    """Greatest number of experts that are built at the same time."""
     retry_s: float
-    """Seconds before a build that failed is tried again; doubled each time."""
+    """Seconds before a failed build is retried; doubled after each failure."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class PlainModels:
     """The models on which experts are built, at the factory's Ollama."""
 
     is_ready: Callable[[str], bool]
-    """Returns whether a plain model is as it shall be: what is built on one that will be changed is built twice."""
+    """Returns True if a plain model is up to date. An expert whose base will change would be built twice."""
     bring_back: Callable[[str], Awaitable[object]]
-    """Brings back a plain model that is gone."""
+    """Restores a missing plain model."""
     learn: Callable[[str], Awaitable[None]]
-    """Takes the name of each model that was built, before anything is asked of it: its digest may be another now."""
+    """Takes the name of each built model before it serves a request: its digest may have changed."""
 
 
 class LoraFactory:
@@ -117,18 +117,18 @@ class LoraFactory:
         self._known: dict[str, dict[str, Any]] = {}
         self._refused: dict[str, StagingRefusal] = {}
         self._foundations: dict[str, tuple[str, Foundation]] = {}
-        self._failed: dict[str, tuple[float, float]] = {}  # model: when to try again, the pause after that
-        self._unfit: dict[str, tuple[str, str]] = {}  # model: the recipe that did not do, and why
+        self._failed: dict[str, tuple[float, float]] = {}  # model -> time of the next try, and the pause after that
+        self._unfit: dict[str, tuple[str, str]] = {}  # model -> the refused recipe, and the reason
         self._voices: dict[str, str] = {}
 
     def _rest_on(self, personas: Mapping[str, tuple[str, str]], profile: Profile) -> None:
         self._personas, self._known_as = personas, {tagged(m.name): m.known_as for m in profile.models}
         self._taken = {tagged(m.name) for m in profile.models} | {tagged(m) for m in profile.personas.values()}
 
-    # --- life
+    # --- start and stop
 
     async def adopt(self, personas: Mapping[str, tuple[str, str]], profile: Profile) -> None:
-        """Build on the models of another profile from now on; what does not rest on them no longer speaks.
+        """Build on the models of another profile from now on. Experts on other bases no longer speak.
 
         :param personas: see the class.
         """
@@ -136,7 +136,7 @@ class LoraFactory:
         await self.begin()
 
     async def begin(self) -> None:
-        """Take up what the image knows. Before missions begin: only experts on this profile's bases may speak."""
+        """Load the known experts from the image, before missions start: only experts on this profile's bases may speak."""
         bases = {persona: base for persona, (_, base) in self._personas.items()}
         self._take(await self._image.system(model_registry.begin_experts, bases, mission="lora_factory"))
 
@@ -145,7 +145,7 @@ class LoraFactory:
         while True:
             try:
                 await self.scan()
-            except Exception as e:  # whatever it is, the next look may go well; a daemon must not go on without any
+            except Exception as e:  # any failure: the next scan may succeed, and the daemon must go on scanning
                 log.exception("experts_not_scanned", error=str(e))
             hurry = any(refusal.waits for refusal in self._refused.values())
             await asyncio.sleep(min(self._scan_s, self._settle_s or self._scan_s) if hurry else self._scan_s)
@@ -179,7 +179,7 @@ class LoraFactory:
                 await self.scan()
 
     async def writes_soon(self) -> bool:
-        """Return whether an expert for methods lies in the folder that may be built here; True also while one is being copied."""
+        """Return True if the folder contains an expert for methods that may be built here, or one that is still being copied."""
         async with self._one_scan:
             try:
                 looked = await asyncio.to_thread(self._staging.look)
@@ -218,13 +218,13 @@ class LoraFactory:
     # --- for inferences
 
     def owns(self, model: str) -> bool:
-        """Return whether the model is an expert of this image."""
+        """Return True if the model is an expert of this image."""
         return model in self._known
 
     async def ready(self, model: str) -> None:
         """Wait until an expert is there.
 
-        :raises InferenceFailed: when it is not to be had; another attempt goes on with another voice.
+        :raises InferenceFailed: if the expert is not available; another attempt goes on with another voice.
         """
         async with self._changed:
             await self._changed.wait_for(lambda: self._known.get(model, {}).get("state") != model_registry.INTENDED)
@@ -234,12 +234,12 @@ class LoraFactory:
             raise InferenceFailed(f"the expert {model} cannot speak: {reason}", cause="model_missing", retryable=True, model=model)
 
     async def heal(self, model: str) -> None:
-        """Bring back an expert that was there and is gone, or record that it cannot be had."""
+        """Restore a missing expert, or record that it is not available."""
         log.warning("expert_gone", model=model)
-        await self._plain.bring_back(self._personas[self._known[model]["persona"]][0])  # what it is built on may be gone, too
+        await self._plain.bring_back(self._personas[self._known[model]["persona"]][0])  # the base may be gone, too
         await self.scan()
 
-    # --- asked about
+    # --- queries
 
     def report(self) -> dict[str, Any]:
         """Return the state of experts, of folders that are not taken, and of voices."""
@@ -267,7 +267,7 @@ class LoraFactory:
                 await self._settle(staged, have)
         except (Unfit, ExpertRefused) as e:
             return StagingRefusal(staged.folder.name, str(e), staged.about)
-        except (NotNow, BatosError, OSError) as e:  # the last two: what the image says when it cannot record, as on a full disk
+        except (NotNow, BatosError, OSError) as e:  # BatosError and OSError come from the image if it cannot record, as on a full disk
             return StagingRefusal(staged.folder.name, str(e), staged.about, waits=True)
         return None
 
@@ -285,7 +285,7 @@ class LoraFactory:
             return
         if known.get("built") is None and there is not None and (await expert_mark_of(self._client, model)).content != staged.content:
             raise Unfit(f"Ollama has a model {model} of another making; `ollama rm {model}`, or give the expert another name or version")
-        if self._unfit.get(model, ("", ""))[0] == recipe:  # nothing has changed since
+        if self._unfit.get(model, ("", ""))[0] == recipe:  # the recipe has not changed since
             raise Unfit(self._unfit[model][1])
         self._check_patience(model)
         await self._record(model_registry.intend_expert, facts)
@@ -308,7 +308,7 @@ class LoraFactory:
                 await self._record(model_registry.note_facts, model, {"reason": str(e)})
             raise
         self._failed.pop(model, None)
-        await self._plain.learn(model)  # before it can be chosen
+        await self._plain.learn(model)  # before the model can be chosen
         await self._record(model_registry.note_built, model, digest, recipe, how, note)
         log.info("expert_built", model=model, how=how, digest=digest[:12], note=note)
 
@@ -329,7 +329,7 @@ class LoraFactory:
         return kept[1]
 
     async def _missing(self, staged: set[str], named: set[str], have: Mapping[str, str]) -> None:
-        """Look at the experts that have no folder (any more), or one that is refused."""
+        """Look at the experts whose folder is gone or refused."""
         for model, facts in list(self._known.items()):
             if model in staged:
                 continue
@@ -345,7 +345,7 @@ class LoraFactory:
 
     async def _refuse(self, refusal: StagingRefusal) -> None:
         about = refusal.about
-        assert about is not None  # asked before
+        assert about is not None  # the caller has checked it
         known = self._known.get(about.model)
         named = about.persona.lower() in self._personas and about.model not in self._taken
         if named and (known is None or (known["built"] is None and known["reason"] != refusal.reason)):

@@ -27,14 +27,14 @@ MAGIC, VERSIONS = b"GGUF", (2, 3)
 ALIGNMENT = 32
 F32, F16, BF16, Q8_0 = 0, 1, 30, 8
 SIZES = {F32: 4, F16: 2, BF16: 2}
-"""Bytes of an element, of the types that are not made of blocks."""
+"""Bytes of an element for each type without blocks."""
 
 FILE_TYPE = "general.file_type"
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY, _U32, _FLOAT = 8, 9, 4, 6
-_ITEMS = 4_000_000  # entries of an array, tensors, or keys; vocabularies have some 300,000
-_TEXT = 16 * 1024 * 1024  # bytes of one string
+_ITEMS = 4_000_000  # greatest number of entries of an array, of tensors, or of keys; vocabularies have about 300,000 entries
+_TEXT = 16 * 1024 * 1024  # greatest number of bytes of one string
 
 
 class Malformed(ValueError):
@@ -55,7 +55,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return math.prod(self.dims)
 
 
@@ -101,7 +101,7 @@ def read_header(path: Path) -> Header:
 
 
 def read_keys(beginning: bytes) -> dict[str, Any]:
-    """Return the keys at the beginning of a GGUF file, as far as they are there: what comes after a vocabulary may lie beyond it.
+    """Return the keys at the start of a GGUF file, as far as they are in the data: keys after a vocabulary may lie beyond its end.
 
     :raises Malformed: if it is none.
     """
@@ -273,7 +273,7 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
 
 
 KINDS = {"q8_0": (Q8_0, 7)}
-"""Type of the tensors, and llama.cpp's file type, by the name that a profile gives."""
+"""Quantisation in a profile -> type of the tensors, and file type of llama.cpp."""
 
 
 class UnreadableWeights(ValueError):
@@ -281,7 +281,7 @@ class UnreadableWeights(ValueError):
 
 
 class WritingStopped(Exception):
-    """The daemon stops; what was written is of no use."""
+    """Signal that the daemon stops; the partly written file is useless."""
 
 
 def requantize(source: Path, kind: str, out: Path, stop: Event) -> None:

@@ -28,7 +28,7 @@ from batos.bridge.lora.adapters import Adapter, Unfit
 
 ABOUT = "expert.toml"
 _ABOUT_BYTES = 256 * 1024
-_TAG = 80  # characters of a tag, in Ollama (types/model/name.go)
+_TAG = 80  # greatest number of characters of a tag in Ollama (types/model/name.go)
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 Signature = tuple[tuple[Any, ...], ...]
@@ -80,9 +80,9 @@ class Staged(NamedTuple):
     about: ExpertManifest
     adapter: Adapter
     files: dict[str, str]
-    """SHA-256 of each file that goes into the model, in hex."""
+    """Name of each file that goes into the model -> its SHA-256 in hex."""
     content: str
-    """Digest of all that the author gave."""
+    """Digest of all files that the author gave."""
 
     @property
     def model(self) -> str:
@@ -136,7 +136,7 @@ class Staging:
     def _one(self, name: str) -> Staged | StagingRefusal:
         folder = self.path / name
         if not _FOLDER.match(name):
-            shown = name.encode("utf-8", "replace").decode()  # a name may be any bytes
+            shown = name.encode("utf-8", "replace").decode()  # a file name may contain any bytes
             return StagingRefusal(shown, "a folder's name is of letters, digits, '.', '_' and '-', at most 64")
         try:
             signature = _signature(folder)
@@ -194,7 +194,7 @@ def staging_folder(override: str, data: Path) -> Path:
 
 
 def scratch_folder(data: Path) -> Path:
-    """Return an empty folder for files on their way; what a killed daemon left there is removed."""
+    """Return an empty folder for temporary files. Files of a killed daemon are removed from it."""
     folder = data / "lora_scratch"
     shutil.rmtree(folder, ignore_errors=True)
     return folder
@@ -239,7 +239,7 @@ def read_about(path: Path) -> ExpertManifest:
         values = tomllib.loads(text)
     except FileNotFoundError:
         raise Unfit(f"no {ABOUT}; it names persona, name, version and base") from None
-    except (ValueError, RecursionError) as e:  # of any kind: a number of too many digits is none of tomllib's own
+    except (ValueError, RecursionError) as e:  # tomllib raises other ValueErrors, too, as for a number with too many digits
         raise Unfit(f"{ABOUT} is no valid TOML: {e}") from None
     if len(data) > _ABOUT_BYTES:
         raise Unfit(f"{ABOUT} has more than {_ABOUT_BYTES} bytes")
@@ -263,7 +263,7 @@ def names_a_repository(name: str) -> bool:
 
 
 def content_digest(value: Any) -> str:
-    """SHA-256 of a plain value, in hex."""
+    """Return the SHA-256 of a plain value, in hex."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -296,6 +296,6 @@ def _signature(folder: Path) -> Signature:
 
 
 def _digest(path: Path) -> str:
-    # O_NOFOLLOW: what was a plain file a moment ago may have become a link.
+    # O_NOFOLLOW: a plain file may have become a link since the check.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ from batos.cli.app import Connect, Json, app, check_reachable, endpoint, run_asy
 from batos.cli.output import Output
 from batos.wire import Client, ClientKeys
 
-TIMEOUT_S = 3.0  # until it is looked whether the daemon is still there
+TIMEOUT_S = 3.0  # seconds until the client checks that the daemon is still there
 _HISTORY = "chat_history"
 
 

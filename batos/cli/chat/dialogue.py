@@ -27,7 +27,7 @@ from batos.cli.chat.screen import Screen
 from batos.errors import BatosError, Busy, DaemonUnavailable, InvalidInput, UnknownMission
 from batos.wire import Client
 
-_NAMED = 16  # characters of a digest that tell daemons apart
+_NAMED = 16  # characters of a digest that identify a daemon
 
 
 class Bookmark:
@@ -41,7 +41,7 @@ class Bookmark:
         self._path = None if folder is None else folder / f"chat_last_{name}.json"
 
     def read(self) -> dict[str, str] | None:
-        """Return the fields of the turn; None if there is none, or nothing that can be read."""
+        """Return the fields of the noted turn; None if there is none, or it is unreadable."""
         if self._path is None:
             return None
         try:
@@ -52,9 +52,9 @@ class Bookmark:
         return noted if fit else None
 
     def keep(self, turn: Mapping[str, Any]) -> None:
-        """Note a turn in the place of the one before; without fields, none.
+        """Note a turn in place of the previous one; without fields, note none.
 
-        Where that cannot be, on a full disk say, the chat goes on, and `--last` will find the one before.
+        If writing fails, as on a full disk, the chat goes on, and `--last` will find the previous turn.
         """
         if self._path is None:
             return
@@ -68,9 +68,9 @@ class Bookmark:
 T = TypeVar("T")
 DEPTHS = ("auto", "direct", "facets", "council")
 FLAVOURS = ("auto", "full", "light", "off")
-_LOOK_S = 0.3  # between two looks whether the daemon is back
+_LOOK_S = 0.3  # seconds between two checks whether the daemon is back
 _BUSY_S = 1.0
-_CLOCK_S = 1.0  # by which two tellings of the same start may differ
+_CLOCK_S = 1.0  # seconds by which two reports of the same start may differ
 _FIELDS = ("persona", "context", "depth", "flavour")
 
 
@@ -92,32 +92,32 @@ class Dialogue:
 
     def __init__(self, client: Client, seat: LineSource, screen: Screen, bookmark: Bookmark, *, may_ask: bool) -> None:
         """
-        :param seat: where answers to a mission's questions come from.
-        :param may_ask: whether missions may ask their user something.
+        :param seat: source of the answers to a mission's questions.
+        :param may_ask: True if missions may ask their user questions.
         """
         self._client, self._seat, self._screen, self._bookmark, self._may_ask = client, seat, screen, bookmark, may_ask
         self.wishes = Wishes()
-        self.images: list[dict[str, Any]] = []  # that go with the next turn, as `upload` told of them
+        self.images: list[dict[str, Any]] = []  # images for the next turn, as `upload` returned them
         self.last: str | None = None  # the mission that the next turn follows
-        self.under_way: str | None = None  # a mission that is seen to its end
-        self._before: dict[str, str] = {}  # what was noted before this turn
-        self._daemon: tuple[int, float] = (0, 0.0)  # its process, and when that began by this machine's clock
+        self.under_way: str | None = None  # the mission that runs now
+        self._before: dict[str, str] = {}  # the bookmark's record before this turn
+        self._daemon: tuple[int, float] = (0, 0.0)  # the daemon's process id, and its start by this machine's clock
 
     # --- turns
 
     async def say(self, brief: str) -> bool:
-        """Take a turn, to its end; whether it is COMPLETE.
+        """Take a turn, to its end. Return True if it is COMPLETE.
 
-        :raises BatosError: as the daemon refused it; then the conversation stands where it stood.
+        :raises BatosError: if the daemon refuses the turn; then the conversation is unchanged.
         """
         follows = {} if self.last is None else {"context": self.last}
         shown = {"images": json.dumps([{name: one[name] for name in ("digest", "name")} for one in self.images])} if self.images else {}
         return await self._take({"id": str(uuid.uuid4()), "brief": brief, **follows, **shown, **self.wishes.given()})
 
     async def find(self) -> bool:
-        """Go on with the last conversation there was, as it was wished, and see its last turn to the end; whether there is one.
+        """Resume the last conversation with its options, and follow its last turn to the end. Return True if there is one.
 
-        :raises UnknownMission: if the daemon does not know it any more.
+        :raises UnknownMission: if the daemon no longer knows the mission.
         """
         noted = self._bookmark.read()
         if noted is None:
@@ -129,13 +129,13 @@ class Dialogue:
             if "brief" not in noted:
                 told = f"{e.message}: this image does not have the last conversation; without --last a new one begins"
                 raise UnknownMission(told) from None
-            await self._take(noted)  # the chat was killed before the daemon had it
+            await self._take(noted)  # the chat was killed before the daemon received the mission
         return True
 
     async def join(self, id: str) -> None:
-        """Go on after a mission; one that has not ended is seen to its end.
+        """Continue after a mission; follow it to its end first.
 
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if no mission has that id.
         """
         status = await self._again(lambda: self._client.status(id))
         self._mark(id)
@@ -158,7 +158,7 @@ class Dialogue:
         return await self._follow(turn["id"])
 
     async def _follow(self, id: str) -> bool:
-        """Show a mission until it has ended, however often the daemon goes and comes back meanwhile; whether it is COMPLETE."""
+        """Show a mission until it has ended, across any restarts of the daemon. Return True if it is COMPLETE."""
         self.under_way = id
         await self._known()
         answered: set[int] = set()
@@ -191,14 +191,14 @@ class Dialogue:
         return None
 
     async def _answer(self, id: str, question: dict[str, Any]) -> None:
-        """Have the user answer what a mission asks."""
+        """Ask the user to answer a mission's question."""
         self._screen.question({"type": "needs_input", "id": id, **question})
         text = ""
         while not text.strip():
             text = await self._seat.line("? ", kept=False)
         try:
             await self._again(lambda: self._client.answer(id, text, question["number"]))
-        except InvalidInput as e:  # it was answered elsewhere, or the mission has ended meanwhile
+        except InvalidInput as e:  # the question was answered elsewhere, or the mission has ended meanwhile
             self._screen.error(e)
 
     async def stop(self) -> None:
@@ -217,7 +217,7 @@ class Dialogue:
         else:
             if self.last != id:
                 self._mark(id)
-            if reply.get("state") == "COMPLETE":  # it was faster
+            if reply.get("state") == "COMPLETE":  # the mission ended before it could be stopped
                 self._screen.ended({**reply, "type": "result"})
             else:
                 self._screen.told("(stopped)")
@@ -251,7 +251,7 @@ class Dialogue:
         return before[0] == self._daemon[0] and self._daemon[1] - before[1] < _CLOCK_S
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer to what may be asked twice. As long as no daemon answers, or it has no time, it is waited for."""
+        """Return the reply to a request that may be repeated. Wait while no daemon answers or the daemon is busy."""
         while True:
             try:
                 return await ask()
@@ -262,7 +262,7 @@ class Dialogue:
                 await asyncio.sleep(_BUSY_S)
 
     async def _there(self) -> None:
-        """Wait until a daemon listens at the endpoint. Nothing is sent before: all of it would arrive at once."""
+        """Wait until a daemon listens at the endpoint. Send nothing before: all queued requests would arrive at once."""
         while True:
             self._screen.waiting(f"no daemon answers at {self._client.endpoint}; it is waited for, Ctrl-C gives up")
             try:

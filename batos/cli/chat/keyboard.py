@@ -25,8 +25,8 @@ from prompt_toolkit.output import Output
 
 from batos.errors import InvalidInput
 
-HISTORY_BYTES = 1024 * 1024  # past which the older half of the history is let go
-LINE_BYTES = 1024 * 1024  # of a line of a pipe: no message may be longer
+HISTORY_BYTES = 1024 * 1024  # bytes of history above which the older half is removed
+LINE_BYTES = 1024 * 1024  # most bytes of a line of a pipe: no message may be longer
 _GOES_ON = "\\"
 _CHUNK = 65536
 
@@ -57,8 +57,8 @@ class Keyboard:
 
     def __init__(self, history: Path | None, names: Names, *, input: Input | None = None, output: Output | None = None) -> None:
         """
-        :param history: file of the lines that were typed; None: they are kept for this chat only.
-        :param names: what Tab completes: commands, and the words that each takes.
+        :param history: file of the typed lines; None: they are kept for this chat only.
+        :param names: words that Tab completes: commands, and their arguments.
         """
         given: dict[str, Any] = {
             "multiline": True,
@@ -81,10 +81,10 @@ class Keyboard:
         try:
             descriptor = sys.stdin.fileno()
             before = termios.tcgetattr(descriptor)
-        except (OSError, ValueError, termios.error):  # no terminal, as in a test
+        except (OSError, ValueError, termios.error):  # not a terminal, as in a test
             yield
             return
-        # By lines, the system would swallow a Ctrl-D that comes between two prompts. Ctrl-C stays a signal.
+        # In line mode the system would swallow a Ctrl-D between two prompts. Ctrl-C stays a signal.
         silent = [*before]
         silent[3] &= ~(termios.ECHO | termios.ICANON)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, silent)
@@ -123,7 +123,7 @@ class Pipe:
     async def _next(self) -> str:
         while b"\n" not in self._come and not self._ended:
             if len(self._come) > LINE_BYTES:
-                self._ended = True  # what follows is in the middle of a line
+                self._ended = True  # the rest of the input begins in the middle of a line
                 self._come.clear()
                 raise InvalidInput(f"a line of standard input has more than {LINE_BYTES} bytes; the chat ends here")
             if chunk := await self._chunk():
@@ -144,7 +144,7 @@ class Pipe:
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_future()
             threading.Thread(target=_read, args=(self._descriptor, self._reading), name="standard input", daemon=True).start()
-        chunk = await asyncio.shield(self._reading)  # Ctrl-C meanwhile loses nothing of what comes
+        chunk = await asyncio.shield(self._reading)  # a Ctrl-C meanwhile loses no input
         self._reading = None
         return chunk
 
@@ -152,14 +152,14 @@ class Pipe:
 def _read(descriptor: int, into: asyncio.Future[bytes]) -> None:
     try:
         chunk = os.read(descriptor, _CHUNK)
-    except OSError:  # it is closed
+    except OSError:  # standard input is closed
         chunk = b""
     with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
         into.get_loop().call_soon_threadsafe(into.set_result, chunk)
 
 
 def _keys() -> KeyBindings:
-    """Enter sends, unless there is a `\\` before it; Alt-Enter, which is Escape and Enter, goes on in the next line."""
+    """Return the key bindings. Enter sends, except after `\\`. Alt-Enter, which is Escape and Enter, starts a new line."""
     keys = KeyBindings()
 
     @keys.add("enter")

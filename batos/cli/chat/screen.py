@@ -12,9 +12,9 @@ from batos.cli.output import Output, PassingLine, clean, one_line
 from batos.errors import BatosError
 
 _DOES = {"ACCEPTED": "waits", "IDLE": "begins", "DECOMPOSING": "plans", "DELEGATING": "thinks", "SYNTHESIZING": "writes"}
-"""What a mission does in its states, in a word."""
+"""Words on the screen for each state of a mission."""
 _AGAIN = ("ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING", "FAILED", "PAUSED")
-"""States after which the answer is written anew."""
+"""States after which the answer starts again from its beginning."""
 _ADVICE = {
     "inference_failed": "`batos doctor` looks at Ollama and its models",
     "provisioning_failed": "`batos models --ensure` looks after the models",
@@ -25,12 +25,12 @@ _ADVICE = {
     "cancelled": "somebody took it back",
     "image": "look at the disk of the daemon",
 }
-"""What to do about a mission that FAILED, by code."""
+"""Advice for a mission that FAILED, by error code."""
 _WHATEVER = "/show has its record; said again, it is tried again"
 
 
 _WORDS = re.compile(r"(\s+)")
-_LONG = 24  # characters of a word that is written before its end is there
+_LONG = 24  # characters after which an unfinished word is written
 
 
 class _Running:
@@ -38,7 +38,7 @@ class _Running:
 
     def __init__(self, output: Output) -> None:
         self._console = output.console
-        self._word = ""  # one that may go on
+        self._word = ""  # a word that may go on
         self._column = 0
 
     def write(self, text: str) -> None:
@@ -77,9 +77,9 @@ class Screen:
         self.output, self._lively = output, lively
         self._passing = PassingLine(output)
         self._running = _Running(output)
-        self._heard = ""  # of the answer, so far
-        self._counts: dict[str, int] = {}  # characters heard of what is no answer yet, by who says it
-        self._told = ""  # what was waited for last
+        self._heard = ""  # text of the answer so far
+        self._counts: dict[str, int] = {}  # characters received by speaker, of text that does not belong to the answer yet
+        self._told = ""  # the last reason for waiting that was shown
 
     @property
     def streaming(self) -> bool:
@@ -87,7 +87,7 @@ class Screen:
         return bool(self._heard)
 
     def hear(self, event: dict[str, Any]) -> None:
-        """Show an event of a mission that goes on."""
+        """Show an event of a running mission."""
         self._told = ""
         if event.get("type") == "token":
             self._token(event)
@@ -133,11 +133,11 @@ class Screen:
             self._say_passing(f"{event.get('persona') or 'it'} {_DOES[state]}{place}{why}")
 
     def _say_passing(self, text: str) -> None:
-        if not self._heard:  # else it would stand in the middle of the answer
+        if not self._heard:  # else the line would appear in the middle of the answer
             self._passing.tell(text)
 
     def waiting(self, why: str) -> None:
-        """Say what nothing can be done without; once, where lines do not vanish."""
+        """Show the reason for waiting; only once if lines do not vanish."""
         self.restart()
         if self._lively:
             self._passing.tell(why)
@@ -146,7 +146,7 @@ class Screen:
         self._told = why
 
     def question(self, event: dict[str, Any]) -> None:
-        """Show what a mission asks."""
+        """Show a mission's question."""
         self.clear()
         if self.output.as_json:
             self.output.event(event)
@@ -155,7 +155,7 @@ class Screen:
         self.told("(the next line answers it; Ctrl-C takes the mission back)" if self._lively else "")
 
     def ended(self, event: dict[str, Any]) -> bool:
-        """Show the end of a mission; whether it is COMPLETE."""
+        """Show the end of a mission. Return True if it is COMPLETE."""
         streamed, self._heard = self._heard, ""
         self._passing.clear()
         self._running.end()
@@ -173,14 +173,14 @@ class Screen:
 
     def _answer(self, streamed: str, result: dict[str, Any]) -> None:
         text = clean(result.get("text", ""))
-        kept = text.rstrip("…`\n ")  # what was cut off may be marked so
+        kept = text.rstrip("…`\n ")  # an answer that was cut off may end in "…"
         if not streamed:
             self.output.say(text)
-        elif text.startswith(streamed.rstrip()):  # it has gone on, unheard
+        elif text.startswith(streamed.rstrip()):  # the answer has gone on after the last event
             self.output.write(text[len(streamed.rstrip()) :].rstrip() + "\n")
         elif kept and streamed.startswith(kept):
             self.told(f"\n(kept up to: …{one_line(kept[-40:])})")
-        else:  # joined late, events were dropped, or the answer was revised
+        else:  # the watch joined late, events were dropped, or the answer was revised
             self.told("\n(what is kept of it:)")
             self.output.say(text)
         for line in (*sources(result), *called(result), *doubts(result), cost(result)):
@@ -210,7 +210,7 @@ class Screen:
             (self.output.say if self._lively else self.output.note)(text, "dim")
 
     def clear(self) -> None:
-        """Let nothing stand on the line that is written."""
+        """Clear the line that is being written."""
         self._passing.clear()
         if self._heard:
             self._heard = ""

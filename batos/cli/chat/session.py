@@ -20,9 +20,9 @@ from batos.config import nearest
 from batos.errors import BatosError, InvalidInput, UndoConflict, UnknownPersona
 from batos.wire import Client
 
-_COMMAND = re.compile(r"/(\w*)(?:\s+(.*))?\s*", re.DOTALL)  # a path has a second /, and is none
-_NOBODY = "anyone"  # instead of a persona
-_NONE = "none"  # instead of an image
+_COMMAND = re.compile(r"/(\w*)(?:\s+(.*))?\s*", re.DOTALL)  # a path has a second / and is not a command
+_NOBODY = "anyone"  # word for no particular persona
+_NONE = "none"  # word for no image
 HELP = {
     "/help": ("", "these commands"),
     "/new": ("", "a new conversation"),
@@ -34,7 +34,7 @@ HELP = {
     "/undo": ("", "take back what the last mission did to the image, after a look at it"),
     "/image": ("[FILE]", "an image that goes with the next turn; alone, those that do; `none` drops them, `none NAME` one"),
 }
-"""Each command: its word, and what it does."""
+"""Maps each command to its argument and its help text."""
 
 
 def names(personas: list[str]) -> Names:
@@ -46,7 +46,7 @@ def names(personas: list[str]) -> Names:
 def known(persona: str, personas: list[str]) -> str:
     """Return the name of a persona as the daemon writes it.
 
-    :raises UnknownPersona: if there is none of that name.
+    :raises UnknownPersona: if no persona has that name.
     """
     name = persona.lower()
     if name not in personas:
@@ -76,9 +76,9 @@ class Commands:
         return _COMMAND.fullmatch(line) is not None
 
     async def do(self, line: str) -> None:
-        """Do a command.
+        """Run a command.
 
-        :raises InvalidInput: for one that there is not, with the nearest.
+        :raises InvalidInput: for an unknown command, with the nearest known one.
         """
         found = _COMMAND.fullmatch(line)
         assert found is not None
@@ -93,7 +93,7 @@ class Commands:
     def _mission(self) -> str:
         """Return the last mission.
 
-        :raises InvalidInput: if there is none yet.
+        :raises InvalidInput: if there is no mission yet.
         """
         if self._dialogue.last is None:
             raise InvalidInput("this conversation has no mission yet; say something first")
@@ -253,7 +253,7 @@ class ChatSession:
         except Interrupted:
             if not self._lively:
                 raise
-        except BatosError as e:  # a line that cannot be read
+        except BatosError as e:  # for example a line that cannot be read
             self._failed += 1
             self._screen.error(e)
         else:
@@ -274,14 +274,14 @@ class ChatSession:
                 self._failed += 1
 
     async def _turn(self, work: Coroutine[Any, Any, T], *, raises: bool = False) -> T | None:
-        """Do something that Ctrl-C stops, and not the chat; None if it was stopped, or refused.
+        """Run work that Ctrl-C stops without ending the chat. Return None if it was stopped or refused.
 
-        :param raises: whether an error ends the chat.
+        :param raises: True if an error ends the chat.
         """
         try:
             return await self._stoppable(work)
         except Interrupted:
-            with contextlib.suppress(Interrupted):  # pressed again: it is given up
+            with contextlib.suppress(Interrupted):  # Ctrl-C again: give up waiting
                 await self._stoppable(self._stop())
         except BatosError as e:
             if raises:
@@ -298,7 +298,7 @@ class ChatSession:
             self._screen.error(e)
 
     def _left(self) -> None:
-        """Print at the end what remains under way."""
+        """Print at the end the work that is still under way."""
         self._screen.clear()
         if waits := self._dialogue.under_way:
             self._screen.told(f"the mission {waits} waits for an answer: `batos chat --last` goes on with it")

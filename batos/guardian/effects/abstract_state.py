@@ -18,7 +18,7 @@ from batos.guardian.subject import AuditSubject
 
 SELF = 1
 FOREIGN = 2
-"""reached through an attribute of something that is not self"""
+"""Stands for all objects reached through an attribute of an object other than self."""
 
 
 class Heap:
@@ -27,11 +27,11 @@ class Heap:
     def __init__(self) -> None:
         self.contents = [0, FOREIGN]
         self.version = 0
-        """counts up whenever anything is learned"""
+        """Counts changes of the heap's facts."""
         self.slots = 0
-        """all objects that are slots of self"""
+        """Bit set of all objects that are slots of self."""
         self.known = 0
-        """all objects that are containers for certain"""
+        """Bit set of all objects that are known to be containers."""
         self._bits: dict[Hashable, int] = {}
         self._slot_names: dict[int, str] = {}
 
@@ -97,11 +97,11 @@ class Heap:
             objects ^= low
 
 
-# What a path did, as far as the Covenant is concerned. A state holds a set of these.
-CLEAN = 1  # nothing was written
-DIRTY = 2  # something was written since the flag was set
-FLAGGED = 4  # what was written is flagged
-LATE = 8  # flagged, and then something else was done
+# What a path did with respect to the covenant. A state holds a set of these bits.
+CLEAN = 1  # the path wrote nothing
+DIRTY = 2  # the path wrote something after it last set the flag
+FLAGGED = 4  # the path set the flag after its last write
+LATE = 8  # the path did something else after it set the flag
 
 
 class State:
@@ -113,13 +113,13 @@ class State:
         self.env = env
         self.covenant = CLEAN
         self.written: ast.AST | None = None
-        """a write that is not flagged"""
+        """A write without the flag after it; None if there is none."""
         self.late: ast.AST | None = None
-        """what was done after the flag"""
+        """The node of an action after the flag; None if there is none."""
         self.owned = 0
-        """local objects that were stored into self: to change them is to write"""
+        """Bit set of local objects that were stored into self. A change of one of them is a write."""
         self.sent_itself = False
-        """whether every path to here sends the method's own selector to self"""
+        """True if every path to this state sends the method's own selector to self."""
 
     def copy(self) -> State:
         """Return a state of its own with the same facts."""
@@ -132,7 +132,7 @@ class State:
         return self.covenant, self.written, self.late, self.owned, self.sent_itself
 
     def add_facts(self, facts: tuple[int, ast.AST | None, ast.AST | None, int, bool]) -> None:
-        """Another path with these facts leads here too."""
+        """Add the facts of another path that leads to this state."""
         self.covenant |= facts[0]
         self.written = self.written or facts[1]
         self.late = self.late or facts[2]
@@ -140,7 +140,7 @@ class State:
         self.sent_itself = self.sent_itself and facts[4]
 
     def add(self, other: State) -> None:
-        """Another path leads here too."""
+        """Add another path that leads to this state."""
         self.add_facts(other.facts())
         env = self.env
         for name, objects in other.env.items():
@@ -193,11 +193,11 @@ class Activation:
         self.function = function
         self.ends: State | None = None
         self.exits = 0
-        """ways out by return or raise that were reached"""
+        """Number of ways out by return or raise that were reached."""
 
 
 class Catcher:
-    """Gathers what may hold when something in a try statement raises."""
+    """Collector of the states in which a try statement may raise."""
 
     def __init__(self) -> None:
         self.state: State | None = None
@@ -215,7 +215,7 @@ class Catcher:
 
 
 class Function:
-    """A definition: which names are its own, and what it may answer."""
+    """A definition: its own names, and the objects that it may return."""
 
     def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, parent: Function | None, number: int) -> None:
         self.node = node
@@ -226,7 +226,7 @@ class Function:
         self._own = _own_names(node) if parent else frozenset()
 
     def key(self, name: str) -> str:
-        """Under which key a state holds a name that is used here. Names of the method itself stand under themselves."""
+        """Return the key by which a state holds a name that is used here. For a name of the method itself, the key is the name."""
         key = self._keys.get(name)
         if key is None:
             inherited = name if self.parent is None else self.parent.key(name)
@@ -273,7 +273,7 @@ class TooManySteps(Exception):
 
 
 class AnalysisBase(ABC):
-    """The current state and what may happen to it."""
+    """The current state and the operations on it."""
 
     state: State
 
@@ -283,14 +283,14 @@ class AnalysisBase(ABC):
         self.method = Function(method, None, 0)
         self.function = self.method
         self.functions: dict[int, Function] = {}
-        """definitions by the objects that stand for them"""
+        """Definitions by the objects that stand for them."""
         self.callables = 0
         self.lazy = 0
-        """objects that write when they are used: bound mutators, generators with effects"""
+        """Bit set of objects whose use writes: bound mutators, and generators with effects."""
         self.frames: list[LoopFrame | FinallyFrame | Activation] = []
         self.catchers: list[Catcher] = []
         self.writes = 0
-        """how many writes were seen"""
+        """Number of writes seen."""
         self.steps = subject.limits.steps
 
     def step(self) -> None:
@@ -303,7 +303,7 @@ class AnalysisBase(ABC):
             raise TooManySteps
 
     def may_raise(self) -> None:
-        """Something that is evaluated here may raise."""
+        """Note that an expression evaluated here may raise."""
         if self.catchers:
             self.catchers[-1].note_facts(self.state)
 
@@ -314,7 +314,7 @@ class AnalysisBase(ABC):
         return self.state.env.get(self.function.key(name), 0)
 
     def bind(self, name: str, objects: int) -> None:
-        """Bind a name. Those of inner functions keep what they had: several activations may be alive."""
+        """Bind a name. Names of inner functions keep their earlier objects, too: several activations may be alive."""
         key = self.function.key(name)
         if self.function is self.method or key == name:
             if self.function is not self.method:
@@ -355,7 +355,7 @@ class AnalysisBase(ABC):
         self.state.owned |= self.heap.reach(objects) & ~(SELF | FOREIGN)
 
     def flag(self) -> None:
-        """`self._p_changed = True`."""
+        """Set the covenant's flag: `self._p_changed = True`."""
         before = self.state.covenant
         self.state.covenant = (before & CLEAN) | (FLAGGED if before & ~CLEAN else 0)
         self.state.written = self.state.late = None
@@ -366,7 +366,7 @@ class AnalysisBase(ABC):
             self.state.covenant = (self.state.covenant & ~FLAGGED) | LATE
             self.state.late = node
 
-    # --- expressions, by kind; the parts add theirs
+    # --- expressions, by kind; the subclasses add theirs
 
     EVALUATORS: ClassVar[dict[type[ast.AST], Callable[[Any, Any], int]]] = {}
 

@@ -68,7 +68,7 @@ class Assignments(Calls):
     def _store_attribute(self, target: ast.Attribute, objects: int) -> None:
         base = self.evaluate(target.value)
         if is_flag(target):
-            return  # not as a statement of its own: the rule `attribute` refuses it
+            return  # the flag inside another statement: the rule `attribute` refuses it
         if base != SELF:
             self.subject.refuse(STORE, target, "an attribute is stored on something that is not self", OTHERS)
         if base & SELF:
@@ -90,8 +90,9 @@ class Assignments(Calls):
         objects = self.evaluate(node.value)
         self.may_raise()
         if isinstance(node.op, _IN_PLACE) and (isinstance(node.value, _CONTAINERS) or objects & self.heap.known):
-            self.change(node, before, self.heap.inside(objects))  # `rows[0] += [x]`: what the item holds grows in place
-        # what it holds then: the old value, grown in place, or a new one of the elements of both; never the other value itself
+            self.change(node, before, self.heap.inside(objects))  # `rows[0] += [x]`: the item's own container grows in place
+        # The target then holds its old value, grown in place, or a new container with the elements of both. It never holds the other value
+        # itself.
         self.heap.put(before, self.heap.inside(objects))
         inside = self.heap.inside(before) | self.heap.inside(objects)
         self.assign(target, before | self.container(node, inside, known=bool((before | objects) & self.heap.known)))
@@ -121,7 +122,7 @@ class Assignments(Calls):
         if isinstance(value, _PLAIN) or (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in SCALARS):
             return False
         if isinstance(value, ast.BinOp) and not isinstance(value.op, (ast.Add, ast.BitOr)):
-            return False  # arithmetic
+            return False  # arithmetic gives no container
         return self._is_used_as_container(name) or not self._is_used_after(node, name)
 
     def _is_used_as_container(self, name: str) -> bool:

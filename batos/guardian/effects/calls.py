@@ -29,7 +29,7 @@ class Arguments:
     positional: list[int]
     keywords: dict[str, int]
     rest: int
-    """what comes by * and **: no one knows to which parameter"""
+    """Bit set of the objects passed by * and **. Their parameters are unknown."""
 
     @property
     def all(self) -> int:
@@ -55,7 +55,7 @@ class Calls(Expressions):
         called = self.evaluate(function)
         arguments = self._arguments(node)
         self.may_raise()
-        if called & self.lazy and not isinstance(function, ast.Name):  # a name wrote when it was read
+        if called & self.lazy and not isinstance(function, ast.Name):  # for a name, reading it has counted the write already
             self.write(node)
         found = self._call_functions(called, arguments)
         self._passed(arguments, 0)
@@ -89,7 +89,7 @@ class Calls(Expressions):
         arguments = self._arguments(node)
         self.may_raise()
         self._passed(arguments, receiver)
-        if not receiver:  # of a literal, a builtin type or a function: `", ".join`, `dict.fromkeys`, `chain.from_iterable`
+        if not receiver:  # a literal, a builtin type or a function: `", ".join`, `dict.fromkeys`, `chain.from_iterable`
             return self._groups(node, arguments)
         found = 0
         if receiver & SELF:
@@ -105,7 +105,7 @@ class Calls(Expressions):
     def _call_value(self, node: ast.Call, receiver: int, name: str, arguments: Arguments) -> int:
         heap, passed = self.heap, arguments.all
         if name in KEYED:
-            passed = arguments.rest  # without the key
+            passed = arguments.rest  # all arguments but the key
             for objects in (*arguments.positional[1:], *arguments.keywords.values()):
                 passed |= objects
         if name in MUTATORS:
@@ -115,7 +115,7 @@ class Calls(Expressions):
             return heap.inside(receiver) | passed if name in TAKERS else 0
         if name == "get":
             return heap.inside(receiver) | passed
-        if name in ("_asdict", "_make", "_replace"):  # of a named tuple
+        if name in ("_asdict", "_make", "_replace"):  # methods of a named tuple
             return self.container(node, heap.inside(receiver) | passed | heap.inside(passed))
         if name in VIEWS:
             inside = heap.inside(receiver) | heap.inside(passed)
@@ -158,7 +158,7 @@ class Calls(Expressions):
         if (module, member) in MUTATING_FUNCTIONS:
             first = arguments.positional[0] if arguments.positional else arguments.all
             self.change(node, first, arguments.all & ~first)
-            return self._elements(arguments)  # what is popped
+            return self._elements(arguments)  # the popped element
         if (module, member) == ("copy", "deepcopy"):
             return self.heap.unknown(node)
         if member == "defaultdict":
@@ -196,7 +196,7 @@ class Calls(Expressions):
     # --- inner functions
 
     def _passed(self, arguments: Arguments, receiver: int) -> None:
-        """Functions that are passed on may be called, with whatever is passed beside them."""
+        """Call the functions among the arguments: the receiver may call them with the other arguments."""
         passed = arguments.all
         functions = (passed | self.heap.inside(passed)) & self.callables
         if functions:
@@ -204,7 +204,7 @@ class Calls(Expressions):
             beside |= self.heap.inside(beside)
             sent_itself = self.state.sent_itself
             self._call_functions(functions, Arguments([], {}, beside))
-            self.state.sent_itself = sent_itself  # it may also not be called
+            self.state.sent_itself = sent_itself  # the functions may also not be called
 
     def _call_functions(self, called: int, arguments: Arguments) -> int:
         found = 0
@@ -243,7 +243,7 @@ class Calls(Expressions):
     def _run(self, function: Function) -> int:
         """Run an inner function until nothing more is learned from it."""
         if any(isinstance(frame, Activation) and frame.function is function for frame in self.frames):
-            return function.result  # it calls itself: what it answers is known when it has run
+            return function.result  # a recursive call: its result is known only after the outer call
         before, caller = self.state.copy(), self.function
         self.function = function
         while True:

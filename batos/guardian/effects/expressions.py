@@ -42,7 +42,7 @@ class Expressions(AnalysisBase):
             if rest & FOREIGN:
                 self.subject.refuse(STORE, node, "the method changes a container of another object", OTHERS)
             owned = self.owned(rest)
-            if owned:  # a bound mutator: whoever gets it may call it
+            if owned:  # a bound mutator: any code that receives it may call it
                 self.write(node, owned)
                 bound = self.heap.at(("bound", node))
                 self.lazy |= bound
@@ -77,7 +77,7 @@ class Expressions(AnalysisBase):
         self.may_raise()
         if not left | right:
             return 0
-        # a list added to a list is a new list of the old elements
+        # a sum of lists is a new list of the old elements
         return self.container(node, self.heap.inside(left) | self.heap.inside(right), known=bool((left | right) & self.heap.known))
 
     def boolean(self, node: ast.BoolOp) -> int:
@@ -104,7 +104,7 @@ class Expressions(AnalysisBase):
 
     def walrus(self, node: ast.NamedExpr) -> int:
         objects = self.evaluate(node.value)
-        # it may stand where it is not always evaluated
+        # a walrus may stand where it is not always evaluated
         self.bind(node.target.id, objects | self.read(node.target.id))
         return objects
 
@@ -129,7 +129,7 @@ class Expressions(AnalysisBase):
             if key is None:
                 inside |= self.heap.inside(self.evaluate(value))
             else:
-                self.evaluate(key)  # what can be a key cannot be changed
+                self.evaluate(key)  # a key is immutable
                 inside |= self.evaluate(value)
         return self.container(node, inside)
 
@@ -191,7 +191,7 @@ class Expressions(AnalysisBase):
         return bit
 
     def yielded(self, node: ast.Yield | ast.YieldFrom) -> int:
-        """Return the sandbox makes a list of what a generator yields, when the generator is called."""
+        """Add yielded values to the function's result: the sandbox makes a list of them when the generator is called."""
         objects = self.evaluate(node.value) if node.value else 0
         items = self.heap.inside(objects) if isinstance(node, ast.YieldFrom) else objects
         self.function.result |= self.container((self.function.node, "items"), items)

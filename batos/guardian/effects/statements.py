@@ -42,7 +42,7 @@ class Statements(Assignments):
     """All statements."""
 
     def run_method(self) -> None:
-        """Run the method, and judge each way out of it."""
+        """Run the method, and check each way out of it."""
         node = self.method.node
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         self.state = State({})
@@ -58,7 +58,7 @@ class Statements(Assignments):
                 loops.ID, node, "every way through the method sends the method again", "Answer a simple case without the send."
             )
 
-    # --- one after another
+    # --- sequences
 
     def run_body(self, body: list[ast.stmt]) -> State | None:
         for node in body:
@@ -268,7 +268,7 @@ class Statements(Assignments):
         self.catchers.pop()
         if catcher.state and self.catchers:
             self.catchers[-1].note(catcher.state)
-        return self._go_on(joined(after, catcher.state))  # it may swallow what was raised
+        return self._go_on(joined(after, catcher.state))  # the context manager may swallow an exception
 
     def attempt(self, node: ast.Try) -> bool:
         if not node.finalbody:
@@ -298,7 +298,7 @@ class Statements(Assignments):
         if catcher.state is None:
             return after
         if self.catchers:
-            self.catchers[-1].note(catcher.state)  # no handler may fit
+            self.catchers[-1].note(catcher.state)  # perhaps no handler fits
         for handler in node.handlers:
             entered = catcher.state.copy()
             if handler.name:

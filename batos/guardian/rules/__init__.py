@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     covenant.RULE,
     covenant.ORDER,
 )
-"""in the order in which a node is shown to them"""
+"""All rules, in the order in which they check a node."""
 
 
 def _table() -> dict[type[ast.AST], tuple[NodeCheck, ...]]:
@@ -62,4 +62,4 @@ def _table() -> dict[type[ast.AST], tuple[NodeCheck, ...]]:
 
 
 CHECKS = _table()
-"""the checks for each kind of node"""
+"""The checks for each kind of node."""

@@ -10,7 +10,7 @@ from batos.guardian.rules.base import Rule
 from batos.guardian.subject import AuditSubject, is_covenant
 
 ID = "attribute"
-# Frames, code objects, coroutines, classes: what leads from a value to the interpreter. The sandbox has none of it.
+# Frames, code objects, coroutines, classes: attributes that lead from a value to the interpreter. The sandbox has none of them.
 _MACHINERY = re.compile(
     r"(gi|cr|ag|tb|co|func|im)_[a-z]+$|f_(back|globals|locals|builtins|code|lineno|lasti|trace)$|(mro|with_traceback|add_note)$"
 )

@@ -21,17 +21,17 @@ class Rule:
 
     id: str
     asks: str
-    """what must hold, in one sentence"""
+    """The requirement of the rule, in one sentence."""
     why: str
     accepted: str
-    """a source that keeps the rule; its selector is the name of its function"""
+    """A source that keeps the rule. Its selector is the name of its function."""
     refused: str
-    """a source that breaks this rule and no other"""
+    """A source that breaks this rule and no other."""
     text: SubjectCheck | None = None
-    """called with the text, before it is parsed"""
+    """Check of the text before it is parsed. None if the rule has no such check."""
     nodes: Mapping[type[ast.AST], NodeCheck] = field(default_factory=dict)
-    """called with each node of a kind, a parent before its children"""
+    """Checks by the kind of node. A parent is checked before its children."""
     method: SubjectCheck | None = None
-    """called once, when all nodes were seen"""
+    """Check called once, after all nodes. None if the rule has no such check."""
     policy: str = "default"
-    """the policy by which the refused example is refused"""
+    """The policy that refuses the `refused` example."""

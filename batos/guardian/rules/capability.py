@@ -15,7 +15,7 @@ def _checks(capability: str, hint: str) -> dict[type[ast.AST], NodeCheck]:
 
     def refuse(subject: AuditSubject, node: ast.AST, word: str) -> None:
         if word in SUPPLIED:
-            return  # of these, the import rule lets pass what works in memory
+            return  # the import rule has checked supplied members; they work in memory
         if word.partition(".")[0] in words and capability not in subject.policy.capabilities:
             subject.refuse(capability, node, f"{word} needs the capability {capability!r}, which was not granted", hint)
 

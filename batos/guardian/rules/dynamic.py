@@ -37,7 +37,7 @@ def _check_name(subject: AuditSubject, node: ast.Call) -> None:
         reason = f"{node.func.id} is called with a name that is not a literal"
         subject.refuse(ID, node, reason, f"Write the name as a literal: {node.func.id}(self, 'name'), or keep the values in one dict slot.")
         return
-    # A literal is an attribute like any other.
+    # A literal name is checked like any other attribute.
     as_attribute = ast.Attribute(node.args[0], name.value, ast.Load())
     check_attribute(subject, ast.copy_location(as_attribute, node))
     if name.value == "format":

@@ -22,7 +22,7 @@ def _check_format(subject: AuditSubject, node: ast.Attribute) -> None:
     if id(node) not in subject.called:
         subject.refuse(ID, node, "a bound format method is no value", HINT)
     elif isinstance(node.value, ast.Name) and node.value.id == "self":
-        return  # a message
+        return  # a message named `format` to self
     elif not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
         subject.refuse(ID, node, "format is called on a template that is not a literal", HINT)
     elif not _is_plain(node.value.value):

@@ -20,7 +20,7 @@ def check_import(subject: AuditSubject, node: ast.Import) -> None:
             if "." in alias.name and not alias.asname:
                 _shorten(subject, alias.name)
             if name in subject.modules and subject.modules[name] != alias.name:
-                subject.stored.add(name)  # one name for two modules: it stands for neither
+                subject.stored.add(name)  # one name for two modules counts as neither
             subject.modules[name] = alias.name
 
 
@@ -52,7 +52,7 @@ def check_from(subject: AuditSubject, node: ast.ImportFrom) -> None:
             check_member(subject, node, module, alias.name)
             name = alias.asname or alias.name
             if subject.members.get(name, (module, alias.name)) != (module, alias.name):
-                subject.stored.add(name)  # one name for two things: it stands for neither
+                subject.stored.add(name)  # one name for two things counts as neither
             subject.members[name] = (module, alias.name)
 
 
@@ -99,7 +99,7 @@ def _may(subject: AuditSubject, node: ast.AST, module: str) -> bool:
     family = module.partition(".")[0]
     for capability, modules in CAPABILITIES.items():
         if family in modules:
-            return capability in policy.capabilities  # otherwise the capability's own rule refuses it
+            return capability in policy.capabilities  # otherwise the capability's own rule refuses the module
     subject.refuse(ID, node, f"the module {module} may not be imported", import_hint(module))
     return False
 

@@ -28,7 +28,7 @@ def check_while(subject: AuditSubject, node: ast.While) -> None:
         return
     for part in (inner for statement in node.body for inner in ast.walk(statement)):
         if isinstance(part, (ast.Call, ast.Await, ast.Nonlocal, ast.Subscript)):
-            return  # it may change what is asked for, or raise
+            return  # the statement may change the loop's condition, or raise
         if isinstance(part, ast.Name) and part.id in names and not isinstance(part.ctx, ast.Load):
             return
         if isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load) and part.attr != "_p_changed":

@@ -23,7 +23,7 @@ def check_text(subject: AuditSubject) -> None:
                 reason = f"the name {token.string!r} holds characters that look like others or change when read"
                 subject.refuse(ID, token.start[0], reason, "Use ASCII letters, digits and _ in names.")
     except (tokenize.TokenError, SyntaxError):
-        return  # the parser says it better
+        return  # the parser has a better message
 
 
 def check_name(subject: AuditSubject, node: ast.Name) -> None:

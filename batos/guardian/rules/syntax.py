@@ -9,8 +9,8 @@ from batos.guardian.subject import AuditSubject
 
 ID = "syntax"
 
-# Every node that a method may hold, and the fields of it that hold further nodes. Contexts and operators are no entries:
-# operators are checked with the expression that holds them, annotations by their own rule.
+# Every kind of node that a method may contain, and its fields with further nodes. Contexts and operators are not listed:
+# operators are checked with the expression that contains them, annotations by their own rule.
 CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {
     ast.FunctionDef: ("decorator_list", "args", "body"),
     ast.AsyncFunctionDef: ("decorator_list", "args", "body"),

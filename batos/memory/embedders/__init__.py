@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from batos.errors import EmbedderFailed
 
 Vectors = Any
-"""A numpy array, float32 of shape (texts, dimensions), its rows of length 1. Named so, since numpy is imported late."""
+"""A numpy array, float32 of shape (texts, dimensions), with rows of length 1. An alias, since numpy is imported late."""
 
 
 class Identity(NamedTuple):
@@ -24,7 +24,7 @@ class Identity(NamedTuple):
     digest: str
     dimensions: int
     place: str = ""
-    """Where its weights are, if its name does not tell: a folder. No part of what it is: weights may be moved."""
+    """Folder of the weights, if the name does not give it. It is not part of the identity: weights may move."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.model}@{self.digest}:{self.dimensions}"
@@ -34,9 +34,9 @@ class Maker(NamedTuple):
     """Embedder that made the vectors of a collection."""
 
     identity: str = ""
-    """`str` of an `Identity`; empty while there are no vectors."""
+    """`str` of an `Identity`; empty as long as there are no vectors."""
     place: str = ""
-    """See `Identity`."""
+    """Folder of the weights, as in `Identity`."""
 
 
 class Embedder(Protocol):
@@ -60,14 +60,14 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of threads and models."""
+        """Release threads and models."""
         ...
 
 
-# --- what they are given, and what they answer with
+# --- texts and answers of embedders
 
 NORMALISATION = 1
-"""Raised when a change of `normalised` changes vectors: it is a part of every embedder's identity."""
+"""Version of `normalised`, part of every embedder's identity. Increase it if a change of `normalised` changes vectors."""
 
 _FORMS = {
     " - ": "–—―−", "-": "‐‑‒⁃", "'": "‘’‚‛′‹›ʼ", '"': "“”„‟″«»「」『』《》",
@@ -86,10 +86,10 @@ class _Plain(dict[int, str]):
         category = unicodedata.category(char)
         if char in "\t\n\r" or category.startswith("Z"):
             plain = char if char.isascii() else " "
-        elif category.startswith("C") or category == "Mn":  # control, format, surrogates; accents
+        elif category.startswith("C") or category == "Mn":  # control and format characters, surrogates, accents
             plain = ""
         elif category.startswith("P") and not char.isascii():
-            plain = " "  # not one of them survives in Ollama: "a • b" came out with .68, "§ 7" with .31
+            plain = " "  # Ollama handles none of these signs: the cosine to the plain text was .68 for "a • b" and .31 for "§ 7"
         elif _UNSPLIT.match(char):
             plain = f" {char} "
         else:
@@ -123,7 +123,7 @@ def unit_rows(rows: Sequence[Sequence[float]] | Any, texts: int, who: str) -> An
 
     try:
         matrix = np.asarray(rows, np.float32)
-    except ValueError as e:  # rows of different lengths
+    except ValueError as e:  # rows have different lengths
         raise EmbedderFailed(f"{who} answered with vectors of different lengths: {e}") from e
     if matrix.ndim != 2 or len(matrix) != texts or not matrix.shape[1]:
         raise EmbedderFailed(f"{who} answered {texts} texts with vectors of shape {matrix.shape}")

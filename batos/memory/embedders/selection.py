@@ -18,7 +18,7 @@ from batos.memory.embedders import NORMALISATION, Embedder, Identity, Maker, Vec
 from batos.memory.embedders.local import PACKAGED, Backend, LocalEmbedder
 
 Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
-QUESTION_TEXTS = 2  # that a question asks for at most
+QUESTION_TEXTS = 2  # most texts that one question embeds
 _PROBE = "probe"
 
 
@@ -27,11 +27,11 @@ class EmbedderLimits(Limits):
     """Limits of requests to an embedder."""
 
     texts: int = limit(16, ge=1, le=32)
-    """Texts embedded in one batch; a question waits for one batch at most."""
+    """Greatest number of texts in one batch; a question waits for one batch at most."""
     deadline_s: float = limit(60.0, gt=0, le=3600)
-    """Time for Ollama to embed one batch."""
+    """Seconds for Ollama to embed one batch."""
     search_s: float = limit(5.0, gt=0, le=600)
-    """Seconds for the embedder to embed a question; after them the words alone decide."""
+    """Seconds for the embedder to embed a question; after a timeout the search uses words alone."""
 
 
 class OllamaEmbedder:
@@ -40,7 +40,7 @@ class OllamaEmbedder:
     def __init__(self, model: str, ask: Ask, digest: Callable[[], Awaitable[str]], *, batch: int) -> None:
         """
         :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
-        :param digest: of the model as it is now.
+        :param digest: returns the present digest of the model.
         :param batch: texts in one request. One request of documents is under way at a time: several at once are no faster
             (docs/rationale.md, decision 17).
             A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).
@@ -124,7 +124,7 @@ class Readers:
         return self.former(maker) or self.present
 
     def former(self, maker: Maker) -> Embedder | None:
-        """Another embedder than the settings' that vectors are from, loaded when it is first asked; None if there is none."""
+        """Return the embedder that made the vectors if it differs from that of the settings, loaded on first use; else None."""
         origin = _origin(maker)
         if origin is None or origin == self._chosen:
             return None
@@ -138,7 +138,7 @@ class Readers:
             await self._former.popitem()[1].close()
 
     async def close(self) -> None:
-        """Let go of threads and models."""
+        """Release threads and models."""
         await self.let_go()
         await self.present.close()
 

@@ -19,9 +19,9 @@ from batos.memory.drafts import Draft, DraftPart, Turn
 from batos.memory.readers import charset
 
 VERSION = 1
-"""Raised when more can be read than before: what was refused is tried again then."""
+"""Version of the readers. Increase it when the readers can read more; the daemon then tries refused files again."""
 PACKAGES = ("selectolax", "pypdf", "cryptography", "mammoth", "python_calamine", "striprtf")
-"""What the readers need of the extra `documents`."""
+"""Packages of the extra `documents` that the readers need."""
 _SUFFIXES = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
@@ -43,9 +43,9 @@ _SUFFIXES = {
 }  # fmt: skip
 _TEXTS = (".txt", ".text", ".log", ".rst", ".org", ".adoc", ".tex", ".srt", ".vtt", "")
 SUFFIXES = frozenset((*_SUFFIXES, *_TEXTS))
-"""Ends of the names of files that are read out of a folder. A file that is named itself is read whatever its name."""
+"""Suffixes of the files that an ingest of a folder reads. A file that is named itself is read whatever its suffix."""
 _OLD = {".doc": "docx", ".ppt": "pptx", ".pps": "pptx", ".msg": "eml", ".wpd": "odt", ".pages": "docx", ".key": "pptx", ".numbers": "xlsx"}
-"""Documents of programs that are not read, and as what they can be saved."""
+"""Suffixes of files that no reader reads -> a kind in which their programs can save them."""
 _MODULES = {
     "read_text": "batos.memory.readers.plain_text",
     "read_code": "batos.memory.readers.plain_text",
@@ -59,14 +59,15 @@ _MODULES = {
     "read_mail": "batos.memory.readers.mail",
     "read_pdf": "batos.memory.readers.pdf",
 }
-"""Function that reads a kind of file -> its module, imported when it is first needed: most bring packages."""
+"""Function that reads a kind of file -> its module, imported on first use: most of them load packages."""
 _PACKED, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _HEAD = 1024
-_PIECE_CHARS = 1 << 17  # of text that `serve` yields at once
+_PIECE_CHARS = 1 << 17  # characters of text that `serve` yields at once
 _PIECE_TURNS = 2000
-_PIECE_BYTES = 100  # about, of a piece beside its text
-_TITLE_CHARS = 300  # of a document, and of a part, which may be called by the file that it is in, too
-_DOUBTS, _DOUBT_CHARS = 20, 300  # of one file, each once: a mailbox may have as many as messages
+_PIECE_BYTES = 100  # bytes, about, of a piece beside its text
+_TITLE_CHARS = 300  # greatest number of characters of a title: of a document, and of a part, which may have the name of its file
+# doubts of one file, without repetitions, and the characters of each: a mailbox may have one for each message
+_DOUBTS, _DOUBT_CHARS = 20, 300
 
 
 def read(name: str, data: bytes, deep: int = 0) -> Draft:
@@ -99,7 +100,7 @@ def _in_short(told: Sequence[str]) -> tuple[str, ...]:
 
 
 def kind_of(suffix: str, data: bytes) -> str:
-    """Which reader a file is for: what its first bytes say goes before what its name says.
+    """Return the kind of a file, which names its reader. The first bytes of the file count more than its name.
 
     :raises Unreadable: for what no reader is for.
     """
@@ -124,8 +125,8 @@ def kind_of(suffix: str, data: bytes) -> str:
 
 
 def serve(request: Any, data: bytes) -> Iterator[Any]:
-    """Answer a child's request, a name and how many characters a file may say, with what `drafted` takes: lists of pieces, each list of a
-    bounded size.
+    """Answer a request of the parent process: a name, and the greatest number of characters. Yield lists of pieces, each of bounded size,
+    as `drafted` takes them.
 
     :raises Unreadable: as `read`; and for what says more: a small archive may unpack to very much.
     """
@@ -156,7 +157,7 @@ def _pieces(draft: Draft) -> Iterator[Any]:
 
 
 def drafted(lists: list[Any]) -> Draft:
-    """Return the draft that `serve` told of."""
+    """Return the draft that `serve` yielded in pieces."""
     pieces = itertools.chain.from_iterable(lists)
     _, kind, title, day, tags, told = next(pieces)
     parts: list[DraftPart] = []

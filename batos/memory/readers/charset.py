@@ -17,12 +17,12 @@ WORD_CHARS = 100_000
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_HEAD = 65536  # bytes at its beginning, its middle and its end by which it is judged
-_JUNK_SHARE = 0.01  # of control characters, past which it is no text
+_HEAD = 65536  # bytes at the beginning, the middle and the end of a file that decide on its encoding
+_JUNK_SHARE = 0.01  # share of control characters above which the bytes are not text
 _WORD = re.compile(rf"[!-~]{{{WORD_CHARS},}}")
-_GUESSED = 1 << 18  # bytes by which it is guessed
+_GUESSED = 1 << 18  # bytes that the guess looks at
 _MULTIBYTE = re.compile(r"[^\x00-\x7f\ufffd]")
-_WHOLE = 3  # times as many characters that are well-formed as such that are not: then it is UTF-8
+_WHOLE = 3  # UTF-8 requires this many well-formed characters for each malformed one
 
 _DECLARED_HEAD = 4096
 _DECLARED = (
@@ -32,12 +32,12 @@ _DECLARED = (
     re.compile(rb"@charset[ ]\"([\w.:-]{2,40})\""),
     re.compile(rb"{\\rtf1?[^\n]{0,80}?\\ansicpg(\d{3,5})"),
 )
-"""What says so within XML, HTML, source code, CSS."""
+"""Patterns that find the declared encoding in XML, HTML, source code and CSS."""
 _AS_BROWSERS = {
     "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932",
     "euc_kr": "cp949", "johab": "cp949", "big5": "big5hkscs", "tis-620": "cp874", "iso8859-11": "cp874",
 }  # fmt: skip
-"""Encodings that are declared, and what is meant by that (the WHATWG's encoding standard)."""
+"""Declared encodings -> the encodings that browsers use for them (the WHATWG's encoding standard)."""
 _CJK = ("gb18030", "big5", "cp932", "euc_jp", "cp949")
 _LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257")
 _OLD = ("cp850", "mac_roman")
@@ -51,18 +51,20 @@ _LETTERS = {
     "cp1257": ("ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž"),
 }
 _LETTERS |= dict.fromkeys(_OLD, _LETTERS["cp1252"])  # fmt: skip
-"""Letters beyond ASCII of the languages that are written in an encoding."""
+"""Encoding -> letters beyond ASCII of the languages that use it."""
 _USUAL = {
     "gb18030": rb"[\xa1-\xa9\xb0-\xd7][\xa1-\xfe]", "big5": rb"[\xa1-\xc6][\x40-\xfe]", "cp949": rb"[\xa1-\xc8][\xa1-\xfe]",
     "cp932": rb"[\x81-\x83\x88-\x97][\x40-\xfc]", "euc_jp": rb"[\xa1-\xa5\xb0-\xcf][\xa1-\xfe]",
 }  # fmt: skip
-"""Characters of two bytes that texts are mostly of: punctuation, kana, syllables, and ideographs of the first level."""
+"""Encoding -> the most usual two-byte characters: punctuation, kana, syllables, and ideographs of the first level."""
 _POINTS = re.compile("[\u05b0-\u05c7]")
-_TURNED = re.compile("[а-яё][А-ЯЁ]")  # a capital behind a small letter: what the other Cyrillic encoding makes of a text
+_TURNED = re.compile("[а-яё][А-ЯЁ]")  # a capital after a small letter: a sign of the wrong Cyrillic encoding
 _HIGH, _ALONE = re.compile(rb"[\x80-\xff]"), re.compile(rb"(?<![\x80-\xff])[\x80-\xff]{1,2}(?![\x80-\xff])")
 _SIGNS = ("Sc", "So", "Sm", "No", "Cc")
-_BEHIND_WORDS, _BEHIND_NUMBERS, _BETWEEN = "®™©¹²³", "ªº", "×÷°"  # signs, and what they touch where they are meant: m², Acme®, 1º, a×b
-_LATIN_SHARE = 0.8  # of bytes beyond ASCII that stand among ASCII letters, two at most: elsewhere they come in runs
+# signs that follow words, follow numbers, or stand between them: m², Acme®, 1º, a×b
+_BEHIND_WORDS, _BEHIND_NUMBERS, _BETWEEN = "®™©¹²³", "ªº", "×÷°"
+# least share of bytes beyond ASCII in runs of one or two among ASCII letters: in other encodings they come in longer runs
+_LATIN_SHARE = 0.8
 
 
 class Decoded(NamedTuple):
@@ -113,7 +115,7 @@ def _decoded(data: bytes, declared: str) -> Decoded:
         raise Unreadable("it is no text but binary data; only text, documents, pages and code are read")
     declared = declared or _declared(data[:_DECLARED_HEAD])
     if declared.startswith(("iso2022", "hz", "utf-7")) and (found := _strictly(data, declared)) is not None:
-        return Decoded(found)  # these are ASCII to any other reader
+        return Decoded(found)  # other readers see plain ASCII
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as e:
@@ -129,7 +131,7 @@ def _is_junk(part: bytes) -> bool:
 def _not_utf8(data: bytes, declared: str, *, cut_off: bool) -> Decoded:
     if declared and not declared.startswith("utf") and (found := _strictly(data, declared)) is not None:
         return Decoded(found)
-    if cut_off:  # in the middle of its last character
+    if cut_off:  # the sample ends in the middle of a character
         return Decoded(data.decode("utf-8", "ignore"))
     text = data.decode("utf-8", "replace")
     bad = text.count("\ufffd")
@@ -184,7 +186,7 @@ def _two_bytes(data: bytes) -> Decoded | None:
     if max(even, odd) > len(head) // 5 and min(even, odd) <= len(head) // 100:  # Latin letters
         return _by(data, "utf-16-be" if even > odd else "utf-16-le")
     if len(data) % 2 or (not _is_junk(head) and _begins_as_utf8(head)):
-        return None  # letters and line feeds, two by two, are ideographs, too
+        return None  # pairs of letters and line feeds are valid ideographs, too
     shares = {name: _plausible(head[: len(head) & ~1], name) for name in ("utf-16-le", "utf-16-be")}
     name = max(shares, key=lambda one: shares[one])
     if shares[name] < 0.95 or (text := _strictly(data, name)) is None:
@@ -205,7 +207,7 @@ def _plausible(head: bytes, name: str) -> float:
     """Return the share of characters that occur in texts, and not in random bytes; 0 if the data is not UTF-16."""
     text = _strictly(head, name)
     if text is None:
-        text = _strictly(head[:-2], name) or ""  # it was cut in the middle of a pair
+        text = _strictly(head[:-2], name) or ""  # the sample ends in the middle of a surrogate pair
     if not text or text.isascii():
         return 0.0
     return sum(_is_usual(ord(char)) for char in text) / len(text)
@@ -224,11 +226,11 @@ def _is_usual(code: int) -> bool:
 
 def _guess(data: bytes) -> str:
     """Return the encoding that data most likely has."""
-    from charset_normalizer import from_bytes  # late: most files need no guess
+    from charset_normalizer import from_bytes  # late import: most files need no guess
 
     part = data[:_GUESSED]
     if len(part) < len(data):
-        part = part[: part.rfind(b"\n") + 1] or part  # whole lines: a character may be two bytes
+        part = part[: part.rfind(b"\n") + 1] or part  # whole lines only: a character may have two bytes
     if sum(map(len, _ALONE.findall(part))) >= _LATIN_SHARE * len(_HIGH.findall(part)):
         shares = {name: _share_of_letters(part, name) for name in (*_LATIN, *_OLD)}
         if max(shares.values()) > 0.5:
@@ -262,8 +264,8 @@ def _cyrillic(part: bytes) -> str:
 
 
 def _share_of_letters(part: bytes, name: str) -> float:
-    """Return the share of the letters beyond ASCII that are those of one language which is written in an encoding. What stands between two
-    letters is to be one, and no sign touches any, but where signs are written so.
+    """Return the share of the letters beyond ASCII that belong to one language of an encoding. A character between two letters must be a
+    letter, and a sign touches others only where it is usual.
     """
     text = f" {part.decode(name, 'replace')} "
     letters = []
@@ -285,6 +287,6 @@ def _is_usual_sign(text: str, at: int) -> bool:
         return char != "³" or before == "m" or not text[at - 2 : at - 1].isalpha()
     if char in _BEHIND_NUMBERS and not after.isalpha():
         return before.isdecimal() or before in "Nn"
-    if char in "µ©":  # µm, ©Acme
+    if char in "µ©":  # as in "µm" and "©Acme"
         return not before.isalpha() and (after.isupper() if char == "©" else after.isalpha())
     return char in _BETWEEN

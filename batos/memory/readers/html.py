@@ -14,8 +14,8 @@ from batos.memory import drafts
 from batos.memory.drafts import Draft, Outline
 
 DEEPEST = 5000
-"""Elements inside one another: the parser's time grows with the square of it, and no page that somebody wrote comes near."""
-_SHARE = 0.5  # of a page's text within `main` and `article`, from which the rest is what surrounds it
+"""Greatest nesting of elements. The parser's time grows with its square, and no real page comes near it."""
+_SHARE = 0.5  # share of a page's text in `main` and `article` from which the reader ignores the rest
 
 
 def _set(words: str) -> frozenset[str]:
@@ -25,7 +25,7 @@ def _set(words: str) -> frozenset[str]:
 _NEVER = _set(
     "script style template svg iframe object embed canvas audio video head nav button select datalist input rp annotation annotation-xml"
 )
-_AROUND = frozenset(("footer", "aside"))  # outside of main and article
+_AROUND = frozenset(("footer", "aside"))  # ignored outside of main and article
 _AROUND_ROLES = frozenset(("navigation", "search", "contentinfo", "complementary"))
 _MAIN = frozenset(("main", "article"))
 _HEADINGS = _set("h1 h2 h3 h4 h5 h6")
@@ -33,12 +33,12 @@ _INLINE = _set(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark math meter nobr output picture progress q rb rt"
     " ruby s samp slot small source span strike strong sub sup time tt u var wbr"
 )
-_PARTING = _set("h1 h2 h3 h4 h5 h6 table ul ol dl pre blockquote article section")  # what no cell of data has in it
+_PARTING = _set("h1 h2 h3 h4 h5 h6 table ul ol dl pre blockquote article section")  # elements that never occur in a cell of a data table
 _CELLS, _LISTS = frozenset(("td", "th")), frozenset(("ul", "ol", "menu"))
-_TIGHT = _set("li dt dd tr thead tbody tfoot td th caption summary ul ol menu")  # no blank line around them
+_TIGHT = _set("li dt dd tr thead tbody tfoot td th caption summary ul ol menu")  # elements without blank lines around them
 _SPANS = _set("a b em i label small span strong time")
 _VOID = _set("area base br col embed hr img input link meta param source track wbr")
-_OPTIONAL = _set("p li dt dd tr td th thead tbody tfoot option optgroup colgroup rt rp html head body")  # need no end
+_OPTIONAL = _set("p li dt dd tr td th thead tbody tfoot option optgroup colgroup rt rp html head body")  # elements that need no end tag
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*+)")
 _HIDDEN = re.compile(r"(?:^|;)(?:display:none|visibility:hidden|opacity:0(?![.\d])|font-size:0(?![.\d]))")
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -59,7 +59,7 @@ def read_html(path: pathlib.PurePath, text: str) -> Draft:
     for root in _roots(tree):
         page.walk(root, around=False)
     parts = page.done()
-    if not parts and tree.body is not None:  # all of it stands in what is usually around a page
+    if not parts and tree.body is not None:  # all text is in elements that usually surround the content
         page = _Page()
         page.walk(tree.body, around=True)
         parts = page.done()
@@ -90,7 +90,7 @@ def _check_depth(text: str) -> None:
             total -= 1
 
 
-# --- going through the tree, without recursion: pages are deeper than Python's stack
+# --- walk over the tree, without recursion: pages are nested deeper than Python's stack
 
 
 class _Step(NamedTuple):
@@ -145,7 +145,7 @@ def _is_around(node: Any, tag: str) -> bool:
 
 
 def _roots(tree: Any) -> list[Any]:
-    """Return the elements that hold what the page says: each `main` and `article`, where most of it is in them, else its body."""
+    """Return the elements with the page's content: each `main` and `article` if they hold most of the text, else the body."""
     if tree.body is None:
         return []
     found, within, total, inside = [], 0, 0, 0
@@ -172,14 +172,14 @@ class _Page:
     def __init__(self) -> None:
         self.outline = Outline()
         self.hidden = 0
-        """Characters that are not shown to who looks at the page."""
+        """Number of characters that a browser does not show."""
         self._line: list[str] = []
-        self._before = ""  # the mark of the line that comes: of an item
-        self._some = self._gap = False  # whether the part has text, and whether a blank line comes before more of it
+        self._before = ""  # mark of the next line, such as that of a list item
+        self._some = self._gap = False  # flags: the part has text; a blank line comes before the next text
         self._lists: list[list[Any]] = []
         self._row: list[str] | None = None
         self._layout: set[int] = set()
-        self._tables: list[bool] = []  # whether it is one of data
+        self._tables: list[bool] = []  # for each open table: True for a table of data
         self._span_ends = False
 
     def done(self) -> Any:
@@ -190,7 +190,7 @@ class _Page:
     def walk(self, root: Any, *, around: bool) -> None:
         """Go through an element.
 
-        :param around: whether what surrounds pages is read, too.
+        :param around: True if the reader includes elements that usually surround the content.
         """
         self._find_layout(root)
         walk, inside = _Walk(root), 0
@@ -214,7 +214,7 @@ class _Page:
         self._flush()
 
     def _find_layout(self, root: Any) -> None:
-        """Which tables only lay the page out: those with more in their cells than words, or one cell in each row."""
+        """Return the tables that only lay out the page: their cells hold more than words, or each row has one cell."""
         tables: list[list[Any]] = []
         for node, tag, leaves in _Walk(root):
             if tag == "table" and leaves:

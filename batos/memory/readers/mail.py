@@ -16,11 +16,11 @@ from batos.memory.readers import charset, html
 
 _KIND = "mail"
 _SHOWN = ("From", "To", "Cc", "Date", "Subject")
-_MESSAGES = 100_000  # of one mailbox
-_DEEPEST = 3  # mails within mails
+_MESSAGES = 100_000  # greatest number of messages in one mailbox
+_DEEPEST = 3  # greatest depth of mails within mails
 
 Other = Callable[[str, bytes], Draft]
-"""Reads what is attached, by its name."""
+"""Reads an attachment: takes its name and its bytes."""
 
 
 def read_mail(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) -> Draft:

@@ -25,7 +25,7 @@ from batos.memory import drafts
 from batos.memory.drafts import Draft, DraftPart, Outline
 from batos.memory.readers import charset, html, plain_text
 
-_LARGEST = 1 << 29  # bytes of all that is unpacked of one archive
+_LARGEST = 1 << 29  # greatest number of unpacked bytes of one archive
 _DIGITS = re.compile(r"\d++")
 _KIND = "document"
 
@@ -41,7 +41,7 @@ class Archive:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except zipfile.BadZipFile as e:
             raise Unreadable(f"it is a broken archive ({e}): open it in its program and save it anew") from None
-        self.names = dict.fromkeys(self._zip.namelist())  # in order, and quickly asked: there may be very many
+        self.names = dict.fromkeys(self._zip.namelist())  # a dict keeps the order and answers fast: there may be very many names
         self._left = _LARGEST
         if any(info.flag_bits & 1 for info in self._zip.infolist()):
             raise Unreadable("it is encrypted with a password; save it without one")
@@ -114,7 +114,7 @@ def _word(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
 
 
 def _margins(archive: Archive) -> Iterator[tuple[str, str]]:
-    """Headers and footers, each text once."""
+    """Return the headers and footers, each text once."""
     seen = set()
     for name in sorted(archive.names):
         for kind in ("header", "footer"):
@@ -320,14 +320,14 @@ def _shown(cell: object) -> str:
     return str(cell).removesuffix(" 00:00:00")
 
 
-_OUTPUT_CHARS = 2000  # of what a cell printed, at most
+_OUTPUT_CHARS = 2000  # greatest number of characters of a notebook cell's output
 _FIELDS = {
     "SUMMARY": "", "DTSTART": "begins", "DTEND": "ends", "DUE": "due", "COMPLETED": "completed", "STATUS": "status", "RRULE": "repeats",
     "LOCATION": "place", "ORGANIZER": "organizer", "ATTENDEE": "with", "CATEGORIES": "categories", "URL": "link", "DESCRIPTION": "",
     "COMMENT": "comment", "FN": "", "NICKNAME": "nickname", "ORG": "organization", "TITLE": "title", "ROLE": "role", "TEL": "telephone",
     "EMAIL": "mail", "ADR": "address", "BDAY": "birthday", "NOTE": "note",
 }  # fmt: skip
-"""Fields of calendars and address books that are read, and what they are called here."""
+"""Fields of calendars and address books that are read -> their labels in the text."""
 _ESCAPED = re.compile(r"\\([nN,;\\])")
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?\Z")
 
@@ -418,7 +418,7 @@ def _opml(path: pathlib.PurePath, text: str) -> Draft:
 def _rtf(path: pathlib.PurePath, text: str) -> Draft:
     if not text.startswith("{\\rtf"):
         raise Unreadable("its name says RTF, its content does not")
-    striprtf = importlib.import_module("striprtf.striprtf")  # without types
+    striprtf = importlib.import_module("striprtf.striprtf")  # the package has no types
     return Draft(_KIND, path.stem, [DraftPart(str(striprtf.rtf_to_text(text, errors="replace")))])
 
 
@@ -443,13 +443,13 @@ def _entries(path: pathlib.PurePath, text: str) -> Draft:
 
 
 def _components(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Events, tasks, notes and cards, each with its fields; alarms and time zones are left out."""
+    """Yield events, tasks, notes and cards with their fields; omit alarms and time zones."""
     wanted = {"VEVENT": "event", "VTODO": "task", "VJOURNAL": "note", "VCARD": "person"}
     open_: list[str] = []
     fields: list[tuple[str, str]] = []
     for line in _unfolded(text):
         key, _, value = line.partition(":")
-        if '"' in key:  # a parameter in quotes may hold a colon
+        if '"' in key:  # a quoted parameter may contain a colon
             key, value = _parted(line)
         name, *parameters = key.upper().split(";")
         name = name.rpartition(".")[2]

@@ -20,7 +20,7 @@ _LOCKED = "it is encrypted with a password; save it without one, for example wit
 _CRYPTO = "it is encrypted, and reading it needs the package 'cryptography': pip install 'batos[documents]'"
 _HYPHEN = re.compile(r"(?<=[^\W\d_A-Z])-\n(?=[a-zà-öø-ÿß-þ])")
 _SPACED = re.compile(r"(?<!\S)(?:[^\W_] ){3,}[^\W_](?!\S)")
-"""Letters that were placed one by one: `I N V O I C E`."""
+"""Matches letters that were placed one by one: `I N V O I C E`."""
 _NO_TITLE = re.compile(
     r"(?:untitled|ohne titel|sans titre|anonymous|document\d*|unknown|microsoft (?:word|excel|powerpoint) - .*|.*\.\w{2,5})\Z",
     re.IGNORECASE,
@@ -29,8 +29,8 @@ _NOTES = frozenset(
     ("/Text", "/FreeText", "/Highlight", "/Underline", "/StrikeOut", "/Squiggly", "/Caret", "/Square", "/Circle", "/Line", "/Ink", "/Stamp")
 )
 _OFF = ("", "/Off")
-_HEAD = 1024  # bytes within which a PDF begins
-logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every flaw that it mends
+_HEAD = 1024  # bytes within which a PDF starts
+logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # pypdf logs every flaw that it repairs
 
 
 def read_pdf(path: pathlib.PurePath, data: bytes) -> Draft:

@@ -69,12 +69,12 @@ _NAMED = re.compile(
 )
 _TELEGRAM = re.compile(rf"(?P<name>[^\n\[\]]{{1,60}}?),?[ ]\[(?P<a>{_DATE}[ ,]{{1,2}}{_TIME})\]:?[ \t]*(?=\n|\Z)")
 _PHONE = re.compile(r"[+(]?[\d\xa0 ()/.-]{6,24}\Z")
-_LINE_CHARS = 240  # of a line's beginning that is looked at
-_HEADING_CHARS = 80  # of a line that says when a session was
-_SHARE = 0.5  # of the lines that begin a turn, past which it is a conversation
-_STAMPED_SHARE = 0.1  # of those, where each turn has its time
-_FEWEST = 4  # turns
-_WORDS = 6  # of a name
+_LINE_CHARS = 240  # characters of the start of a line that are looked at
+_HEADING_CHARS = 80  # greatest number of characters of a line that dates a session
+_SHARE = 0.5  # share of lines that start a turn above which the text is a conversation
+_STAMPED_SHARE = 0.1  # the same share for texts in which each turn has a time
+_FEWEST = 4  # least number of turns
+_WORDS = 6  # greatest number of words of a name
 _FIELDS = frozenset(
     (
         "note", "notes", "todo", "date", "from", "to", "subject", "cc", "re", "fw", "fwd", "title", "author", "tags", "summary", "abstract",
@@ -82,7 +82,7 @@ _FIELDS = frozenset(
         "severe", "exception", "caused by", "at",
     )
 )  # fmt: skip
-"""What stands before a colon and is nobody's name: fields, and the levels of logs."""
+"""Words before a colon that are not names: fields, and log levels."""
 
 
 class _Begins(NamedTuple):
@@ -102,7 +102,7 @@ def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
     filled = sum(bool(line.strip()) for line in lines)
     if speakers & _FIELDS or len(said) < _FEWEST:
         return None
-    if stamped * 2 > len(said):  # names that stand alone in a text with times are words before a colon
+    if stamped * 2 > len(said):  # in a text with times, names without a time are words before a colon
         marks = [mark if mark and mark.stamp else None for mark in marks]
         speakers = {mark.name.casefold() for mark in marks if mark and mark.name}
         if stamped < filled * _STAMPED_SHARE or not 2 <= len(speakers) < len(said):
@@ -142,7 +142,7 @@ def _sessions(lines: list[str], marks: list[_Begins | None], order: str) -> list
     """Return a part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
     parts: list[DraftPart] = []
     held: list[tuple[str, str]] = []  # turns: text and speaker
-    ahead, title, day, blank = "", "", 0, True  # what stands before the next turn, and whether the line before was blank
+    ahead, title, day, blank = "", "", 0, True  # text before the next turn, its title, its day, and True if the last line was blank
 
     def close() -> None:
         if held:
@@ -183,16 +183,16 @@ def _part(held: list[tuple[str, str]], title: str, day: int) -> DraftPart:
 
 _FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)")
 _MARKS_MARKDOWN = re.compile(r"[*_`]++|!?\[([^\[\]]*+)\]\([^()]*+\)")
-_FRONT_LINES = 500  # of front matter, at most
-_UNDERLINED_CHARS = 120  # of a heading with a line under it: what is longer is a paragraph with a rule behind it
+_FRONT_LINES = 500  # greatest number of lines of front matter
+_UNDERLINED_CHARS = 120  # greatest number of characters of an underlined heading: longer text is a paragraph with a rule below it
 _FIELD = re.compile(r"""["']?([^\W\d_][\w.-]*(?: [\w.-]+){0,2})["']?[ \t]*:(?:[ \t]+(.*)|[ \t]*)\Z""")
 _TITLES, _DAYS, _TAGS = ("title",), ("date", "created", "day"), ("tags", "tag", "keywords")
 _FRONT_TITLE = "properties"
-"""What the part is called that front matter makes."""
+"""Title of the part that holds the front matter."""
 
 
 def read_markdown(path: pathlib.PurePath, text: str) -> Draft:
-    """Headings outside of fenced code, with `#` before them or a line under them."""
+    """Read Markdown. Headings have `#` before them or a line under them; fenced code contains none."""
     front, fields = _front(text)
     outline = Outline()
     if front and any(values for name, values in fields.items() if name not in _TITLES):
@@ -267,7 +267,7 @@ def _values(text: str) -> list[str]:
 
 def _outlined(text: str, outline: Outline) -> None:
     fence = ""
-    before = ""  # the line before, where it is a paragraph of its own so far
+    before = ""  # the previous line, if it may become an underlined heading
     alone = False
     held = ""
     for line in text.splitlines(keepends=True):
@@ -295,7 +295,7 @@ def _outlined(text: str, outline: Outline) -> None:
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    """Level and words of a heading with `#` before it."""
+    """Return level and words of a heading with `#` before it."""
     bare = line.lstrip(" ")
     level = len(bare) - len(bare.lstrip("#"))
     if not 1 <= level <= 6 or len(line) - len(bare) > 3 or bare[level : level + 1] not in (" ", "\t", "\n", ""):
@@ -320,9 +320,9 @@ def _plain(words: str) -> str:
 
 TABLE_KIND = "table"
 _DELIMITERS = ",;\t|"
-_LOOKED_AT = 50  # lines by which it is decided what parts the columns
-_FIT = 0.8  # of these that have as many columns as most
-_NAME_CHARS = 80  # of a column
+_LOOKED_AT = 50  # lines that decide on the separator of columns
+_FIT = 0.8  # least share of these lines with the most common number of columns
+_NAME_CHARS = 80  # greatest number of characters of a column's name
 _NUMBER = re.compile(r"[-+$€£¥%\d.,:/ ]++\Z")
 
 

@@ -35,9 +35,9 @@ from batos.bridge.downloads import TOO_LARGE
 from batos.bridge.lora.adapters import Unfit
 from batos.bridge.lora.staging import ABOUT, ExpertManifest, read_about
 from batos.bridge.model_status import ModelStatus
+from batos.bridge.ollama_server import ProcessNote
 from batos.bridge.profiles import Profile
 from batos.bridge.selection import configured_profile
-from batos.bridge.service import ProcessNote
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.config.limits import Limits, limit
@@ -57,9 +57,9 @@ class LoopTrainingLimits(Limits):
     """Limits of a training that the system begins by itself."""
 
     threads: int = limit(2, ge=1, le=256)
-    """Threads of a training."""
+    """Number of threads of a training."""
     limit_s: float = limit(21_600.0, gt=0, le=7 * 86400)
-    """Seconds after which a training that the system began is given up."""
+    """Seconds after which a training that the system started is cancelled."""
 
 
 class NotYet(Exception):
@@ -83,7 +83,7 @@ class Preparation(Protocol):
         """Return the proposal to try and make, completed with its prerequisites."""
 
     async def clear(self, held: Mapping[str, Any]) -> None:
-        """Do away with what was brought about for a change that was refused; may be repeated.
+        """Remove the preparations of a refused change. It may be repeated.
 
         :raises BatosError: if that cannot be done now.
         """
@@ -100,7 +100,7 @@ class Pulls(Protocol):
         """Return the bytes that may be pulled now."""
 
     async def pulled(self, size: int) -> None:
-        """Count what was pulled."""
+        """Count the pulled bytes."""
 
     def came(self, size: int) -> None:
         """Count bytes in the middle of a pull, without waiting until that is durable."""
@@ -140,7 +140,7 @@ class ModelPreparation:
         await keep(held)
         counted = 0
 
-        def whole(size: int) -> None:  # at once: a stop or a kill may cut the pull off, and the next one finds the layer there
+        def whole(size: int) -> None:  # stop at once: a stop or a kill may interrupt the pull, and the next pull finds the layer
             nonlocal counted
             counted += size
             self._pulls.came(size)
@@ -178,17 +178,17 @@ def _is_spoken(root: Any, model: str) -> bool:
 
 
 TRAINING_MODULES = ("torch", "transformers", "accelerate", "safetensors", "gguf")
-"""What the extra `training` brings."""
+"""Packages of the extra `training`."""
 EXPERT_NAME = "method-writer"
-LOOK_S = 1.0  # between two looks whether the training is still wanted
-_TAIL = 300  # characters of what a training that failed said last
+LOOK_S = 1.0  # seconds between two checks whether the training is still wanted
+_TAIL = 300  # greatest number of characters from the end of a failed training's output
 
 
 class TrainingBudget(Protocol):
     """`budget.Budget`, as a training needs it."""
 
     async def may_train(self) -> float:
-        """Minutes for which it may be trained now."""
+        """Return the minutes that the training may take now."""
 
     async def trains(self, minutes: float) -> None:
         """Count minutes that are about to be spent."""
@@ -208,11 +208,11 @@ class ExpertFactory(Protocol):
 
 
 TrainingCommand = Callable[[Settings, str, Path, float], Sequence[str]]
-"""What is run: from settings, the image's URI, a data folder of its own, and the minutes that it may take."""
+"""Returns the command, from the settings, the image's URI, a data folder of its own, and the minutes that it may take."""
 
 
 def training_command(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
-    """`batos train methods --from-image`, with a data folder and a staging folder of its own."""
+    """Return the command `batos train methods --from-image` with a data folder and a staging folder of its own."""
     given = {"image": image, "lora_staging": work / "lora_staging", "training_threads": LoopTrainingLimits.of(settings).threads}
     words = [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", f"{minutes:g}"]
     words += ["--data", str(work), "--profile", settings.inference.profile]
@@ -220,7 +220,7 @@ def training_command(settings: Settings, image: str, work: Path, minutes: float)
 
 
 def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
-    """Why no expert can be trained here, in words; empty if one can.
+    """Return the reason why no expert can be trained here; empty if one can.
 
     :param profile: the one in force; what the settings say of it where it is left out.
     """
@@ -275,7 +275,7 @@ class TrainingPreparation:
                 await in_helper(self._stage, folder)
             try:
                 about = await in_helper(lambda: read_about(folder / ABOUT))
-            except Unfit as e:  # it was there: somebody has changed it since
+            except Unfit as e:  # a user has changed the expert since
                 raise ExpertRefused(f"{folder.name}: {e}") from None
             figures = dict(about.lineage.figures)
             held = {**held, "folder": folder.name, "model": about.model, "figures": figures}
@@ -302,7 +302,7 @@ class TrainingPreparation:
             await factory.discard(model, "it was not taken: `batos changes` says why")
             log.info("expert_discarded", model=model)
 
-    # --- the child
+    # --- the child process
 
     async def _train(self, number: int, minutes: float) -> None:
         """Run the training to its end.
@@ -341,14 +341,14 @@ class TrainingPreparation:
         if writes is not None and (self._staging / writes["folder"] / ABOUT).exists():
             shutil.copytree(self._staging / writes["folder"], own)
         known, proved = (folder / "training" / EXPERT_NAME / "proved.json" for folder in (self._settings.data, self._work))
-        if known.exists() and not proved.exists():  # what is proved already need not be proved again: that takes minutes
+        if known.exists() and not proved.exists():  # a proved adapter needs no second proof, which takes minutes
             private_files.make(proved.parent)
             private_files.write(proved, known.read_bytes())
 
-    # --- what comes of it
+    # --- result of the training
 
     def _stage(self, folder: Path) -> None:
-        """Put what was trained where the factory looks, whole, as an expert that writes only once it is chosen.
+        """Move the trained expert as a whole into the factory's folder. It writes methods only once it is chosen.
 
         :raises ExpertRefused: if the training left none.
         """
@@ -356,7 +356,7 @@ class TrainingPreparation:
         before = self._image.read(_writer)
         try:
             left = read_about(made / ABOUT) if (made / ABOUT).exists() else None
-        except Unfit as e:  # its loss came to no number, say
+        except Unfit as e:  # for example, the loss is not a number
             raise ExpertRefused(f"the training left an expert that cannot be read: {e}") from None
         if left is None or (before is not None and left.version == before["version"]):
             raise ExpertRefused("the training ended well and left no expert")
@@ -370,11 +370,11 @@ class TrainingPreparation:
         about = read_about(partial / ABOUT)
         text = re.sub(r"(?m)^(version|on_choice) = .*\n", "", (partial / ABOUT).read_text("utf-8"))
         private_files.write(partial / ABOUT, f"version = {self._image.read(_next_version, about)}\non_choice = true\n{text}")
-        read_about(partial / ABOUT)  # what is not right shall not get there
+        read_about(partial / ABOUT)  # an invalid adapter must not get into the folder
         os.replace(partial, folder)
 
     async def _built(self, factory: ExpertFactory, held: Mapping[str, Any]) -> None:
-        """Have the expert built.
+        """Wait for the build of the expert.
 
         :raises NotYet: if it waits for something.
         :raises ExpertRefused: if it cannot be.
@@ -416,7 +416,7 @@ def _remove(folder: Path) -> None:
 
 
 def _partial(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}")  # the factory looks at no folder of such a name
+    return folder.with_name(f".{folder.name}")  # the factory ignores folders with such names
 
 
 def _tail(file: Path) -> str:

@@ -33,22 +33,22 @@ from batos.synthesis.specification import KINDS
 from batos.synthesis.specification import kind_of as plain_values_kind_of
 
 FITS = 0.6
-"""Share of what a brief is about that a passage must hold to be quoted."""
+"""Least share of the subject's words in a passage that is quoted."""
 _FITS_OWN = 0.5
-"""The same, for a question about who asks: his notes and what he said are mostly about himself."""
+"""The same share for a question about the user: notes and statements of the user are mostly about the user."""
 _BESIDE = 0.75
-"""Share of what the best passage holds that another must hold to be quoted beside it."""
+"""Least share of the best passage's words in a further passage that is quoted."""
 _PASSAGES, _PARTS = 3, 3
-"""Passages that are quoted at most, and parts of one that hold different words of the brief."""
-_ITEMS = 20  # of a list that is quoted whole
-_AGAIN = 0.5  # of a word's worth for one that the title, or another part, has already
-_WHOLE = 600  # characters of a passage that is quoted whole where its title alone says what it is about
-_KIN, _KIN_SHARE = 4, 0.65  # letters that two words of a kind share at least, and the share of the longer one that they are
+"""Greatest number of quoted passages, and of parts of one passage that contain different words of the brief."""
+_ITEMS = 20  # greatest number of items of a list that is quoted whole
+_AGAIN = 0.5  # weight of a word that the title or another part contains already
+_WHOLE = 600  # greatest number of characters of a passage that is quoted whole if only its title names the subject
+_KIN, _KIN_SHARE = 4, 0.65  # related words share at least this many letters, and this share of the longer word
 _FIGURE = re.compile(r"\d")
 _HEADING = re.compile(r"#{1,6} ")
 _HEARSAY = re.compile(r"[?？]\W{0,5}$")
 _ANNOUNCES = re.compile(r"[:：]\W{0,5}$")
-_CELLS, _LINE = 2, 1000  # marks between cells that a row has at least, and characters that it has at most
+_CELLS, _LINE = 2, 1000  # least number of separators of a table row, and its greatest number of characters
 _DATES = (
     r"\d{1,2}(?:[:.h/]\d{2}|[.](?!\d)|st\b|nd\b|rd\b|th\b| ?(?:uhr|h\b|[ap]\.?m\b|o['’]clock|時|点|月|日))|\b(?:19|20)\d\d\b|"
     r"o['’]clock|half past|quarter (?:to|past)|"
@@ -91,7 +91,7 @@ class Quote(NamedTuple):
     """Words of a passage, as they stand there."""
 
     n: int
-    """The passage's number, from 1."""
+    """Number of the passage, from 1."""
     text: str
 
 
@@ -137,7 +137,7 @@ def quotes(brief: str, found: Sequence[RecalledPassage]) -> list[Quote]:
 
 
 def quotes_text(quoted: Iterable[Quote]) -> str:
-    """Quotes as an answer, in quotation marks, each with the number of its passage."""
+    """Return quotes as an answer, in quotation marks, each with the number of its passage."""
     return "\n".join(f"“{quote.text}” [{quote.n}]" for quote in quoted)
 
 
@@ -167,25 +167,26 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Reca
         return ""
     parts = list(_parts(passage.text))
     if len(parts) > 1 and parts[-1].endswith("…"):
-        parts.pop()  # it was cut there, to fit a prompt
+        parts.pop()  # the prompt's limit cut the passage there
     left = set(subject.words) - _held(subject.words, set(_words(f"{passage.title} {passage.about}")))
     held = _handed_on(parts, set(subject.words))
-    if not any(held):  # its title alone says what it is about
+    if not any(held):  # only the title names the subject
         return passage.text if len(passage.text) <= _WHOLE else "\n".join(_as_far(parts))
     if not any(one & left for one in held):
-        left = set(subject.words)  # the title says of all of them what it is about, and the text once more
+        left = set(subject.words)  # the title names the subject of all parts: look for the words in the text as well
     taken: set[int] = set()
     whole = len(left)
     while left and len(taken) < _PARTS:
         if wants and 2 * len(left) <= whole and _has(wants, *(parts[at] for at in taken)):
-            break  # what is wanted is there, beside most of what it is asked of
+            break  # the wanted fact is there, with most of the question's words
         weights = [len(one & left) + _AGAIN * len(one - left) + _wanted(subject, wants, parts[at]) for at, one in enumerate(held)]
         best = max((at for at in range(len(parts)) if held[at] & left), key=weights.__getitem__, default=None)
         if best is None:
             break
         taken.add(best)
         left -= held[best]
-    if (left and not wants) or not _has(wants, *(parts[at] for at in taken)):  # what is not said by their words may be said after them
+    # the parts lack words or the wanted fact: the next part may have them
+    if (left and not wants) or not _has(wants, *(parts[at] for at in taken)):
         taken |= {at + 1 for at in taken if at + 1 < len(parts)}
     if not _has(wants, *(parts[at] for at in taken)):
         return ""
@@ -206,7 +207,7 @@ def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
 
 
 def _wanted(subject: Subject, wants: Sequence[re.Pattern[str]], part: str) -> float:
-    """Return a bonus, a part of a word's value, if the part has what is asked for: a date, a price, or any figure."""
+    """Return a bonus, a part of a word's value, if the part contains the wanted fact: a date, a price, or any number."""
     return 0.5 if (wants and _has(wants, part)) or (subject.figured and _FIGURE.search(part)) else 0.0
 
 
@@ -237,7 +238,7 @@ def _as_far(parts: Sequence[str]) -> Iterator[str]:
 
 
 def _joined(text: str, shown: Sequence[str]) -> str:
-    """Parts as one text: on lines of their own where the passage has them so."""
+    """Return parts as one text, on separate lines where the passage separates them."""
     joined, at = "", 0
     for part in shown:
         begin = text.index(part, at)
@@ -250,7 +251,7 @@ def _parts(text: str) -> Iterator[str]:
     """Yield the sentences of a text, its lines where these end on purpose, and items of lists whole."""
     begun: tuple[int, int] | None = None
     for start, end in _rows_whole(text, sentences(text, "text")):
-        if begun is not None and "\n" not in text[begun[1] : start]:  # goes on with the item
+        if begun is not None and "\n" not in text[begun[1] : start]:  # the part continues the list item
             begun = (begun[0], end)
             continue
         if begun is not None:
@@ -289,7 +290,7 @@ def _is_row(line: str) -> bool:
 
 
 def _held(asked: Iterable[str], said: set[str]) -> set[str]:
-    """Which words are said, in whatever form: "allergic" by "allergy", "Zahnarzt" by "Zahnarzttermin"."""
+    """Return the words that a text contains in any form: "allergic" matches "allergy", "Zahnarzt" matches "Zahnarzttermin"."""
     return {word for word in asked if word in said or any(_kin(word, one) for one in said)}
 
 
@@ -316,14 +317,14 @@ _ARTICLES = re.compile("an?|the|eine?|eine[nmr]|der|die|das|den|dem|une?|les?|la
 
 
 def _words(text: str) -> list[str]:
-    from batos.memory.tokenizer import words  # late: it brings the index
+    from batos.memory.tokenizer import words  # late import: it loads the index
 
     return words(text)
 
 
-_CHARS = 2000  # of a brief; a longer one is no call
-_LEAST = 2  # words of the purpose that the brief says
-_SHARE = 0.5  # of the purpose's words that the brief says
+_CHARS = 2000  # greatest number of characters of a brief that calls a method
+_LEAST = 2  # least number of words of the purpose in the brief
+_SHARE = 0.5  # least share of the purpose's words in the brief
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _VALUE = re.compile(
     r"(?P<items>\[[^\[\]]*\])|\"(?P<double>[^\"]*)\"|“(?P<curly>[^“”]*)”|(?<!\w)'(?P<single>[^']*)'(?!\w)|`(?P<ticks>[^`]*)`"
@@ -335,13 +336,13 @@ _ASKING = """
     result value equal equals make put work out
 """
 _BARE = frozenset(_ASKING.split())
-"""Words that ask for something, and do not say for what. `how` is no such word but before `many` and `much`."""
-_HERE, _TO, _FROM = "valuehere", "to", "from"  # a word that no brief has: where a value stood
+"""Words that ask for something without naming it. `how` counts only before `many` and `much`."""
+_HERE, _TO, _FROM = "valuehere", "to", "from"  # marks; the first replaces a value, and no brief contains it
 _WAYS = {"to": _TO, "into": _TO, "in": _TO, "as": _TO, "from": _FROM}
 _ARTICLES_CALLING = ("a", "an", "the", "degrees", "degree")
 _KIND_NAMES = "number numbers text texts string strings list lists items item value values argument given"
 _KIND_WORDS = frozenset(_KIND_NAMES.split())
-_JOINED = re.compile(r"(?:,|;|(?:,\s*)?and|&)?", re.IGNORECASE)  # what stands between values
+_JOINED = re.compile(r"(?:,|;|(?:,\s*)?and|&)?", re.IGNORECASE)  # text between values
 
 
 class AnsweringCall(NamedTuple):
@@ -362,17 +363,17 @@ class _Reading(NamedTuple):
     said: tuple[str, ...]
     values: tuple[Any, ...]
     listed: bool
-    """Whether nothing but commas and `and` is between the values."""
+    """True if the values have only commas and `and` between them."""
 
 
 def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> AnsweringCall | None:
-    """Return the one call that a mission's brief comes to; None if there is none, or more than one could be meant."""
+    """Return the only call that a mission's brief can mean; None if there is none, or several are possible."""
     mission = attempt.mission
     asked_otherwise = any(getattr(mission, name) not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     asked_otherwise = asked_otherwise or bool(mission.images)  # a method sees no picture
     if ThinkingLimits.of(attempt.settings).call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
         return None
-    readings = list(_readings(brief))  # first: most briefs have no values in them
+    readings = list(_readings(brief))  # readings first: most briefs contain no values
     calls = [
         AnsweringCall(holder, method.selector, args)
         for holder, method, taught, intent in (_methods(lobby) if readings else ())
@@ -407,7 +408,7 @@ def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Exa
 
 
 def _readings(brief: str) -> Iterator[_Reading]:
-    """Yield the ways to read a brief: with the values in it; or with all that stands behind a colon as one text."""
+    """Yield the ways to read a brief: with the values in it, or with the text behind a colon as one value."""
     values: list[Any] = []
     gaps, said, end = [], "", 0
     for match in _VALUE.finditer(brief):
@@ -418,7 +419,7 @@ def _readings(brief: str) -> Iterator[_Reading]:
         said += f"{brief[end : match.start()]} {_HERE} "
         end = match.end()
     said += brief[end:]
-    if values and not re.search(r"\d", said):  # what looks like a number and was not read as one is a date, a unit, a sum
+    if values and not re.search(r"\d", said):  # remaining digits belong to a date, a unit or a sum, not to a plain number
         yield _Reading(_told(said), tuple(values), all(_JOINED.fullmatch(gap.strip()) for gap in gaps))
     head, colon, rest = brief.partition(":")
     if colon and rest[:1].isspace() and rest.strip() and not _VALUE.search(brief) and not re.search(r"\d", head):
@@ -443,7 +444,7 @@ def _told(text: str) -> tuple[str, ...]:
 
 def _is_for(said: Sequence[str], selector: str, intent: str) -> bool:
     """Return True if a brief says the purpose of a method, and nothing else."""
-    if re.search(r"\d", intent):  # it may be about that number alone
+    if re.search(r"\d", intent):  # the purpose may hold for that number only
         return False
     told = _told(intent)
     sources = [list(filter(None, map(_term, words_of))) for words_of in (told, _told(selector.replace("_", " ")))]
@@ -483,18 +484,18 @@ def _term(word: str) -> str | None:
     """Return the stem of a word; None for a word that says nothing of a purpose."""
     if word == _HERE or word in _BARE or word in _KIND_WORDS:
         return None
-    from batos.memory.tokenizer import words  # late: it brings the index
+    from batos.memory.tokenizer import words  # late import: it loads the index
 
     return next(iter(words(word)), None)
 
 
 def _arguments(method: Method, taught: Sequence[Example], values: tuple[Any, ...], listed: bool) -> tuple[Any, ...] | None:
-    """Return the arguments of a call, where what the brief names is what the method takes, in one way only."""
+    """Return the arguments of a call, if the values of the brief fit the method's parameters in exactly one way."""
     parameters = parameters_of(method.source)
     if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         return None
     needed = [one for one in parameters if one.default is one.empty]
-    if not taught and any(one.name.rstrip("0123456789") not in KINDS for one in needed):  # nobody said what it takes
+    if not taught and any(one.name.rstrip("0123456789") not in KINDS for one in needed):  # the types of the parameters are unknown
         return None
     if len(needed) == 1 and len(values) > 1 and listed and takes(method.source, taught, [list(values)], {}):
         return None if takes(method.source, taught, [values[0]], {}) else (list(values),)

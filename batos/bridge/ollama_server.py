@@ -32,7 +32,7 @@ from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import OllamaUnavailable
 
-TERM_S = 5.0  # time between SIGTERM and SIGKILL
+TERM_S = 5.0  # seconds between SIGTERM and SIGKILL
 _POLL_S = 0.02
 
 
@@ -41,9 +41,9 @@ class ServiceLimits(Limits):
     """Limits of an Ollama that the daemon starts."""
 
     start_s: float = limit(60.0, gt=0, le=600)
-    """Time for a started Ollama to answer."""
+    """Seconds for a started Ollama to answer."""
     broken_pull_days: float = limit(7.0, ge=0, le=3650)
-    """Days for which the parts of a pull that broke off are kept."""
+    """Days for which the parts of an interrupted pull are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _stat(pid: int) -> _Stat | None:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before may hold anything, spaces and brackets too
+    fields = text.rpartition(")")[2].split()  # the name before it may contain any characters, including spaces and brackets
     return _Stat(fields[0], int(fields[2]), int(fields[3]), int(fields[19]))
 
 
@@ -144,16 +144,16 @@ log = structlog.get_logger(__name__)
 State = Literal["stopped", "starting", "external", "running", "restarting"]
 
 DEFAULT_HOST = "127.0.0.1:11434"
-POLL_S = 0.05  # between two questions whether a starting server answers
-BACKOFF_S, BACKOFF_LIMIT_S = 0.25, 30.0  # before the first restart, doubled up to the limit
-STEADY_S = 60.0  # a child that lived this long starts the backoff anew
+POLL_S = 0.05  # seconds between two checks whether a starting server answers
+BACKOFF_S, BACKOFF_LIMIT_S = 0.25, 30.0  # seconds before the first restart, doubled up to the limit
+STEADY_S = 60.0  # seconds after which a child counts as stable, and the back-off restarts
 PORT_ATTEMPTS = 3  # another process may take the free port before Ollama does
 STOP_S = 5.0
-LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside
-LOOK_S = 60.0  # between two looks at a child: whether it says its version, and how long its log is
-SAY_S = 20.0  # time for it to do so; while it loads, pulls or generates it takes milliseconds, but the machine may be short of memory
-HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`RetryPolicy.outage_wait_s`)
-LOG_TAIL = 600  # characters of it that an error shows
+LOG_LIMIT = 16 * 1024 * 1024  # bytes above which the log is rotated
+LOOK_S = 60.0  # seconds between two checks of a child: of its answer and of the size of its log
+SAY_S = 20.0  # seconds for an answer; even a busy Ollama answers in milliseconds, but the machine may be short of memory
+HUNG_LOOKS = 5  # checks without an answer after which the child hangs. In all less time than missions wait (`RetryPolicy.outage_wait_s`)
+LOG_TAIL = 600  # characters of the log that an error shows
 NO_BINARY = "run `make ollama`, or install Ollama, or set inference.host to one that runs"
 
 
@@ -190,17 +190,19 @@ class OllamaService:
 
     @property
     def state(self) -> State:
-        """`external`: someone else's server; `running`: the own child; `restarting`: it died or hung and is being started again."""
+        """Return the state. `external`: another process's server; `running`: own child; `restarting`: the child died or hung, and
+        restarts.
+        """
         return self._state
 
     @property
     def host(self) -> str:
-        """Address of the server; the same after a restart. Empty before `start`."""
+        """Return the address of the server, which stays after a restart. Empty before `start`."""
         return self._host
 
     @property
     def version(self) -> str:
-        """Version of the server, as it said at the start; empty if it did not answer."""
+        """Return the version that the server reported at the start; empty if it did not answer."""
         return self._version
 
     @property
@@ -215,7 +217,7 @@ class OllamaService:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the child, where there is one."""
+        """Return the process id of the child; None without a child."""
         return self._child.pid if self._child is not None else None
 
     async def start(self) -> str:
@@ -232,7 +234,7 @@ class OllamaService:
                 self._state, self._host, self._version = "external", named or DEFAULT_HOST, version
                 return self._host
             binary = find_binary(self._settings)
-            if binary is None and named:  # it may come up later than this machine does
+            if binary is None and named:  # the server may start later than this machine
                 log.warning("no Ollama answers at the given address; what needs it waits", ollama_host=named, remedy=NO_BINARY)
                 self._state, self._host = "external", named
                 return named
@@ -262,7 +264,7 @@ class OllamaService:
             self._claim = None
         self._state = "stopped"
 
-    # --- the child
+    # --- child process
 
     async def _start_child(self, binary: Path) -> None:
         self._claim = await asyncio.to_thread(exclusive_lock, self._folder / "child.lock")
@@ -347,7 +349,7 @@ class OllamaService:
             self._state = "running"
 
     async def _over(self, child: asyncio.subprocess.Process) -> int | None:
-        """Wait until the child ends, or hangs, and keep its log short meanwhile: it may live for months. Its status; None if it hangs.
+        """Wait until the child ends or hangs, and keep its log short. Return its status; None if it hangs.
 
         One that is busy says its version all the same. Looks are counted, and not seconds: the daemon may have been asleep itself.
         """
@@ -367,7 +369,7 @@ class OllamaService:
             ending.cancel()
 
     async def _clear_group(self) -> None:
-        """End what the child left in its group: runners outlive a server that was killed."""
+        """End the processes that the child left in its group: runners outlive a killed server."""
         note, self._note = self._note, None
         if note is not None:
             await asyncio.to_thread(note.end)
@@ -389,7 +391,7 @@ class OllamaService:
                 try:
                     with path.open("rb") as log, private_files.renew(aside) as copy:
                         shutil.copyfileobj(log, copy)
-                except OSError:  # there is no room for both
+                except OSError:  # the disk has no space for both
                     aside.unlink(missing_ok=True)
                 os.truncate(path, 0)
 

@@ -1,9 +1,9 @@
-"""Provision of a mission with a model, where none here can do what it needs.
+"""Provision of a mission with a model, if no available model meets its needs.
 
 chosen ─ asked, or allowed ─ begun (a change) ─ pulled ─ probed ─ its personas made ─ kept (one transaction) ─ ready
 
-Each step is durable before the next, and may be repeated: killed between any two of them, the mission goes on with the same model, asks its
-user nothing twice, and pulls only what had not come. What is given up goes again: what was pulled for it, and the personas that were made.
+Each step is durable before the next, and may be repeated. After a kill between two steps, the mission goes on with the same model, asks
+its user nothing twice, and pulls only the missing parts. If a model is given up, its download and its personas are deleted.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ log = structlog.get_logger("batos")
 Record = dict[str, Any]
 
 TRIES = 3
-"""Models that are tried for one mission: what is claimed of one may not be so."""
+"""Models tried for one mission. A model may lack a capability that it claims."""
 MORE = 1.25
-"""Times the size that its user was told that a model may have; the catalogue is not of today."""
-TOLD_S = 1.0  # between two events of one pull
+"""Largest allowed size of a model, as a multiple of the size that its user was told. The catalogue may be out of date."""
+TOLD_S = 1.0  # seconds between two events of one pull
 CANNOT = ("server_error", "refused", "malformed")
-"""Causes of an inference that failed which say of a model that it cannot be used here."""
+"""Causes of a failed inference that show that a model cannot be used here."""
 
 
 class PullBudget(Protocol):
     """`autotelic.budget.Budget`, as a pull needs it."""
 
     async def may_pull(self) -> int:
-        """Bytes that may be pulled now."""
+        """Return the bytes that may be pulled now."""
 
     async def why_no_change(self) -> str:
-        """Why the loop may not change anything now, in words; empty where it may."""
+        """Say why the autotelic loop may not change anything now; empty where it may."""
 
 
 class _Unfit(Exception):
-    """A model was tried, and cannot do what is needed: why."""
+    """A model was tried and does not meet the needs; the message gives the reason."""
 
 
 class Providing:
@@ -71,7 +71,7 @@ class Providing:
     def __init__(self, settings: Settings, image: LivingImage, substrate: Substrate, budget: PullBudget) -> None:
         self._settings, self._image, self._substrate, self._budget = settings, image, substrate, budget
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._open: set[str] = set()  # missions for which something is brought about
+        self._open: set[str] = set()  # missions for which a model is being provided
         self._look = asyncio.Event()
         self._look.set()
 
@@ -129,10 +129,10 @@ class Providing:
         )
 
     def _is_wanted(self, number: int | None) -> bool:
-        """Return whether a change stands, and was not taken back by its user."""
+        """Return True if a change is in effect and its user has not undone it."""
         return number is None or self._image.read(provided_models.state_of, number) in changes.STANDING
 
-    # --- which one
+    # --- choosing a model
 
     async def _chosen(self, id: str, needs: Needs, left_out: set[str]) -> Record:
         """Choose a model, and record that.
@@ -169,12 +169,12 @@ class Providing:
             )
         return choice
 
-    # --- bringing it about
+    # --- providing the model
 
     async def _brought(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
-        """Bring about what was chosen, from where that stands.
+        """Provide the chosen model, from the step that was reached.
 
-        :raises _Unfit: where the model cannot; nothing of it is left then.
+        :raises _Unfit: if the model does not meet the needs; then nothing of it is left.
         """
         model, id = held["model"], attempt.id
         if not model:
@@ -210,7 +210,7 @@ class Providing:
             if not await self._speaks(held["model"]):
                 raise _Unfit(f"no personas can be made on {held['model']}")
             await self._kept(held, number)
-        except InvalidInput:  # its user refused it meanwhile, and sees to it that it goes again
+        except InvalidInput:  # its user refused the change meanwhile; the refusal deletes the model
             raise _taken_back(attempt.id, needs, held, number) from None
         except _Unfit as e:
             await self._refused(number, str(e))
@@ -220,10 +220,10 @@ class Providing:
             raise
 
     async def _permitted(self, attempt: Attempt, needs: Needs, held: Record) -> str:
-        """Return who lets a model be pulled.
+        """Return which party permits the pull of a model.
 
-        :raises NeedAnswer: where the mission asks its user.
-        :raises ModelNeeded: where nobody does.
+        :raises NeedAnswer: if the mission asks its user.
+        :raises ModelNeeded: if no party permits it.
         """
         model = held["model"]
         why_not = await self._why_not_by_itself(held)
@@ -246,7 +246,7 @@ class Providing:
         )  # fmt: skip
 
     async def _why_not_by_itself(self, held: Record) -> str:
-        """Why a model is not pulled without asking, in words; empty where it may be."""
+        """Say why a model is not pulled without asking; empty where it may be."""
         settings, model = self._settings, held["model"]
         if settings.autonomy.mode != "on":
             return f"autotelic is {settings.autonomy.mode}"
@@ -259,14 +259,14 @@ class Providing:
         return await self._budget.why_no_change()
 
     async def _pulled(self, attempt: Attempt, held: Record, number: int) -> None:
-        """Pull the model; returns at once where it is there.
+        """Pull the model; return at once if it is there.
 
-        :raises ProvisioningFailed: where it cannot be had.
-        :raises InferenceFailed: where no Ollama answers now.
+        :raises ProvisioningFailed: if the model cannot be provided.
+        :raises InferenceFailed: if no Ollama answers now.
         """
         model, facts = held["model"], self._image.read(provided_models.facts, number)
         most = int(held["bytes"] * MORE) + 64 * MIB
-        if facts["by"] == provided_models.ITSELF:  # what it is said to have is counted already
+        if facts["by"] == provided_models.ITSELF:  # the budget has already counted the announced size
             most = facts["counted"] + await self._budget.may_pull()
 
         def begins(layer: str) -> None:
@@ -293,10 +293,10 @@ class Providing:
         )  # fmt: skip
 
     async def _tried(self, held: Record, needs: Needs) -> None:
-        """Find out whether the model does what it is for.
+        """Probe the model for the needed capabilities.
 
-        :raises _Unfit: where it does not.
-        :raises InferenceFailed: where that cannot be found out now.
+        :raises _Unfit: if it lacks one.
+        :raises InferenceFailed: if it cannot be probed now.
         """
         model, place = held["model"], self._substrate.places[0]
         options = self._substrate.options_on(held["context"], held["answer"])
@@ -341,7 +341,7 @@ class Providing:
         raise Conflicted(f"change {number} met conflicts too often; it is tried again")
 
     async def _ready(self, id: str, needs: Needs, held: Record, voices: Mapping[str, tuple[str, Any]]) -> Provision:
-        """Record that the mission thinks with what it was provided with."""
+        """Record that the mission thinks with the provided model."""
         options = self._substrate.options_on(held["context"], held["answer"])
         if not held["model"]:
             options = {"num_ctx": options["num_ctx"]}
@@ -352,10 +352,10 @@ class Providing:
         await self._image.system(journal.set_provided, id, record, mission=id)
         return Provision.of(record)
 
-    # --- what goes again
+    # --- removing models
 
     async def run(self, bus: EventBus) -> None:
-        """Clear away what is left of models that were given up, at the start and whenever a mission ends that had one; until cancelled."""
+        """Delete models that were given up, at the start and whenever a mission with a provided model ends. Runs until cancelled."""
 
         def hear(ended: MissionEnded) -> None:
             if ended.mission in self._open:
@@ -372,7 +372,7 @@ class Providing:
                 self._look.set()
 
     async def tidied(self) -> bool:
-        """Clear away what is left; whether nothing is left now."""
+        """Delete models that were given up. Return True if none is left."""
         done = True
         for number, state in self._image.read(provided_models.left_over):
             try:
@@ -392,7 +392,7 @@ class Providing:
         :raises InferenceFailed: where Ollama does not do it now; it is done later.
         """
         held = self._image.read(provided_models.facts, number)
-        if self._image.read(provided_models.state_of, number) == changes.REFUSED:  # it may be on its way
+        if self._image.read(provided_models.state_of, number) == changes.REFUSED:  # a pull may be under way
             await self._substrate.places[0].provisioner.abandon(held["model"], others=1)
         try:
             async with self._locks[held["model"]]:
@@ -413,9 +413,9 @@ class Providing:
             self._look.set()
 
     async def _cleared(self, number: int) -> list[str]:
-        """Delete what was pulled and made for a change, as far as nothing else needs it; may be repeated.
+        """Delete the models pulled and made for a change, unless another part needs them. May be repeated.
 
-        :raises InferenceFailed: where Ollama does not do it now.
+        :raises InferenceFailed: if Ollama does not delete them now.
         """
         held, substrate = self._image.read(provided_models.facts, number), self._substrate
         if held.get("cleared"):
@@ -424,7 +424,7 @@ class Providing:
         if not self._image.read(provided_models.in_use, model, number):
             wanted = [*held["voices"], *([model] if held["pulled"] else [])]
             for name in (one for one in wanted if not substrate.in_force(one)):
-                await substrate.places[0].provisioner.abandon(name)  # what was being made when its mission was cancelled
+                await substrate.places[0].provisioner.abandon(name)  # stop the making of a model whose mission was cancelled
                 if await substrate.models.has(name):
                     await substrate.models.discard(name)
                     gone.append(name)
@@ -436,7 +436,7 @@ class Providing:
 
 
 def _declined(held: Mapping[str, Any]) -> Record:
-    """Return the part of a record that says what its mission does without: that stays, whatever else it is provided with."""
+    """Return the part of a record that lists the needs that its mission does without. It stays, whatever model is provided."""
     return {name: held[name] for name in ("declined", "why_not") if name in held}
 
 

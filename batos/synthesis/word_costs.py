@@ -27,11 +27,11 @@ import numpy as np
 from batos.concurrency import once
 from batos.synthesis.handbook import HandbookEntry, entries, words_in
 
-_NEEDED = "!"  # what words begin with of which one has to be said, with commas between them
+_NEEDED = "!"  # prefix of a group of words, separated by commas; the request must say one of them
 FILE, PHRASES = (Path(__file__).parent / name for name in ("idioms.txt", "phrases.txt"))
 HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
 KINDS = ("number", "text", "flag", "items", "record", "date", "moment")
-"""What `{it}` may be."""
+"""Kinds of value that `{it}` may be."""
 
 
 class Spoken(NamedTuple):
@@ -82,7 +82,7 @@ class Tables(NamedTuple):
 
 @cache
 def pairs() -> tuple[tuple[str, str], ...]:
-    """Return pairs of answers in words, of which one is given where a condition holds, and the other where it does not."""
+    """Return pairs of answers in words: the first for a condition that holds, the second for one that does not."""
     lines = FILE.read_text("utf-8").partition("[pairs]\n")[2].splitlines()
     return tuple((one, other) for one, _, other in (line.partition(" | ") for line in lines))
 
@@ -124,18 +124,19 @@ def _spoken(words: str, groups: Mapping[str, str]) -> frozenset[str]:
 
 
 _PER_NAT, _PER_CHAR, _SCALE = 0.45, 0.015, 0.6
-"""What costs that words are likelier elsewhere, by the logarithm of how much, and a character; and what a cost of 1 then counts. Fitted to
-what passed the examples of families of the handbook and for validation, and was right, or not: docs/training.md."""
+"""Costs: of a nat by which words are likelier elsewhere, of a character, and the scale of a cost of 1. Fitted to right and wrong
+candidates that passed the examples of families of the handbook and for validation: docs/training.md.
+"""
 _TURNS, _SMOOTH, _LEAST = 6, 3.0, 0.1
-_WORDS = 2  # of an idiom, if anything is learned of it
+_WORDS = 2  # least number of words of an idiom from which the model learns
 _BUILT_IN = frozenset(dir(builtins))
 _SMALL = (0, 1, -1)
 _NAMELESS = frozenset({"", "Return", "Expr", "comprehension", "self", "name", "keyword"})
 _WITHIN = frozenset({"value", "args", "elt", "left", "right", "operand", "iter", "ifs"})
-"""Places of what is told together with what it stands in."""
+"""Fields of a syntax node whose pieces include the node around them."""
 
 Told = tuple[Collection[str], Collection[str]]
-"""Pieces, and the words that come of them."""
+"""Pieces of code, and the words that they explain."""
 
 
 class Channel:
@@ -143,7 +144,7 @@ class Channel:
 
     def __init__(self, held: Iterable[Told], also: Iterable[Told] = ()) -> None:
         """
-        :param held: of each method its pieces, and the words of what it is for.
+        :param held: for each method its pieces, and the words of its purpose.
         :param also: the same of what is no method: it does not say how often methods have a piece.
         """
         pairs = [(sorted(pieces), sorted(words)) for pieces, words in held]
@@ -156,7 +157,7 @@ class Channel:
         said, owned = self._links(pairs, size)
         self._cells, cell = np.unique(said, return_inverse=True)
         places, place = np.unique(owned, return_inverse=True)
-        self._cells = self._cells.astype(np.int64)  # as what is looked for in them
+        self._cells = self._cells.astype(np.int64)  # the dtype of the values that the search looks up
         of = self._cells // size
         often = np.bincount(places % size, minlength=size).astype(float)
         self._usual = often / (often.sum() or 1.0)
