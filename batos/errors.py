@@ -45,7 +45,7 @@
     ├── SandboxFailed              the sandbox is at fault: no worker was available, or a worker died
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
     │   └── ProvisioningFailed     a model could not be found, pulled or created
-    ├── ToolFailed                 a tool refused, or what it was asked surely did not happen
+    ├── ToolFailed                 a tool refused or failed
     ├── EgressFailed               a request got no whole answer; `sent` says whether its server may have acted on it
     ├── EmbedderFailed             an embedder in the daemon's process is missing or failed; the message gives the remedy
     ├── OllamaUnavailable          no Ollama answers, and none could be started
@@ -380,9 +380,16 @@ class InferenceFailed(BatosError):
 
 
 class ToolFailed(BatosError):
-    """A tool refused, or what it was asked to do surely did not happen. It may be asked again."""
+    """A tool refused or failed.
+
+    :ivar sure: True if what it was asked surely did not happen; False if the tool answered with an error and may have acted.
+    """
 
     code = "tool_failed"
+
+    def __init__(self, message: str, *, sure: bool = True, **context: Any) -> None:
+        super().__init__(message, **context)
+        self.sure = sure
 
 
 class EgressFailed(BatosError):
@@ -510,6 +517,10 @@ def from_wire(wire: Mapping[str, Any]) -> BatosError:
     if isinstance(error, InferenceFailed):
         error.cause = str(error.context.get("cause", ""))
         error.may_retry = cls.retryable
+    if isinstance(error, ToolFailed):
+        error.sure = True
+    if isinstance(error, EgressFailed):
+        error.sent = bool(error.context.get("sent", True))
     if isinstance(error, MethodRefused):
         error.cause, error.selector = (str(error.context.get(name, "")) for name in ("cause", "selector"))
         error.source, error.reasons = "", tuple(map(str, error.context.get("reasons") or ()))

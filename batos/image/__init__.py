@@ -4,7 +4,7 @@ Its persistent classes are written into every record under the name `batos.image
 """
 
 from batos.image.blobs import Picture, Pictures
-from batos.image.effects import RecordedEffect, EffectIndex
+from batos.image.effects import EffectIndex, RecordedEffect
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living_image import LivingImage
@@ -15,7 +15,6 @@ from batos.image.taught_examples import Taught
 __all__ = [
     "Costs",
     "Decision",
-    "RecordedEffect",
     "EffectIndex",
     "Ended",
     "EndedTree",
@@ -34,5 +33,6 @@ __all__ = [
     "Picture",
     "Pictures",
     "Recalled",
+    "RecordedEffect",
     "Taught",
 ]

@@ -25,7 +25,7 @@ INTENDED, DONE, FAILED, IN_DOUBT, SETTLED = "INTENDED", "DONE", "FAILED", "IN_DO
 ENDED = frozenset({DONE, FAILED, SETTLED})
 READS, KEYED, IDEMPOTENT, VERIFIABLE, ACTS = "reads", "keyed", "idempotent", "verifiable", "acts"
 CLASSES = (READS, KEYED, IDEMPOTENT, VERIFIABLE, ACTS)
-"""What a repetition comes to: nothing; the same answer by its key; the same state; what a look can rule out; a second act."""
+"""Consequence of a repetition: nothing; the same answer by its key; the same state; what a look can rule out; a second act."""
 HAPPENED, AGAIN, LEAVE = "happened", "again", "leave"
 SETTLEMENTS = (HAPPENED, AGAIN, LEAVE)
 _KEY_CHARS = 32
@@ -53,7 +53,7 @@ class EffectRecord(NamedTuple):
     grant: str = ""
     """by whose leave"""
     target: str = ""
-    """what it changes, for those that come later"""
+    """the thing that it changes, for those that come later"""
     ended: float = 0.0
     why: str = ""
     """why it failed or is in doubt, or who settled it"""
@@ -61,6 +61,10 @@ class EffectRecord(NamedTuple):
     """the process that carries it out on this machine, as `PID START`, so that a restart can end what is left of it"""
     label: str = ""
     """cycle, state, persona and part that asked, as in the journal of inferences"""
+    failed: bool = False
+    """True if the result is an error, as the wire shows errors"""
+    pending: str = ""
+    """JSON of what a tool asked before it goes on: its question, and what the next sending needs; empty where it asked nothing"""
     # Fields are only ever added at the end.
 
 

@@ -14,8 +14,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,11 @@ from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed, Too
 from batos.image import effects
 from batos.image.effects import AGAIN, DONE, ENDED, FAILED, IDEMPOTENT, IN_DOUBT, KEYED, READS, SETTLEMENTS, VERIFIABLE, EffectRecord
 from batos.image.living_image import LivingImage
+from batos.tools.definitions import Delivery, InputRequired, ToolCall
 
 log = structlog.get_logger("batos.tools")
 TRIES = 3
-"""How often an effect is sent again by itself before its user is asked."""
+"""Number of times that an effect is sent again by itself before its user is asked."""
 GRACE_S = 1.0
 """Seconds beyond its deadline for which a server is taken to go on with a request that was cut off."""
 RESULT_BYTES = 1 << 20
@@ -36,39 +36,17 @@ RESULT_BYTES = 1 << 20
 HOW = "`happened` if it did, `again` to do it once more, `leave` to go on without it"
 _SHOWN = 400
 
-Look = Callable[[], Awaitable[Any]]
-"""Looks whether an effect happened: what came of it, or None if it surely did not. Any error: it cannot be told."""
 Ask = Callable[[str], str]
 """Answers a question to the user, or raises the signal that the mission waits for it."""
-Allow = Callable[["ToolCall"], Awaitable[str]]
+Allow = Callable[[ToolCall], Awaitable[str]]
 """Returns by whose leave a call is made. Raises GrantRefused, or the signal that the mission waits for an answer."""
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """One call of a tool, ready to be sent."""
-
-    tool: str
-    """`CONNECTION.TOOL`"""
-    kind: str
-    """one of `batos.image.effects.CLASSES`"""
-    arguments: Mapping[str, Any]
-    send: Callable[[str], Awaitable[Any]]
-    """Sends it once, with its key, and returns a result that JSON can hold. `ToolFailed` and an `EgressFailed` that was not sent mean
-    that it surely did not happen; any other error leaves that open."""
-    seconds: float = 60.0
-    target: str = ""
-    """what it changes, so that a later change of the same is noticed"""
-    look: Look | None = None
-    process: str = ""
-    """the process of this machine that carries it out, as `PID START`"""
 
 
 class NeedEffect(Exception):
     """Raised where a call would have to be made while a cycle is replayed and nothing may be waited for."""
 
     def __init__(self, call: ToolCall) -> None:
-        super().__init__(call.tool)
+        super().__init__(call.name)
         self.call = call
 
 
@@ -76,15 +54,16 @@ class Effects:
     """The effects of one attempt. `asked` holds the keys of those that this attempt asked for."""
 
     def __init__(
-        self, image: LivingImage, mission: str, identity: str, *, allow: Allow, ask: Ask, tied: str = "", label: Callable[[], str] = str
+        self, image: LivingImage, mission: str, identity: str, *, allow: Allow, ask: Ask, tied: str = "", **told: Callable[..., Any]
     ) -> None:
         """
         :param identity: of the image, which keys are derived from.
         :param tied: why nothing may be done outside, or empty; what is in the journal is replayed all the same.
-        :param label: says which part of the mission calls, for the record.
+        :param told: `label` says which part of the mission calls, for the record; `tell` hears a call's progress, line by line.
         """
         self._image, self._mission, self._identity = image, mission, identity
-        self._allow, self._ask, self.tied, self._label = allow, ask, tied, label
+        self._allow, self._ask, self.tied = allow, ask, tied
+        self._label, self._tell = told.get("label", str), told.get("tell", lambda line: None)
         self._known = {one.key: one for one in image.read(effects.load, mission)}
         self._counts: Counter[tuple[str, str]] = Counter()
         self.asked: set[str] = set()
@@ -97,19 +76,20 @@ class Effects:
         :raises GrantRefused: if no grant lets it.
         """
         arguments = effects.canonical(call.arguments)
-        occurrence = self._counts[call.tool, arguments]
-        self._counts[call.tool, arguments] += 1
-        key = effects.key_of(self._identity, self._mission, call.tool, arguments, occurrence)
+        occurrence = self._counts[call.name, arguments]
+        self._counts[call.name, arguments] += 1
+        key = effects.key_of(self._identity, self._mission, call.name, arguments, occurrence)
         self.asked.add(key)
         record = self._known.get(key)
         if record is not None and record.state in ENDED:
             return _outcome(record)
         if self.tied:
-            raise ToolsTied(f"{call.tool} is not called: {self.tied}")
+            raise ToolsTied(f"{call.name} is not called: {self.tied}")
         if record is not None:
             return await self._resolved(record, call)
         grant = await self._allow(call)
-        record = EffectRecord(key, call.tool, call.kind, arguments, occurrence, effects.INTENDED, 0.0, grant=grant, target=call.target)
+        kind, target = call.tool.kind, call.target
+        record = EffectRecord(key, call.name, kind, arguments, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         return await self._send(record._replace(label=self._label()), call)
 
     def strays(self) -> list[EffectRecord]:
@@ -120,18 +100,23 @@ class Effects:
         """Return the effects that act and may have happened, in the order in which they were intended."""
         return [one for one in self._known.values() if one.kind != READS and one.state != FAILED]
 
-    async def _send(self, record: EffectRecord, call: ToolCall) -> Any:
+    async def _send(self, record: EffectRecord, call: ToolCall, answer: str = "") -> Any:
         at = effects.now()
-        record = record._replace(at=at, until=at + call.seconds, process=call.process, why="")
-        if call.kind != READS:
+        pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
+        if call.tool.kind != READS:
             await self._keep(effects.intend, record)
+        delivery = Delivery(record.key, self._tell, json.loads(pending)["left"] if pending else "", answer)
         try:
             async with asyncio.timeout(call.seconds):
-                result = json.dumps(await call.send(record.key), ensure_ascii=False)
-        except (ToolFailed, InvalidInput) as e:
-            return await self._failed(record, e)
-        except EgressFailed as e:
-            if not e.sent:
+                result = json.dumps(await call.send(delivery), ensure_ascii=False)
+        except InputRequired as e:
+            record = record._replace(pending=json.dumps({"question": e.question, "left": e.pending}), why="it asks its user")
+            await self._keep(effects.intend, record)
+            return await self._resolved(record, call)
+        except ToolFailed as e:
+            return await self._failed(record, e, happened=not e.sure)
+        except (InvalidInput, EgressFailed) as e:
+            if not isinstance(e, EgressFailed) or not e.sent:
                 return await self._failed(record, ToolFailed(e.message))
             why = e.message
         except TimeoutError:
@@ -140,18 +125,20 @@ class Effects:
             why = e.message if isinstance(e, BatosError) else f"{type(e).__name__}: {e}"
         else:
             if len(result) > RESULT_BYTES:
-                return await self._failed(record, ToolFailed(f"{call.tool} answered more than {RESULT_BYTES} bytes"), happened=True)
+                return await self._failed(record, ToolFailed(f"{call.name} answered more than {RESULT_BYTES} bytes"), happened=True)
             await self._keep(effects.end, record._replace(state=DONE, result=result, ended=effects.now()))
             return json.loads(result)
-        if call.kind == READS:
-            return await self._failed(record, ToolFailed(f"{call.tool}: {why}"))
-        log.warning("effect_in_doubt", mission=self._mission, tool=call.tool, key=record.key, why=why)
+        if call.tool.kind == READS:
+            return await self._failed(record, ToolFailed(f"{call.name}: {why}"))
+        log.warning("effect_in_doubt", mission=self._mission, tool=call.name, key=record.key, why=why)
         record = record._replace(state=IN_DOUBT, why=why)
         await self._keep(effects.end, record)
         return await self._resolved(record, call)
 
     async def _resolved(self, record: EffectRecord, call: ToolCall) -> Any:
         """Return the result of an effect that may have happened, once that is known."""
+        if record.pending:
+            return await self._send(record, call, self._ask(json.loads(record.pending)["question"]))
         again = record.why.startswith(AGAIN)
         if not again:
             await _nothing_left(record)
@@ -188,7 +175,7 @@ class Effects:
 
     async def _failed(self, record: EffectRecord, error: BatosError, *, happened: bool = False) -> Any:
         state = DONE if happened else FAILED
-        record = record._replace(state=state, result=json.dumps({"error": error.to_wire()}), ended=effects.now(), why=error.message)
+        record = record._replace(state=state, result=json.dumps(error.to_wire()), failed=True, ended=effects.now(), why=error.message)
         await self._keep(effects.end, record)
         raise error
 
@@ -200,8 +187,8 @@ class Effects:
 def _outcome(record: EffectRecord) -> Any:
     """Return what an effect that has ended came to, or raise how it failed."""
     found = json.loads(record.result or "null")
-    if isinstance(found, dict) and "error" in found and len(found) == 1:
-        raise from_wire(found["error"])
+    if record.failed:
+        raise from_wire(found)
     return found
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from batos.errors import BatosError
 from batos.image import effects, ledger
 from batos.image.living_image import LivingImage
-from batos.tools.effects import Effects, ToolCall
+from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
+from batos.tools.effects import Effects
 from batos.tools.egress import Egress, WebOrigin
 
 MISSION = "m1"
@@ -51,9 +52,9 @@ async def main(folder: str, port: int, kind: str, answers: list[str]) -> None:
 
     image.system = system  # type: ignore[method-assign]
 
-    async def send(key: str) -> Any:
+    async def send(delivery: Delivery) -> Any:
         method, path = {"reads": ("GET", "/read"), "idempotent": ("PUT", "/put")}.get(kind, ("POST", "/do"))
-        headers = {"idempotency-key": key} if kind == "keyed" else {}
+        headers = {"idempotency-key": delivery.key} if kind == "keyed" else {}
         answer = await world.request(method, f"http://127.0.0.1:{port}{path}", headers=headers, content=b"{}" if method != "GET" else None)
         return {"status": answer.status}
 
@@ -70,7 +71,8 @@ async def main(folder: str, port: int, kind: str, answers: list[str]) -> None:
         return "always"
 
     attempt = Effects(image, MISSION, "image", allow=allow, ask=ask)
-    call = ToolCall("shop.order", kind, {"sku": "tea"}, send, seconds=2.0, target="shop/1", look=look if kind == "verifiable" else None)
+    order, seen = ToolDefinition(name="order", kind=kind), look if kind == "verifiable" else None
+    call = ToolCall(connection="shop", tool=order, arguments={"sku": "tea"}, send=send, seconds=2.0, target="shop/1", look=seen)
     try:
         print("done", json.dumps(await attempt.perform(call)))
     except Question as e:
