@@ -14,13 +14,13 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
+from batos.errors import BatosError, BatosSignal, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects
 from batos.image.effects import AGAIN, DONE, ENDED, FAILED, IDEMPOTENT, IN_DOUBT, KEYED, READS, SETTLEMENTS, VERIFIABLE, EffectRecord
 from batos.image.living_image import LivingImage
@@ -40,14 +40,16 @@ Ask = Callable[[str], str]
 """Answers a question to the user, or raises the signal that the mission waits for it."""
 Allow = Callable[[ToolCall], Awaitable[str]]
 """Returns by whose leave a call is made. Raises GrantRefused, or the signal that the mission waits for an answer."""
+Prepare = Callable[[], Awaitable[ToolCall]]
+"""Makes a call ready to be sent. Raises an error where it surely cannot be made."""
 
 
-class NeedEffect(Exception):
-    """Raised where a call would have to be made while a cycle is replayed and nothing may be waited for."""
+class NeedEffect(BatosSignal):
+    """Signal of a cycle under the gate that needs an effect which has not ended: it is brought to its end outside the gate."""
 
-    def __init__(self, call: ToolCall) -> None:
-        super().__init__(call.name)
-        self.call = call
+    def __init__(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare) -> None:
+        super().__init__(name)
+        self.name, self.arguments, self.occurrence, self.prepare = name, arguments, occurrence, prepare
 
 
 class Effects:
@@ -68,28 +70,48 @@ class Effects:
         self._counts: Counter[tuple[str, str]] = Counter()
         self.asked: set[str] = set()
 
-    async def perform(self, call: ToolCall) -> Any:
+    def restart(self) -> None:
+        """Begin the cycle anew: calls are counted from the first again."""
+        self._counts.clear()
+        self.asked.clear()
+
+    async def perform(self, name: str, arguments: Mapping[str, Any], prepare: Prepare, *, gated: bool = False) -> Any:
         """Return the result of a call, which is made now, or was made by an earlier attempt.
 
-        :raises ToolFailed: if it surely did not happen, now or then.
+        :param name: `CONNECTION.TOOL`
+        :param prepare: makes the call ready; it is not asked where the journal has the result.
+        :raises ToolFailed: if it surely did not happen, now or then, or the tool answered with an error.
         :raises ToolsTied: where nothing may be done outside and the journal does not have it.
         :raises GrantRefused: if no grant lets it.
+        :raises NeedEffect: under the gate, where it would have to be waited for.
         """
-        arguments = effects.canonical(call.arguments)
-        occurrence = self._counts[call.name, arguments]
-        self._counts[call.name, arguments] += 1
-        key = effects.key_of(self._identity, self._mission, call.name, arguments, occurrence)
+        said = effects.canonical(arguments)
+        occurrence = self._counts[name, said]
+        self._counts[name, said] += 1
+        return await self._performed(name, arguments, occurrence, prepare, gated)
+
+    async def settle(self, need: NeedEffect) -> None:
+        """Bring to its end, outside the gate, what a replay needs. How it ends is in the journal, also where it is an error."""
+        with contextlib.suppress(BatosError):
+            await self._performed(need.name, need.arguments, need.occurrence, need.prepare, False)
+
+    async def _performed(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool) -> Any:
+        said = effects.canonical(arguments)
+        key = effects.key_of(self._identity, self._mission, name, said, occurrence)
         self.asked.add(key)
         record = self._known.get(key)
         if record is not None and record.state in ENDED:
             return _outcome(record)
         if self.tied:
-            raise ToolsTied(f"{call.name} is not called: {self.tied}")
+            raise ToolsTied(f"{name} is not called: {self.tied}")
+        if gated:
+            raise NeedEffect(name, arguments, occurrence, prepare)
+        call = await prepare()
         if record is not None:
             return await self._resolved(record, call)
         grant = await self._allow(call)
         kind, target = call.tool.kind, call.target
-        record = EffectRecord(key, call.name, kind, arguments, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
+        record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         return await self._send(record._replace(label=self._label()), call)
 
     def strays(self) -> list[EffectRecord]:

@@ -73,8 +73,12 @@ async def main(folder: str, port: int, kind: str, answers: list[str]) -> None:
     attempt = Effects(image, MISSION, "image", allow=allow, ask=ask)
     order, seen = ToolDefinition(name="order", kind=kind), look if kind == "verifiable" else None
     call = ToolCall(connection="shop", tool=order, arguments={"sku": "tea"}, send=send, seconds=2.0, target="shop/1", look=seen)
+
+    async def prepare() -> ToolCall:
+        return call
+
     try:
-        print("done", json.dumps(await attempt.perform(call)))
+        print("done", json.dumps(await attempt.perform(call.name, call.arguments, prepare)))
     except Question as e:
         print("asked", e)
     except BatosError as e:
