@@ -53,8 +53,13 @@ def plant(place: Path, outside: Path, tree: list[tuple[str, str]]) -> None:
         elif kind == "fifo":
             os.mkfifo(spot)
         else:
-            targets: dict[str, Any] = {"link out": os.path.relpath(outside, spot.parent), "link to file": outside / "private"}
-            spot.symlink_to(targets.get(kind, {"link up": "..", "link absolute": "/"}.get(kind)))
+            targets: dict[str, Any] = {
+                "link out": os.path.relpath(outside, spot.parent),
+                "link to file": outside / "private",
+                "link up": "..",
+                "link absolute": "/",
+            }
+            spot.symlink_to(targets[kind])
 
 
 def state(folder: Path) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from batos.errors import InvalidInput, ToolFailed
-from batos.tools import beneath, folder_changes
+from batos.tools import folder_changes
 from batos.tools import folders as folders_module
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, check_definitions
 from batos.tools.folders import READING, WRITING, FolderConnector
+
+AT_6: dict[str, Any] = {"from": 6}
+AT_99: dict[str, Any] = {"from": 99}
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ class Hand:
         tool = next(tool for tool in READING + WRITING if tool.name == name)
         return await self.connector.prepare(tool, arguments)
 
-    async def call(self, tool: str, key: str = "", **arguments: Any) -> Any:
+    async def call(self, tool: str, /, key: str = "", **arguments: Any) -> Any:
         return await (await self.prepare(tool, **arguments)).send(Delivery(key))
 
 
@@ -118,8 +121,8 @@ async def test_a_list_is_bounded(hand: Hand, place: Path, monkeypatch: pytest.Mo
 async def test_a_text_is_read_in_parts(hand: Hand, place: Path) -> None:
     (place / "long").write_text("äbcdefgh")
     assert await hand.call("read", path="long", chars=3) == {"path": "long", "text": "äbc", "from": 0, "chars": 8, "next": 3}
-    assert await hand.call("read", path="long", **{"from": 6}) == {"path": "long", "text": "gh", "from": 6, "chars": 8}
-    assert (await hand.call("read", path="long", **{"from": 99}))["text"] == ""
+    assert await hand.call("read", path="long", **AT_6) == {"path": "long", "text": "gh", "from": 6, "chars": 8}
+    assert (await hand.call("read", path="long", **AT_99))["text"] == ""
 
 
 async def test_what_is_not_a_plain_text_file_is_refused_without_waiting(hand: Hand, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,7 +431,7 @@ async def test_an_error_after_the_replacement_leaves_it_open(hand: Hand, place: 
 async def test_a_move_falls_back_where_the_file_system_does_not_know_the_flag(
     hand: Hand, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beneath.ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     await hand.call("move", path="a.md", to="c.md")
     assert (place / "c.md").exists()
 
