@@ -143,6 +143,12 @@ class Effects:
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         return await self._send(record._replace(label=self._caller.label()), call)
 
+    def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the next call of these arguments is in the journal, ended or not."""
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said]
+        return effects.key_of(self._identity, self._mission, name, said, occurrence) in self._known
+
     @property
     def known(self) -> Mapping[str, EffectRecord]:
         """Return the mission's effects by their keys, in the order in which they were recorded."""
