@@ -24,6 +24,7 @@ import structlog
 from batos.errors import BatosError, BatosSignal, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects
 from batos.image.effects import AGAIN, DONE, ENDED, FAILED, IDEMPOTENT, IN_DOUBT, KEYED, READS, SETTLEMENTS, VERIFIABLE, EffectRecord
+from batos.image.identity import RESUMED
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall
 
@@ -205,9 +206,10 @@ class Effects:
         again = record.why.startswith(AGAIN)
         if not again:
             await _nothing_left(record)
-        if again or (record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
+        asks = record.why.startswith(RESUMED)
+        if again or (not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
             return await self._send(self._once_more(record), call)
-        if record.kind == VERIFIABLE and call.look is not None:
+        if record.kind == VERIFIABLE and call.look is not None and not asks:
             with contextlib.suppress(Exception):  # what cannot be told is asked
                 found = await call.look()
                 if found is None:
