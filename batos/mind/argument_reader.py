@@ -153,25 +153,22 @@ def read_arguments(text: str, schema: Mapping[str, Any], about: str = "", alike:
     for taking, fit in zip(takes, chosen, strict=True):
         value = fit.value if fit is not None else taking.otherwise()
         if value is not None and problem_of(value, {**taking.of.schema, **_definitions(schema)}) is None:
-            _put(arguments, taking.of.path, value)
+            arguments = merged(arguments, taking.of.path, value)
     open_ = tuple(one.path for one in parameters if one.required and not _has(arguments, one.path))
     needed = [(one, fit) for one, fit in zip(takes, chosen, strict=True) if one.of.required]
-    sure = sum(fit is not None and fit.score - _order_free(fit) >= _EVIDENT for _, fit in needed)
+    sure = sum(fit is not None and fit.score >= _EVIDENT for _, fit in needed)
     return ArgumentReading(_complete(arguments, schema, schema), open_, sure / len(needed) if needed else 1.0)
-
-
-def _order_free(fit: _Fit) -> float:
-    return 0.0
 
 
 def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {name: schema[name] for name in ("$defs", "definitions") if name in schema}
 
 
-def _put(arguments: dict[str, Any], path: Path, value: Any) -> None:
-    for name in path[:-1]:
-        arguments = arguments.setdefault(name, {})
-    arguments[path[-1]] = value
+def merged(arguments: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    """Return arguments with a value at a path; objects on the way are copied or made."""
+    name, *rest = path
+    inner = arguments.get(name)
+    return {**arguments, name: merged(inner if isinstance(inner, Mapping) else {}, tuple(rest), value) if rest else value}
 
 
 def _has(arguments: Mapping[str, Any], path: Path) -> bool:
