@@ -268,6 +268,33 @@ def doubt_open(root: Any, why: str) -> None:
             held.record = record._replace(state=IN_DOUBT, why=why, until=record.at, process="", pending="")
 
 
+def to_wire(record: EffectRecord, *, chars: int | None = None) -> dict[str, Any]:
+    """Return an effect as JSON values.
+
+    :param chars: greatest number of characters of arguments and result; longer ones are texts that end in `…`. None: all.
+    """
+    facts: dict[str, Any] = {
+        "key": record.key,
+        "tool": record.tool,
+        "class": record.kind,
+        "state": record.state,
+        "arguments": _within(record.arguments, chars),
+        "at": record.at or record.ended,
+        "ended": record.ended or None,
+        "grant": record.grant,
+        "attempts": record.attempts,
+    }
+    if record.result is not None:
+        facts["error" if record.failed else "result"] = _within(record.result, chars)
+    if record.pending:
+        facts["question"] = json.loads(record.pending)["question"]
+    return {**facts, **{name: value for name, value in (("target", record.target), ("why", record.why)) if value}}
+
+
+def _within(text: str, chars: int | None) -> Any:
+    return json.loads(text) if chars is None or len(text) <= chars else text[: chars - 1] + "…"
+
+
 def now() -> float:
     """Return the time that an effect carries, in seconds since the epoch."""
     return round(time.time(), 3)

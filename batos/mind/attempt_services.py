@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batos.bridge.inference import Inference
+from batos.bus import ToolCalled
 from batos.config import Settings
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
@@ -21,6 +22,7 @@ from batos.mind.events import Events, Propose, Ruled, nothing_proposed, nothing_
 from batos.mind.evidence import RecallsMemory
 from batos.mind.model_needs import Provider, Sight
 from batos.mind.router import Router
+from batos.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,10 @@ class AttemptServices:
     """Receives the record of each inference that a model answered."""
     outage: Callable[[], str] = lambda: ""
     """Returns the reason if no Ollama answers, for the error of a mission that exceeds its time limit; empty if one answers."""
+    toolbox: Toolbox | None = None
+    """The connections through which missions act outside. None: they cannot."""
+    on_called: Callable[[ToolCalled], None] = lambda called: None
+    """Receives the outcome of each call of a tool."""
     propose: Propose = nothing_proposed
     ruled: Ruled = nothing_ruled
 

@@ -27,6 +27,8 @@ from batos.mind.messages import send
 from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
+from batos.mind.tool_rounds import use_tools
+from batos.mind.tool_use import ToolUseLimits
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
@@ -121,6 +123,8 @@ async def delegate(cycle: UvmObject) -> str:
         if (said := await rule_answers.answer_by_method(call)) is not None:
             cycle.said, cycle.value = said
             cycle.called = json.dumps(call.told(), ensure_ascii=False)
+    elif depth_of(cycle) == 1:
+        await use_tools(cycle)
     if not cycle.plan:
         cycle._tmp_synthesis_ = ()
         return "SYNTHESIZING"
@@ -365,6 +369,8 @@ async def _within(cycle: UvmObject) -> prompts.Told:
     """Return the parts of the brief, the conversation and the passages from memory that fit."""
     attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
     found = await attempt.evidence.about(brief, gated=attempt.gated)
+    if depth_of(cycle) == 1:
+        found = (*attempt.tools.passages(ToolUseLimits.of(attempt.settings).result_chars), *found)
     before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
     return prompts.fitted_to_window(brief, before, turns, found, attempt.room)
 

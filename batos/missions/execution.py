@@ -46,6 +46,7 @@ from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import RoutingLimits
 from batos.missions.mission_queue import AttemptLimits
 from batos.objects import Method, UvmObject, find
+from batos.tools.effects import NeedEffect
 
 log = structlog.get_logger("batos.mind")
 
@@ -318,7 +319,7 @@ class Attempts:
             except WriterAwaited:
                 await attempt.making.methods.writer_known()
                 attempt.restart(gated=attempt.gated)
-            except NeedInference as need:
+            except (NeedInference, NeedEffect) as need:
                 await attempt.settle(need)
                 attempt.restart(gated=True)
             except PromptTooLong as found:
@@ -340,7 +341,7 @@ class Attempts:
                 unit.doom()
                 raise
             self._learn(unit, mission, attempt)
-            result["usage"] = attempt.usage()
+            result |= {"usage": attempt.usage(), **attempt.tools.facts()}
             ledger.complete(mission, result, cycle)
             unit.note(attempt.id, f"COMPLETE by {result['persona'] or 'no persona'}")
         attempt.evidence.committed()

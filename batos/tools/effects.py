@@ -91,10 +91,13 @@ class Effects:
         self._image, self._mission, self._identity, self._caller = image, mission, identity, caller
         self._known = {one.key: one for one in image.read(effects.load, mission)}
         self.asked: set[str] = set()
+        self._unmade: dict[str, BatosError] = {}
 
-    def restart(self) -> None:
-        """Begin the cycle anew."""
+    def restart(self, *, gated: bool) -> None:
+        """Begin the cycle anew; outside of the gate what could not be made is tried once more."""
         self.asked.clear()
+        if not gated:
+            self._unmade.clear()
 
     async def perform(self, name: str, arguments: Mapping[str, Any], prepare: Prepare, *, gated: bool = False) -> Any:
         """Return the result of a call, which is made now, or was made by an earlier attempt.
@@ -113,9 +116,12 @@ class Effects:
         return await self._performed(name, arguments, occurrence, prepare, gated)
 
     async def settle(self, need: NeedEffect) -> None:
-        """Bring to its end, outside the gate, what a replay needs. How it ends is in the journal, also where it is an error."""
-        with contextlib.suppress(BatosError):
+        """Bring to its end, outside the gate, what a replay needs. After an error the replay meets it in the same place."""
+        try:
             await self._performed(need.name, need.arguments, need.occurrence, need.prepare, False)
+        except BatosError as e:
+            key = effects.key_of(self._identity, self._mission, need.name, effects.canonical(need.arguments), need.occurrence)
+            self._unmade[key] = e
 
     async def _performed(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool) -> Any:
         said = effects.canonical(arguments)
@@ -127,6 +133,8 @@ class Effects:
         if tied := self._caller.tied():
             raise ToolsTied(f"{name} is not called: {tied}")
         if gated:
+            if key in self._unmade:
+                raise self._unmade[key]
             raise NeedEffect(name, arguments, occurrence, prepare)
         call = await prepare()
         if record is not None:
@@ -136,6 +144,12 @@ class Effects:
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
         return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
+
+    def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the next call of these arguments is in the journal, ended or not."""
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said]
+        return effects.key_of(self._identity, self._mission, name, said, occurrence) in self._known
 
     @property
     def known(self) -> Mapping[str, EffectRecord]:
