@@ -177,8 +177,10 @@ async def test_a_resume_that_dies_between_its_steps_is_not_done(tmp_path: Path, 
     assert (await state_of(tmp_path)).suspended == ""
 
 
-async def test_a_file_that_cannot_be_written_suspends_for_this_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await state_of(tmp_path)
+@pytest.mark.parametrize("new", [True, False])
+async def test_a_file_that_cannot_be_written_suspends_for_this_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool) -> None:
+    if not new:
+        await state_of(tmp_path)
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
