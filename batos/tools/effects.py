@@ -142,7 +142,8 @@ class Effects:
         grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
-        return await self._send(record._replace(label=self._caller.label()), call)
+        undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
+        return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
 
     def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the next call of these arguments is in the journal, ended or not."""
