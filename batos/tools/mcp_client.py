@@ -33,7 +33,7 @@ ROUNDS = 10
 """Sendings of one call in which a server asks for no input and wants to be asked again."""
 _TELL_S = 0.2  # between two lines of progress
 _TELL_CHARS = 200
-_SURE_STATUS = frozenset(range(400, 500)) - {408, 409, 425, 429}
+_SURE_STATUS = frozenset(range(300, 500)) - {408, 409, 425, 429}
 _INVALID_PARAMS = -32602
 _URL_FIRST = -32042  # a page is to be opened before the call is made
 _SURE = {
@@ -120,9 +120,9 @@ class Talk:
 class McpConnector:
     """A connection to one MCP server. `place` is a command line or a URL.
 
-    Options: `env` and `headers` (values may name secrets); `trust`, to believe its annotations; `classes`, by tool a class or `{"class", "look",
-    "undo", "key"}`; `private`, if its results hold what is the user's; `login`, options of OAuth; `reach`, further origins that it may reach
-    wherever they are (an authorization server at home); `seconds`, of one call.
+    Options: `env` and `headers` (values may name secrets); `trust`, to believe its annotations; `classes`, by tool a class or a table of
+    `class`, `look`, `undo` and `key`; `private`, if its results hold what is the user's; `login`, options of OAuth; `reach`, further
+    origins that it may reach wherever they are (an authorization server at home); `seconds`, of one call.
     """
 
     def __init__(self, spec: ConnectionSpec, services: ConnectorServices) -> None:
@@ -142,6 +142,7 @@ class McpConnector:
         if self._over_http:
             self._origins = [origin_of(spec.place), *(origin_of(str(url)) for url in options.get("reach") or ())]
         self._session: McpSession | None = None
+        self._ending: list[McpSession] = []
         self._login: Login | None = None
         self._starting = asyncio.Lock()
         self._seen = ""
@@ -172,8 +173,9 @@ class McpConnector:
 
     async def close(self) -> None:
         """End the connection and the server's process."""
-        session, self._session = self._session, None
-        if session is not None:
+        sessions = [*self._ending, *([self._session] if self._session else [])]
+        self._session, self._ending = None, []
+        for session in sessions:
             await session.close()
         if self._login is not None:
             await self._login.close()
@@ -185,6 +187,7 @@ class McpConnector:
         """
         async with self._starting:
             if self._session is None or not self._session.alive:
+                self._ending = [one for one in (*self._ending, self._session) if one is not None and not one.ended]
                 self._session = await self._begin()
             session = self._session
             await session.ready()
@@ -207,26 +210,26 @@ class McpConnector:
     def _stdio(self) -> McpTransport:
         from batos.tools.mcp_transport import StdioTransport, words_of
 
-        environment = {
-            str(name): with_secrets(str(value), self._services.secret) for name, value in _mapping(self._spec.options, "env").items()
-        }
+        environment = self._with_secrets("env")
         return StdioTransport(self._spec.name, words_of(self._spec.place), environment, most=self._limits.message_bytes)
 
     def _http(self) -> McpTransport:
         from batos.tools.mcp_http import HttpTransport
         from batos.tools.mcp_login import Login
 
-        headers = {name: with_secrets(str(value), self._services.secret) for name, value in _mapping(self._spec.options, "headers").items()}
+        headers = self._with_secrets("headers")
         auth = None
         if not any(name.lower() == "authorization" for name in headers):
-            options = {
-                name: with_secrets(str(value), self._services.secret) for name, value in _mapping(self._spec.options, "login").items()
-            }
+            options = self._with_secrets("login")
             path = self._services.folder / f"login-{self._spec.name}.json"
             self._login = Login(self._spec.place, path, options, lambda: self._session)
             auth = self._login.provider
         reach = Reach(self._origins[:1], private=self._origins, any_public=auth is not None)
         return HttpTransport(self._spec.place, headers=headers, reach=reach, auth=auth, most=self._limits.message_bytes)
+
+    def _with_secrets(self, option: str) -> dict[str, str]:
+        table = _mapping(self._spec.options, option)
+        return {str(name): with_secrets(str(value), self._services.secret) for name, value in table.items()}
 
     def _definition(self, tool: Tool) -> ToolDefinition:
         hints = tool.annotations.model_dump(by_alias=True, exclude_none=True, mode="json") if tool.annotations else {}
@@ -286,9 +289,8 @@ class McpConnector:
                 talk.again = list(talk.answered)
                 continue
             except (RuntimeError, ValueError) as e:  # the SDK's validation
-                raise ToolFailed(
-                    f"{self._spec.name}.{tool.name} answered in a form that is not valid: {str(e)[:400]}", sure=False
-                ) from None
+                why = f"{self._spec.name}.{tool.name} answered in a form that is not valid: {str(e)[:400]}"
+                raise ToolFailed(why, sure=False) from None
             if result.result_type != "input_required":
                 return self._result(tool, result)  # type: ignore[arg-type]
             self._asked(tool, result, talk)  # type: ignore[arg-type]
@@ -344,11 +346,8 @@ class McpConnector:
         found = result.structured_content
         if found is None or result.is_error:
             found = "\n".join(_told(block) for block in result.content)
-        size = (
-            len(found.encode("utf-8", "replace"))
-            if isinstance(found, str)
-            else len(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
-        )
+        text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        size = len(text.encode("utf-8", "replace"))
         if size > self._limits.result_bytes:
             raise ToolFailed(f"{name} answered {size} bytes; at most {self._limits.result_bytes} are allowed", sure=False)
         if result.is_error:
@@ -382,8 +381,8 @@ def _told(block: ContentBlock) -> str:
     """Return a block of a result as text; what is no text by its type and size."""
     if block.type == "text":
         return block.text
-    if block.type in ("image", "audio"):
-        return f"[{block.type} {shown(block.mime_type)}, {_size(block.data)} bytes]"
+    if block.type == "image" or block.type == "audio":
+        return f"[{block.type} {block.mime_type[:80]}, {_size(block.data)} bytes]"
     if block.type == "resource_link":
         size = "" if block.size is None else f", {block.size} bytes"
         return f"[link to {block.name}: {block.uri}{size}]"
@@ -398,7 +397,7 @@ def _size(data: str) -> int:
     return len(data) * 3 // 4 - data[-2:].count("=")
 
 
-def _responses(responses: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _responses(responses: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return responses as the SDK sends them."""
     if not responses:
         return None

@@ -75,7 +75,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             method=request.method,
             url=httpcore2.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path),
             headers=request.headers.raw,
-            content=request.stream,  # type: ignore[arg-type]
+            content=request.stream,
             extensions={**request.extensions, "trace": sent.trace},
         )
         try:
@@ -88,6 +88,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             await answer.aclose()
             return _refusal(599, {}, CONNECTION_CLOSED, f"{request.url} sent a compressed answer, which was not asked for", {"sent": True})
+        place = headers.get("location")
+        if 300 <= answer.status < 400 and place and _origin(request.url.join(place)) != _origin(request.url):
+            await answer.aclose()
+            where = {"status": answer.status}
+            return _refusal(599, {}, HTTP_ERROR, f"{request.url} redirects to {place[:200]}, which is not followed; name that URL", where)
         if answer.status >= 400 and request.method == "POST" and "mcp-protocol-version" in request.headers:
             return await self._error(request, answer, headers, stream)
         return httpx2.Response(answer.status, headers=answer.headers, stream=stream, extensions=answer.extensions)
@@ -95,7 +100,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def _error(
         self, request: httpx2.Request, answer: httpcore2.Response, headers: httpx2.Headers, stream: _Bounded
     ) -> httpx2.Response:
-        """Return an answer of a status that is an error, with its body where that is an error of the protocol, else with one that says it."""
+        """Return an answer whose status is an error; its body is an error of the protocol, one made of the status where it has none."""
         body = b""
         try:
             async for part in stream:
@@ -184,6 +189,10 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def _refusal(status: int, headers: Mapping[str, str], code: int, message: str, data: Mapping[str, Any]) -> httpx2.Response:

@@ -13,13 +13,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl
+from pydantic import AnyUrl, BaseModel
 
 from batos import private_files
 from batos.errors import InvalidInput, ToolFailed
@@ -29,6 +29,7 @@ OPTIONS = ("client_id", "client_secret", "grant", "scope")
 GRANTS = ("authorization_code", "client_credentials")
 _PATH = "/callback"
 _LINE_BYTES = 16 << 10
+M = TypeVar("M", bound=BaseModel)
 _PAGE = "<!doctype html><title>BAT OS</title><p>{}</p>"
 
 
@@ -65,7 +66,7 @@ class LoginFile:
         return int(self._kept["port"])
 
     async def get_tokens(self) -> OAuthToken | None:
-        return _model(OAuthToken, self._kept.get("tokens"))
+        return _kept(OAuthToken, self._kept.get("tokens"))
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self._kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
@@ -73,7 +74,7 @@ class LoginFile:
         await self._keep()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self._given or _model(OAuthClientInformationFull, self._kept.get("client"))
+        return self._given or _kept(OAuthClientInformationFull, self._kept.get("client"))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
@@ -183,7 +184,8 @@ class Login:
             writer.close()
 
 
-def _model(kind: type[Any], kept: Any) -> Any:
+def _kept(kind: type[M], kept: Any) -> M | None:
+    """Return what was kept, None where it is missing or not valid any more."""
     try:
         return None if kept is None else kind.model_validate(kept)
     except ValueError:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from mcp.client import Client, ClientSession
 from mcp.client.session import ClientRequestContext
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -43,6 +44,7 @@ AUTHORIZE_S = 600.0
 _ABANDON_S = 2.0  # for the protocol's cancel to be written
 _SETTLE_S = 2.0  # for a server to end a call whose question was put off
 _PAGES = 200
+_LISTEN_S = 2.0  # for a server to take a subscription
 _ALL_S = 10.0  # for a server to end
 T = TypeVar("T")
 for _name in ("mcp", "client"):  # it logs faults of servers with traces, which are told in words here
@@ -105,7 +107,7 @@ class McpSession:
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._wake = asyncio.Event()
+        self._wake, self._hearing = asyncio.Event(), asyncio.Event()
         self._client: Client | None = None
         self._closing = self._asks = False
         self._open: list[OpenCall] = []
@@ -127,6 +129,11 @@ class McpSession:
         return not self._closing and not self._ended.done()
 
     @property
+    def ended(self) -> bool:
+        """Return True once nothing of the connection is left."""
+        return self._owner.done()
+
+    @property
     def process(self) -> str:
         """Return the server's process as `PID START`; empty where it is none of this machine's."""
         return self._transport.process
@@ -144,11 +151,11 @@ class McpSession:
         while not self._ready.done():
             if self.login:
                 raise ToolFailed(f"{self._name} wants its user to log in: open {self.login} and then run `batos tools test {self._name}`")
-            wake = asyncio.ensure_future(self._wake.wait())
+            ends: list[asyncio.Future[Any]] = [self._ready, asyncio.ensure_future(self._wake.wait())]
             try:
-                await asyncio.wait({self._ready, wake}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                wake.cancel()
+                ends[1].cancel()
             self._wake.clear()
         await asyncio.shield(self._ready)
 
@@ -205,8 +212,8 @@ class McpSession:
         arguments: dict[str, Any],
         *,
         call: OpenCall,
-        tell: Callable[[float, float | None, str | None], Awaitable[None]],
-        responses: Mapping[str, Any] | None = None,
+        tell: ProgressFnT,
+        responses: dict[str, Any] | None = None,
         state: str | None = None,
     ) -> CallToolResult | InputRequiredResult:
         """Send a call once and return its answer.
@@ -231,6 +238,7 @@ class McpSession:
     async def close(self) -> None:
         """End the connection and the server's process, calls that are under way included."""
         self._closing = True
+        self.why = self.why or "it was closed"
         self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=_ALL_S)
 
@@ -245,11 +253,11 @@ class McpSession:
             raise EgressFailed(f"{self._name} is not connected: {self.reason or 'the connection ended'}", sent=False)
         self._active += 1
         work = asyncio.ensure_future(send(self._client.session))
-        ends: set[asyncio.Future[Any]] = {work, self._ended} | ({call.asked} if call else set())
+        ends: list[asyncio.Future[Any]] = [work, self._ended, *([call.asked] if call else [])]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if call is not None and call.asked.done():
-                await asyncio.wait({work, self._ended}, timeout=_SETTLE_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(ends[:2], timeout=_SETTLE_S, return_when=asyncio.FIRST_COMPLETED)
                 raise AskedInCall(call.asked.result())
             if not work.done():
                 if isinstance(self._cause, LoginRequired):
@@ -284,16 +292,17 @@ class McpSession:
                 async with client:
                     self._clock.reschedule(None)
                     self._client = client
-                    self._used = time.monotonic()
-                    self._ready.set_result(None)
                     listening = asyncio.create_task(self._listen(client))
                     try:
+                        await self._until_heard(listening)  # before tools are listed: no change is missed between the two
+                        self._used = time.monotonic()
+                        self._ready.set_result(None)
                         await self._until_idle()
                     finally:
                         listening.cancel()
                         await asyncio.wait({listening})
         except TimeoutError:
-            self.why = self._transport.why or f"it did not say what it offers within {self._limits.connect_s:g} s"
+            self.why = f"it did not say what it offers within {self._limits.connect_s:g} s"
             if self.login:
                 self.why = f"nobody logged in within {AUTHORIZE_S:g} s"
         except BaseException as e:
@@ -329,6 +338,13 @@ class McpSession:
                 async with asyncio.timeout(rest):
                     await self._wake.wait()
 
+    async def _until_heard(self, listening: asyncio.Task[None]) -> None:
+        ends: list[asyncio.Future[Any]] = [listening, asyncio.ensure_future(self._hearing.wait())]
+        try:
+            await asyncio.wait(ends, timeout=_LISTEN_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ends[1].cancel()
+
     def lost(self) -> None:
         """Notice that the transport has ended."""
         self._closing = True
@@ -341,6 +357,7 @@ class McpSession:
             return
         with contextlib.suppress(MCPError, RuntimeError, TimeoutError):  # a subscription that is lost: tools are listed anew at each start
             async with client.listen(tools_list_changed=True) as events:
+                self._hearing.set()
                 async for _ in events:
                     self._changed()
 

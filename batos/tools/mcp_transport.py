@@ -108,6 +108,7 @@ class StdioTransport:
             ]
         except BaseException:
             self._kill()
+            _forget(child)
             raise
         return read, write
 
@@ -125,20 +126,18 @@ class StdioTransport:
             for task in self._tasks:
                 task.cancel()
             self._kill()
+            for process in (child, self._watch):
+                if process is not None:
+                    await self._gone(process)
+                    _forget(process)
 
     def _kill(self) -> None:
         """Kill what is left of the group, then let the watch go."""
         self._signal(signal.SIGKILL)
-        for process in (self._child, self._watch):
-            if process is not None and process.stdin is not None:
-                if process is self._watch:
-                    with contextlib.suppress(OSError, RuntimeError):
-                        process.stdin.write(b"end\n")
-                process.stdin.close()
-        if self._child is not None:
-            transport = getattr(self._child, "_transport", None)  # its pipes stay open while a grandchild that left the group holds them
-            if transport is not None:
-                transport.close()
+        if self._watch is not None and self._watch.stdin is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._watch.stdin.write(b"end\n")
+            self._watch.stdin.close()
 
     def _signal(self, number: int) -> None:
         if self._child is not None:
@@ -211,6 +210,13 @@ class StdioTransport:
                 if left > 0:
                     left -= 1
                     log.info("mcp_server_says", connection=self._name, line=text)
+
+
+def _forget(process: Process) -> None:
+    """Close what asyncio keeps of a process: its pipes stay open while a grandchild that left the group holds them."""
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
 
 
 def _status(code: int) -> str:
