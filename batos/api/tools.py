@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 
@@ -31,18 +32,14 @@ MISSION_CHARS = 4000
 """Characters of arguments and results in the effects of one mission."""
 
 
-class RightToAct(Protocol):
-    """The image's right to act outside."""
-
-    async def resume(self) -> None:
-        """Let the image act again."""
-
-
 class ToolRequests:
     """Handlers of the requests about connections."""
 
-    def __init__(self, image: LivingImage, toolbox: Toolbox, acting: RightToAct) -> None:
-        self._image, self._toolbox, self._acting = image, toolbox, acting
+    def __init__(self, image: LivingImage, toolbox: Toolbox, resume: Callable[[], Awaitable[None]]) -> None:
+        """
+        :param resume: lets an image act again that was copied, restored or replaced.
+        """
+        self._image, self._toolbox, self._resume = image, toolbox, resume
 
     @handles(schemas.ToolsRequest)
     async def tools(self, request: schemas.ToolsRequest, client: Recipient) -> Reply:
@@ -83,7 +80,7 @@ class ToolRequests:
     @handles(schemas.ToolsResumeRequest)
     async def resume(self, request: schemas.ToolsResumeRequest, client: Recipient) -> Reply:
         """Let an image act again that was copied, restored or replaced."""
-        await self._acting.resume()
+        await self._resume()
         return self._listed()
 
     def _listed(self) -> Reply:

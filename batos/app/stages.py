@@ -476,7 +476,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 FactRequests(facts.info, models.metrics.told),
                 UpkeepRequests(facts.upkeep.upkeep),
                 UndoRequests(work.undoing),
-                ToolRequests(image, facts.tools.toolbox, facts.tools.acting),
+                ToolRequests(image, facts.tools.toolbox, facts.tools.resume),
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
             ],

@@ -16,7 +16,6 @@ from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput
 from batos.image import effects, identity
-from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import ConnectorServices, ToolLimits
 from batos.tools.secrets import SECRETS_FILE, SecretStore
@@ -27,39 +26,26 @@ FOLDER = "tools"
 """Folder in the data folder for what connectors keep."""
 
 
-class ActingRight:
-    """The image's right to act outside: an image that was copied or restored has none before its user resumes it."""
-
-    def __init__(self, image: LivingImage, file: Path | None, state: ActingState) -> None:
-        """
-        :param file: the file beside the image, as `identity.epoch_path` names it.
-        """
-        self._image, self._file, self._state = image, file, state
-
-    def suspended(self) -> str:
-        """Return why the image may not act; empty if it may."""
-        return self._state.suspended
-
-    async def resume(self) -> None:
-        """Let the image act again; what had not ended is in doubt from then on. Nothing happens where it may act already.
-
-        :raises InvalidInput: if the file beside the image cannot be written; the image stays suspended.
-        """
-        if not self._state.suspended:
-            return
-        try:
-            self._state = await identity.resume(self._image, self._file)
-        except OSError as e:
-            raise InvalidInput(f"{self._file} cannot be written ({e.strerror or e}); make room or repair its folder, then try again") from None
-
-
 @dataclasses.dataclass(frozen=True)
 class ToolStage:
     """The daemon's connections, and the image's right to act through them."""
 
     image: LivingImage
     toolbox: Toolbox
-    acting: ActingRight
+    file: Path | None
+    """the file beside the image, as `identity.epoch_path` names it"""
+
+    async def resume(self) -> None:
+        """Let the image act again; what had not ended is in doubt from then on. Nothing happens where it may act already.
+
+        :raises InvalidInput: if the file beside the image cannot be written; the image stays suspended.
+        """
+        if not self.toolbox.tied():
+            return
+        try:
+            self.toolbox.state = await identity.resume(self.image, self.file)
+        except OSError as e:
+            raise InvalidInput(f"{self.file} cannot be written ({e.strerror or e}); make room or repair its folder, then try again") from None
 
     def facts(self) -> dict[str, Any]:
         """Return what `info` tells of tools."""
@@ -79,7 +65,7 @@ async def open_tools(settings: Settings, image: LivingImage) -> AsyncIterator[To
     """Begin the image's epoch, and make the toolbox. A connector opens when a mission first uses it."""
     async with Lifetime() as life:
         file = identity.epoch_path(settings.image_uri, settings.data)
-        acting = ActingRight(image, file, await identity.begin(image, file))
+        state = await identity.begin(image, file)
         doubted: asyncio.Queue[str] = asyncio.Queue()
         services = ConnectorServices(
             secret=SecretStore(settings.data / SECRETS_FILE).get,
@@ -87,10 +73,10 @@ async def open_tools(settings: Settings, image: LivingImage) -> AsyncIterator[To
             limits=dataclasses.replace(ToolLimits.of(settings), call_s=settings.tools.call_s),
             changed=doubted.put_nowait,
         )
-        toolbox = Toolbox(image, services, tied=acting.suspended)
+        toolbox = Toolbox(image, services, state)
         life.push_async_callback(toolbox.close)
         life.background(_looked_at(toolbox, doubted), "changed tools")
-        yield ToolStage(image, toolbox, acting)
+        yield ToolStage(image, toolbox, file)
 
 
 async def _looked_at(toolbox: Toolbox, doubted: asyncio.Queue[str]) -> None:

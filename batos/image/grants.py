@@ -6,6 +6,7 @@ call leaves: a process that dies in between has counted one use too many, never 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from BTrees.LOBTree import LOBTree
@@ -109,6 +110,12 @@ def add(root: Any, grant: GrantRecord, at: float) -> GrantRecord:
     made = grant._replace(id=table.last, created=at)
     table.grants[made.id] = tuple(made)
     return made
+
+
+def add_all(root: Any, grants: Sequence[GrantRecord], at: float) -> None:
+    """System transaction: add several grants, all or none."""
+    for grant in grants:
+        add(root, grant, at)
 
 
 def remove(root: Any, id: int) -> GrantRecord:

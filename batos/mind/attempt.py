@@ -29,7 +29,19 @@ from batos.methods.runtime import Making
 from batos.mind import answer_schema, prompts
 from batos.mind.answer_checks import not_told
 from batos.mind.attempt_services import LIVE, AttemptPolicy, AttemptServices
-from batos.mind.brief_analysis import AUTO, KNOWN, DEPTHS, FLAVOURS, Approach, AskedApproach, BriefFacts, Errand, decide, errand_of, has_read
+from batos.mind.brief_analysis import (
+    AUTO,
+    DEPTHS,
+    FLAVOURS,
+    KNOWN,
+    Approach,
+    AskedApproach,
+    BriefFacts,
+    Errand,
+    decide,
+    errand_of,
+    has_read,
+)
 from batos.mind.decisions import Decisions
 from batos.mind.events import TextBatch
 from batos.mind.evidence import Evidence, EvidenceLimits
@@ -449,11 +461,19 @@ class Attempt:
         return self._answer(NeedAnswer(question, occurrence))
 
     def ask_operator(self, question: str) -> str:
-        """Return an operator's answer to a question, which is asked once: whether a tool may act, or what became of an effect.
+        """Return an operator's answer to a question: whether a tool may act, or what became of an effect. A repeated question has an answer
+        of its own each time.
 
         :raises NeedAnswer: where it is not answered, as `ask`.
         """
-        return self._answer(NeedAnswer(question, 0, grant=True))
+        occurrence = self.tally.questions[question]
+        self.tally.questions[question] += 1
+        return self._answer(NeedAnswer(question, occurrence, grant=True))
+
+    @property
+    def has_private(self) -> bool:
+        """Return True if the mission has read what belongs to its user alone: passages from memory, or pictures that he gave it."""
+        return self.evidence.recalled or bool(self.shown)
 
     def agrees(self, question: str) -> bool | None:
         """Return True if the user says yes to a question, which is asked once; None where the mission may not ask, or not one so long.

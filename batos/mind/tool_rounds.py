@@ -28,7 +28,9 @@ async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] |
     """
     given = {} if arguments is None else whole(arguments)
     if not isinstance(tool, str) or not isinstance(given, dict):
-        raise InvalidInput("call_ takes the name of a tool and its arguments as an object: `call_('get_current_time', {'timezone': 'UTC'})`")
+        raise InvalidInput(
+            "call_ takes the name of a tool and its arguments as an object: `call_('get_current_time', {'timezone': 'UTC'})`"
+        )
     attempt = current()
     return await attempt.tools.call(f"{connection.name}.{tool}", given, gated=attempt.gated)
 

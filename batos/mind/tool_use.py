@@ -9,6 +9,7 @@ cites it as it cites memory. Rehearsals, trials and replays have no hands: they 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import Counter
@@ -22,22 +23,25 @@ from batos import scope
 from batos.bus import ToolCalled
 from batos.config.limits import GivesLimits, Limits, limit
 from batos.errors import BatosError, GrantRefused, InvalidInput, UnknownTool
-from batos.image import effects, identity
+from batos.image import effects
 from batos.image import grants as image_grants
 from batos.image.effects import EffectRecord
-from batos.image.grants import ASK, DENY, CurrentGrant
+from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 from batos.memory.objects import TOOL
 from batos.mind.evidence import RecalledPassage
 from batos.mind.inference import AttemptTally
 from batos.sandbox import senders
-from batos.tools import grants
+from batos.tools import grant_questions, grants
 from batos.tools.definitions import ToolCall, ToolDefinition
 from batos.tools.effects import Effects, NeedEffect
+from batos.tools.grant_arguments import OTHERS
+from batos.tools.grant_questions import PendingCall
 from batos.tools.toolbox import Toolbox
 
 log = structlog.get_logger("batos.mind")
+_QUESTION_CHARS = 1500  # of one call in a question
 CALL = "call_"
 """Selector by which a connection is sent a call: `call_(tool, arguments)`."""
 
@@ -93,7 +97,16 @@ class CallsTools(Protocol):
 class ToolUse:
     """Calls of one attempt. `called` holds those of its own cycle, in order."""
 
-    def __init__(self, attempt: CallsTools, image: LivingImage, toolbox: Toolbox | None, on_called: Callable[[ToolCalled], None], settings: GivesLimits, *, acts: bool) -> None:
+    def __init__(
+        self,
+        attempt: CallsTools,
+        image: LivingImage,
+        toolbox: Toolbox | None,
+        on_called: Callable[[ToolCalled], None],
+        settings: GivesLimits,
+        *,
+        acts: bool,
+    ) -> None:
         """
         :param toolbox: None: there are no tools.
         :param acts: False for a replay or a rehearsal, which see what the journal has and do nothing.
@@ -220,7 +233,8 @@ class ToolUse:
         while True:
             permission = self._decide(call)
             if permission.verdict == ASK:
-                permission = await self._asked((call,), (permission,))
+                await self._asked([PendingCall(call, permission)])
+                continue
             if permission.verdict == DENY:
                 raise GrantRefused(f"{call.name} is not called: {permission.reason}", tool=call.name)
             grant, size = permission.grant, _size(call)
@@ -256,8 +270,41 @@ class ToolUse:
     def _own(self) -> Effects:
         if self._effects is None:
             mission, image = self._attempt.mission.id, self._image
-            self._effects = Effects(image, mission, image.read(identity.identity_of), self)
+            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self)
         return self._effects
+
+    async def _asked(self, pending: Sequence[PendingCall]) -> None:
+        """Ask the user about calls, in one question. His answers become grants, which decide then: `once` is one use of exactly this call
+        in this mission, `no` denies exactly this call in this mission."""
+        mission, shown = self._attempt.mission.id, list(pending)
+        most = _QUESTION_CHARS * len(shown)
+        question = grant_questions.question_text(shown, most)
+        answers = grant_questions.read_answers(said := self._attempt.ask_operator(question), len(shown))
+        while answers is None:
+            again = f"{said[:80]!r} is not an answer to this. {question}"
+            answers = grant_questions.read_answers(said := self._attempt.ask_operator(again), len(shown))
+        now = time.time()
+        made = [
+            grant_questions.grant_for(answer, one, mission) or _for_once(answer, one, mission)
+            for answer, one in zip(answers, shown, strict=True)
+        ]
+        await self._image.system(image_grants.add_all, made, now, mission=mission)
+
+    async def _ask_together(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Ask one question about all of these calls that need leave and are not made yet, so that the mission waits for its user once."""
+        if self._toolbox is None or len(calls) < 2 or self.tied():
+            return
+        pending = []
+        for name, arguments in calls:
+            if self._own().is_known(name, arguments):
+                continue
+            with contextlib.suppress(BatosError):  # the call itself tells
+                call = await self._toolbox.prepare(name, arguments)
+                permission = self._decide(call)
+                if permission.verdict == ASK and not self._is_by_hand(call):
+                    pending.append(PendingCall(call, permission))
+        if len(pending) > 1:
+            await self._asked(pending[: grant_questions.MOST_CALLS])
 
     def _grants(self) -> Sequence[CurrentGrant]:
         return self._image.read(image_grants.all_grants, time.time())
@@ -319,6 +366,14 @@ def told(result: Any) -> str:
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _for_once(answer: str, pending: PendingCall, mission: str) -> GrantRecord:
+    """Return the grant that `once` or `no` makes, for exactly this call in this mission; also where another answer's would be too long."""
+    exact = effects.canonical({**{name: {"const": value} for name, value in pending.call.arguments.items()}, OTHERS: False})
+    origin = f"answer to mission {mission}"
+    made = GrantRecord(0, ALLOW, pending.call.name, mission=mission, args=exact, uses=1, leaks=pending.permission.leak, origin=origin)
+    return made._replace(verdict=DENY, uses=0, leaks=False) if answer == grant_questions.REFUSE else made
 
 
 def _size(call: ToolCall) -> int:

@@ -24,6 +24,7 @@ import structlog
 from batos.errors import BatosError, BatosSignal, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects
 from batos.image.effects import AGAIN, DONE, ENDED, FAILED, IDEMPOTENT, IN_DOUBT, KEYED, READS, SETTLEMENTS, VERIFIABLE, EffectRecord
+from batos.image.identity import RESUMED
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall
 
@@ -141,7 +142,14 @@ class Effects:
         grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
-        return await self._send(record._replace(label=self._caller.label()), call)
+        undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
+        return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
+
+    def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the next call of these arguments is in the journal, ended or not."""
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said]
+        return effects.key_of(self._identity, self._mission, name, said, occurrence) in self._known
 
     @property
     def known(self) -> Mapping[str, EffectRecord]:
@@ -199,9 +207,10 @@ class Effects:
         again = record.why.startswith(AGAIN)
         if not again:
             await _nothing_left(record)
-        if again or (record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
+        asks = record.why.startswith(RESUMED)
+        if again or (not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
             return await self._send(self._once_more(record), call)
-        if record.kind == VERIFIABLE and call.look is not None:
+        if record.kind == VERIFIABLE and call.look is not None and not asks:
             with contextlib.suppress(Exception):  # what cannot be told is asked
                 found = await call.look()
                 if found is None:

@@ -18,6 +18,7 @@ import structlog
 from batos.concurrency import cancel_and_wait
 from batos.config import nearest, shown
 from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
+from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.tools import connections
 from batos.tools.connections import PinnedConnection
@@ -54,17 +55,24 @@ def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connect
 class Toolbox:
     """Connections by name, and their connectors as far as they are open."""
 
-    def __init__(
-        self, image: LivingImage, services: ConnectorServices, open: Open = open_connector, tied: Callable[[], str] = lambda: ""
-    ) -> None:
+    def __init__(self, image: LivingImage, services: ConnectorServices, state: ActingState, open: Open = open_connector) -> None:
         """
-        :param tied: returns why nothing may be done outside; "" where it may.
+        :param state: identity of the image, and why it may not act.
         """
-        self._image, self.services, self._open, self.tied = image, services, open, tied
+        self._image, self.services, self.state, self._open = image, services, state, open
         self.connections = image.kept(connections.load)
         """Returns the connections of the image, by name."""
         self._connectors: dict[str, Connector] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+
+    @property
+    def identity(self) -> str:
+        """Return the identity of the image, from which keys of effects derive."""
+        return self.state.identity
+
+    def tied(self) -> str:
+        """Return why nothing may be done outside; "" where it may."""
+        return self.state.suspended
 
     def find(self, name: str) -> tuple[PinnedConnection, ToolDefinition]:
         """Return a tool with its connection.
