@@ -59,6 +59,8 @@ class InferenceRecord(NamedTuple):
     seed: int | None = None
     thinking: str = ""
     """Text that the model thought before its answer, cut to the setting `ThinkingLimits.thinking_chars`."""
+    calls: tuple[tuple[str, str], ...] = ()
+    """Tools that the model asked for: the name, and the arguments as JSON."""
 
 
 class JournalEntry(Persistent):
@@ -191,18 +193,21 @@ def content_of(
     options: Mapping[str, Any],
     turns: Sequence[tuple[str, str]] = (),
     shown: Sequence[Sequence[str]] = (),
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> Content:
     """Return everything that decides the answer of an inference: each of `PARTS` as bytes.
 
     :param turns: earlier turns of the conversation; they count as part of `user`.
     :param shown: digests of the pictures of each turn, and of the user's text.
+    :param tools: tools that the model may ask for; they count as part of `schema`.
     """
+    form = {"schema": schema, "tools": tools} if tools else schema
     said = _CANONICAL.encode([*turns, user, *([{"images": shown}] if shown else [])]) if turns or shown else user
     return (
         digest.encode(),
         system.encode("utf-8", "surrogatepass"),
         said.encode("utf-8", "surrogatepass"),
-        _CANONICAL.encode(schema).encode("utf-8", "surrogatepass") if schema is not None else b"",
+        _CANONICAL.encode(form).encode("utf-8", "surrogatepass") if form is not None else b"",
         _CANONICAL.encode(options).encode("utf-8", "surrogatepass"),
     )
 
