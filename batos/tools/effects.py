@@ -250,6 +250,11 @@ class Effects:
         self._known[record.key] = record
 
 
+def asks_about(question: str, key: str) -> bool:
+    """Return True if a question of a mission's asks what became of the effect of a key."""
+    return question.endswith((f"may have happened [{key[:8]}]. Say {HOW}.", f"[{key[:8]}] may have happened. Say {HOW}."))
+
+
 def _outcome(record: EffectRecord) -> Any:
     """Return what an effect that has ended came to, or raise how it failed."""
     found = json.loads(record.result or "null")
