@@ -23,6 +23,8 @@ from batos import private_files
 from batos.config import nearest, shown
 from batos.errors import InvalidInput
 
+SECRETS_FILE = "secrets.json"
+"""Name of the file of secrets in a data folder."""
 SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 VALUE_BYTES = 64 << 10
 """Bytes of one secret, in UTF-8."""

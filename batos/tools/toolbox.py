@@ -18,6 +18,7 @@ import structlog
 from batos.concurrency import cancel_and_wait
 from batos.config import nearest, shown
 from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
+from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.tools import connections
 from batos.tools.connections import PinnedConnection
@@ -54,12 +55,24 @@ def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connect
 class Toolbox:
     """Connections by name, and their connectors as far as they are open."""
 
-    def __init__(self, image: LivingImage, services: ConnectorServices, open: Open = open_connector) -> None:
-        self._image, self.services, self._open = image, services, open
+    def __init__(self, image: LivingImage, services: ConnectorServices, state: ActingState, open: Open = open_connector) -> None:
+        """
+        :param state: identity of the image, and why it may not act.
+        """
+        self._image, self.services, self.state, self._open = image, services, state, open
         self.connections = image.kept(connections.load)
         """Returns the connections of the image, by name."""
         self._connectors: dict[str, Connector] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+
+    @property
+    def identity(self) -> str:
+        """Return the identity of the image, from which keys of effects derive."""
+        return self.state.identity
+
+    def tied(self) -> str:
+        """Return why nothing may be done outside; "" where it may."""
+        return self.state.suspended
 
     def find(self, name: str) -> tuple[PinnedConnection, ToolDefinition]:
         """Return a tool with its connection.
@@ -111,7 +124,7 @@ class Toolbox:
 
         :raises UnknownTool: if there is no connection of that name.
         """
-        spec = self._named(name).spec
+        spec = self.connection(name).spec
         connector = self._open(spec, self.services)  # of its own: calls under way keep theirs
         try:
             tools = await self._offered(spec, connector)
@@ -120,20 +133,20 @@ class Toolbox:
         changes = await self._image.system(connections.offer, name, tools, mission="operator")
         if changes:
             log.warning("tools_changed", connection=name, hint=f"batos tools test {name}")
-        return self._named(name)
+        return self.connection(name)
 
     async def accept(self, name: str) -> PinnedConnection:
         """Pin the tools of a connection as its place describes them now."""
-        self._named(name)
+        self.connection(name)
         await self._image.system(connections.accept, name, mission="operator")
-        return self._named(name)
+        return self.connection(name)
 
     async def remove(self, name: str) -> None:
         """Remove a connection; what it keeps running ends.
 
         :raises UnknownTool: if there is none of that name.
         """
-        self._named(name)
+        self.connection(name)
         await self._image.system(connections.remove, name, mission="operator")
         await self._drop(name)
         log.info("connection_removed", name=name)
@@ -147,7 +160,11 @@ class Toolbox:
         for name in list(self._connectors):
             await self._drop(name)
 
-    def _named(self, name: str) -> PinnedConnection:
+    def connection(self, name: str) -> PinnedConnection:
+        """Return a connection.
+
+        :raises UnknownTool: if there is none of that name.
+        """
         there = self.connections()
         if name not in there:
             known = ", ".join(there) or "none; `batos tools add` makes one"

@@ -83,7 +83,7 @@ async def test_what_is_added_is_kept_with_its_tools_and_found_by_name(image: Liv
 async def test_a_name_that_names_no_tool_is_told_what_there_is(image: LivingImage, tmp_path: Path, name: str) -> None:
     box = toolbox(image, Shop([ORDER, ORDERS]), tmp_path)
     await box.add(SPEC)
-    with pytest.raises(UnknownTool, match="shop|order"):
+    with pytest.raises(UnknownTool, match=r"shop|order"):
         box.find(name)
 
 
