@@ -18,6 +18,7 @@ from batos import scope
 from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
+from batos.image.effects import READS
 from batos.image.living_image import add_missing
 from batos.memory.objects import TOOL
 from batos.mind import answer_checks, evidence, plans, prompts, rule_answers
@@ -30,7 +31,7 @@ from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
 from batos.mind.tool_rounds import use_tools
-from batos.mind.tool_use import ToolUseLimits
+from batos.mind.tool_use import ToolUseLimits, told
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
@@ -156,8 +157,8 @@ async def delegate(cycle: UvmObject) -> str:
 
 
 async def _by_tools(cycle: UvmObject) -> str | None:
-    """Call the tools that the brief asks for. Return what is to be said where what was asked for could not be done; else None, and the
-    prompts show what the tools answered."""
+    """Call the tools that the brief asks for. Return what is to be said where that is known without a model: what could not be done, or
+    was done. None otherwise; the prompts show what the tools answered then."""
     attempt = current()
     if not attempt.tools.has_any:
         return None
@@ -166,6 +167,9 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
         return "I could not do it: " + "; ".join(f"{one.name}: {one.error.message}" for one in done if one.error is not None)
+    if done and not attempt.terms.uses_tools(attempt.model_of(role)) and all(one.kind not in ("", READS) for one in done):
+        # What was done is known, and a model that does not use tools could only tell it worse.
+        return "\n".join(f"Done: {one.name} ({told(one.result).replace(chr(10), ', ')})" for one in done if one.error is None)
     if not done and (errand := attempt.open_errand) is not None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone())
