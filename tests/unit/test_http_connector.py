@@ -121,18 +121,22 @@ async def test_a_secret_is_sent_and_seen_nowhere(shop: Shop) -> None:
     made = connector(shop.place, headers={"Authorization": "Bearer {secret:shop}"}, query={"api_key": "{secret:shop}"})
     get = next(one for one in await made.tools() if one.name == "get")
     ready = await made.prepare(get, {"path": "/me"})
-    assert "{secret:shop}" in ready.payload and SECRET not in ready.payload
+    assert "{secret:shop}" in ready.payload
+    assert SECRET not in ready.payload
     shop.answer = lambda path, times: Reply(200, json.dumps({"you": shop.asked[-1][2]["authorization"], "at": path}).encode())
     found = await ready.send(Delivery(""))
     assert shop.asked[0][2]["authorization"] == f"Bearer {SECRET}"
     assert urllib.parse.parse_qs(shop.asked[0][1].partition("?")[2]) == {"api_key": [SECRET]}
     text = json.dumps(found)
-    assert "Bearer {secret:shop}" in text and SECRET not in text and urllib.parse.quote_plus(SECRET) not in text
+    assert "Bearer {secret:shop}" in text
+    assert SECRET not in text
+    assert urllib.parse.quote_plus(SECRET) not in text
     shop.answer = lambda path, times: Reply(400, f"bad key {SECRET} {path}".encode(), {"Content-Type": "text/plain"})
     with pytest.raises(ToolFailed) as failed:
         await ready.send(Delivery(""))
     assert "bad key {secret:shop}" in failed.value.message
-    assert SECRET not in failed.value.message and urllib.parse.quote_plus(SECRET) not in failed.value.message
+    assert SECRET not in failed.value.message
+    assert urllib.parse.quote_plus(SECRET) not in failed.value.message
     await made.close()
 
 
@@ -184,7 +188,8 @@ def test_whatever_a_path_is_it_stays_beneath_the_base_or_is_refused(path: str) -
         assert (split.scheme, split.netloc) == ("https", "api.example.org")
         assert urllib.parse.urljoin("https://api.example.org/", split.path).startswith("https://api.example.org/v1")
         parts = urllib.parse.unquote(url).partition("api.example.org")[2].replace("\\", "/").split("/")
-        assert ".." not in parts and parts[1] == "v1"
+        assert ".." not in parts
+        assert parts[1] == "v1"
         plain = urllib.parse.unquote(plain).partition("?")[0].partition("#")[0]
 
 
@@ -215,7 +220,8 @@ async def test_a_refusal_of_the_server_surely_did_nothing(shop: Shop, status: in
     shop.answer = lambda path, times: Reply(status, b'{"error": "no tea"}')
     with pytest.raises(ToolFailed, match="no tea") as failed:
         await call(connector(shop.place), "post", path="/orders")
-    assert failed.value.sure and failed.value.context["status"] == status
+    assert failed.value.sure
+    assert failed.value.context["status"] == status
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503])
@@ -223,7 +229,8 @@ async def test_some_replies_leave_open_if_an_act_happened_and_it_is_not_repeated
     shop.answer = lambda path, times: Reply(status, b"", {"Retry-After": "0"})
     with pytest.raises(EgressFailed) as failed:
         await call(connector(shop.place), "post", path="/orders")
-    assert failed.value.sent and len(shop.asked) == 1
+    assert failed.value.sent
+    assert len(shop.asked) == 1
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
@@ -231,7 +238,9 @@ async def test_a_reading_request_is_sent_again(shop: Shop, status: int) -> None:
     shop.answer = lambda path, times: Reply(status, b"", {"Retry-After": "0"}) if times < 3 else Reply(200, b"[1]")
     lines: list[str] = []
     assert (await call(connector(shop.place), "get", lines.append, path="/"))["body"] == [1]
-    assert len(shop.asked) == 3 and len(lines) == 2 and str(status) in lines[0]
+    assert len(shop.asked) == 3
+    assert len(lines) == 2
+    assert str(status) in lines[0]
 
 
 async def test_a_wait_longer_than_the_time_is_told_at_once(shop: Shop) -> None:
@@ -252,7 +261,8 @@ async def test_an_act_is_not_redirected(shop: Shop, status: int, sure: bool) -> 
     shop.answer = lambda path, times: Reply(status, b"", {"Location": "/elsewhere"})
     with pytest.raises(ToolFailed, match="/elsewhere") as failed:
         await call(connector(shop.place), "post", path="/orders")
-    assert failed.value.sure == sure and len(shop.asked) == 1
+    assert failed.value.sure == sure
+    assert len(shop.asked) == 1
 
 
 async def test_a_redirect_of_a_read_stays_with_the_named_server(shop: Shop) -> None:
@@ -300,7 +310,9 @@ async def test_bodies_become_json_or_text_or_are_told(shop: Shop, body: bytes, k
 async def test_a_large_answer_of_an_act_is_cut_and_the_act_is_not_in_doubt(shop: Shop) -> None:
     shop.answer = lambda path, times: Reply(200, json.dumps(["x" * 3000]).encode())
     found = await call(connector(shop.place, ToolLimits(call_s=5, result_bytes=2000)), "post", path="/")
-    assert found["status"] == 200 and found["body"]["bytes"] == 3004 and len(json.dumps(found)) < 2000
+    assert found["status"] == 200
+    assert found["body"]["bytes"] == 3004
+    assert len(json.dumps(found)) < 2000
 
 
 async def test_a_flood_is_cut_off(shop: Shop) -> None:
