@@ -146,7 +146,8 @@ def test_what_cannot_be_sent_is_left_out_and_told() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"{", "neither valid"), (b"a: [", "neither valid"), (b"just words", "not an OpenAPI document"), (b"[1]", "not an OpenAPI document"),
+        (b"{", "neither valid"), (b"a: [", "neither valid"), (b"just words", "not an OpenAPI document"),
+        (b"[1]", "not an OpenAPI document"),
         (b'{"openapi": "4.0"}', "4.0"), (b'{"info": {}}', "version"), (b'{"openapi": "3.1.0", "paths": []}', "paths"),
         (b'{"openapi": ' + b"[" * 100_000, "nested too deep"),
     ],
