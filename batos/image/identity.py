@@ -40,6 +40,7 @@ class ImageIdentity(NamedTuple):
 
     id: str
     epoch: str
+    """the text that the file beside the image has, too; empty before the image first acted"""
     asked_until: int = 0
     """Number of the last mission that was accepted before the last resume; what it did may be forgotten here."""
     # Fields are only ever added at the end.
@@ -53,7 +54,7 @@ class EpochFile(NamedTuple):
     next: str = ""
     """the epoch that is about to be committed, or the same"""
     copied: str = ""
-    """what made the image a copy, if anything did"""
+    """origin of a copy, in words; empty for an image that is none"""
     inode: int = 0
     """of this file, its device and path: a copy of it has others"""
     device: int = 0
@@ -85,7 +86,8 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
     """
     known = image.read(identity_of)
     if file is None:
-        known = known or await image.system(_keep_epoch, secrets.token_hex(16))
+        if known is None:
+            known = await image.system(_keep_epoch, secrets.token_hex(16))
         return ActingState(known.id)
     beside = await asyncio.to_thread(read_file, file)
     why = why_suspended(known, beside, file)
@@ -94,6 +96,7 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
             known = await _renew(image, file, "" if known is None else known.epoch)
         except OSError as e:
             why = f"{file} cannot be written ({e.strerror or e}); make room or repair the folder, then restart"
+            known = known or await image.system(_keep_epoch, "")
     if known is None:
         known = await image.system(_keep_epoch, _NEVER)
     if why:
@@ -122,7 +125,7 @@ def why_suspended(known: ImageIdentity | None, beside: EpochFile | str, file: pa
     """
     if isinstance(beside, str):
         if not beside:
-            return "" if known is None else f"this image is a copy, or was moved without {file.name}; {RESUME}"
+            return "" if known is None or not known.epoch else f"this image is a copy, or was moved without {file.name}; {RESUME}"
         return f"{file} cannot be read ({beside}); {RESUME}"
     if beside.copied:
         return f"this image is {beside.copied}; {RESUME}"

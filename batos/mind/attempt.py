@@ -13,7 +13,7 @@ import math
 import operator
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import structlog
@@ -89,6 +89,8 @@ class PromptContext(NamedTuple):
     """True if the prompt becomes shorter when `Attempt.room` is smaller."""
     pictured: bool = False
     """True if the prompt includes the brief's pictures, for a model that sees. Pictures of the conversation belong to their turns."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """Tools that the model may ask for, in the form of Ollama's API, for a model that can use tools."""
 
 
 _ALONE = PromptContext()
@@ -530,6 +532,8 @@ class Attempt:
         digest = await self.services.inference.digest(model)
         shown = self._shown_to(model, turns) if context.pictured and self.shown else ()
         request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
+        if context.tools:
+            request = replace(request, tools=context.tools)
         told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
         heard = None if silent else self._batch(part, by, model)
         try:
@@ -541,7 +545,7 @@ class Attempt:
         if context.narrows and is_full(found, chosen) and prompts.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {found.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
-        if schema is None and (why := why_no_answer(found)):
+        if schema is None and not found.calls and (why := why_no_answer(found)):
             raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(found))
 

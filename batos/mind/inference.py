@@ -322,7 +322,7 @@ class LiveSource:
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
             round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
             round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
-            reply.thinking[: ThinkingLimits.of(self._settings).thinking_chars],
+            reply.thinking[: ThinkingLimits.of(self._settings).thinking_chars], reply.calls,
         )  # fmt: skip
         self.recorded.add(paid)
         self._on_paid(paid)
@@ -367,7 +367,7 @@ class JournaledInference:
         :raises InferenceFailed: with its cause.
         """
         content = journal.content_of(
-            request.digest, request.system, request.user, request.schema, dict(request.options), request.turns, request.shown
+            request.digest, request.system, request.user, request.schema, dict(request.options), request.turns, request.shown, request.tools
         )
         key = journal.key_of(content)
         place = JournalPlace(key, self.recorded.occurrence(key, label, tally), journal.parts_of(content))

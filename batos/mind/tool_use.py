@@ -70,6 +70,8 @@ class Called(NamedTuple):
     arguments: Mapping[str, Any]
     result: Any = None
     error: BatosError | None = None
+    kind: str = ""
+    """class of the tool, one of `batos.image.effects.CLASSES`; empty where there is no such tool"""
 
 
 class CallsTools(Protocol):
@@ -182,9 +184,9 @@ class ToolUse:
         done = []
         for name, arguments in calls:
             try:
-                done.append(Called(name, arguments, await self.call(name, arguments, gated=gated)))
+                done.append(Called(name, arguments, await self.call(name, arguments, gated=gated), kind=self._kind(name)))
             except BatosError as e:
-                done.append(Called(name, arguments, error=e))
+                done.append(Called(name, arguments, error=e, kind=self._kind(name)))
         self.called += done
         return done
 
@@ -343,6 +345,12 @@ class ToolUse:
         mission = self._attempt.mission
         message = json.loads(mission.message) if mission.message and mission.origin != "system" else {}
         return message.get("selector") == CALL and message.get("args", [])[:1] == [call.tool.name] and not senders()
+
+    def _kind(self, name: str) -> str:
+        try:
+            return "" if self._toolbox is None else self._toolbox.find(name)[1].kind
+        except UnknownTool:
+            return ""
 
     def _publish(self, name: str, step: str, **facts: Any) -> None:
         self._attempt.publish("tool", tool=name, step=step, **facts)

@@ -142,7 +142,8 @@ class Effects:
         grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
-        return await self._send(record._replace(label=self._caller.label()), call)
+        undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
+        return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
 
     def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the next call of these arguments is in the journal, ended or not."""
@@ -247,6 +248,11 @@ class Effects:
     async def _keep(self, how: Callable[..., None], record: EffectRecord) -> None:
         await self._image.system(how, self._mission, record, mission=self._mission)
         self._known[record.key] = record
+
+
+def asks_about(question: str, key: str) -> bool:
+    """Return True if a question of a mission's asks what became of the effect of a key."""
+    return question.endswith((f"may have happened [{key[:8]}]. Say {HOW}.", f"[{key[:8]}] may have happened. Say {HOW}."))
 
 
 def _outcome(record: EffectRecord) -> Any:

@@ -124,7 +124,7 @@ class Toolbox:
 
         :raises UnknownTool: if there is no connection of that name.
         """
-        spec = self._named(name).spec
+        spec = self.connection(name).spec
         connector = self._open(spec, self.services)  # of its own: calls under way keep theirs
         try:
             tools = await self._offered(spec, connector)
@@ -133,20 +133,20 @@ class Toolbox:
         changes = await self._image.system(connections.offer, name, tools, mission="operator")
         if changes:
             log.warning("tools_changed", connection=name, hint=f"batos tools test {name}")
-        return self._named(name)
+        return self.connection(name)
 
     async def accept(self, name: str) -> PinnedConnection:
         """Pin the tools of a connection as its place describes them now."""
-        self._named(name)
+        self.connection(name)
         await self._image.system(connections.accept, name, mission="operator")
-        return self._named(name)
+        return self.connection(name)
 
     async def remove(self, name: str) -> None:
         """Remove a connection; what it keeps running ends.
 
         :raises UnknownTool: if there is none of that name.
         """
-        self._named(name)
+        self.connection(name)
         await self._image.system(connections.remove, name, mission="operator")
         await self._drop(name)
         log.info("connection_removed", name=name)
@@ -160,7 +160,11 @@ class Toolbox:
         for name in list(self._connectors):
             await self._drop(name)
 
-    def _named(self, name: str) -> PinnedConnection:
+    def connection(self, name: str) -> PinnedConnection:
+        """Return a connection.
+
+        :raises UnknownTool: if there is none of that name.
+        """
         there = self.connections()
         if name not in there:
             known = ", ".join(there) or "none; `batos tools add` makes one"
