@@ -378,7 +378,7 @@ class Substrate:
             settings = self._settings.model_copy(update=chosen)
             for persona in selection.named_models(settings).personas:
                 if persona not in self._voices_of:
-                    raise InvalidInput(f"{persona!r} is no persona with a role of its own; name one of {', '.join(self._voices_of)}")
+                    raise InvalidInput(f"{persona!r} is not a persona with its own model; name one of {', '.join(self._voices_of)}")
             found = await self._found()
             after = selection.choose_profile(settings, self._voices_of, found if self._of_user else None, self._of_user)
             self._check(after.profile, selection.named_models(settings), {one.name for one in found or ()})

@@ -303,7 +303,7 @@ class Providing:
         try:
             can = await place.probe(model, needs.probes, options=options)
             if can is not None and (lacks := needs.lacking(can)):
-                raise _Unfit(f"it was tried, and is none that {lacks.told()}")
+                raise _Unfit(f"it was tried, and is not a model that {lacks.told()}")
             if needs.context and not await place.takes(model, needs.context, options):
                 raise _Unfit(f"its Ollama does not give it a context of {needs.context} tokens")
         except InferenceFailed as e:
@@ -443,7 +443,7 @@ def _declined(held: Mapping[str, Any]) -> Record:
 def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> ModelNeeded:
     model = held["model"]
     return ModelNeeded(
-        f"mission {id!r} needs a model that {needs.told()}: {model} was to be it, and was taken back (change {number})",
+        f"mission {id!r} needs a model that {needs.told()}: {model} was chosen, and change {number} was taken back",
         needs=needs.words(), model=model, bytes=held["bytes"], command=_command(model),
     )  # fmt: skip
 

@@ -159,7 +159,7 @@ class Undoing:
                 done = await in_helper(job.work, unit)
             except POSKeyError:
                 unit.doom()
-                raise HistoryGone(f"what {job.name!r} changed is not kept any more: history goes back to the last pack") from None
+                raise HistoryGone(f"the change of {job.name!r} is no longer kept: history goes back to the last pack") from None
             except BaseException:
                 unit.doom()
                 raise
@@ -238,7 +238,7 @@ class Undoing:
             if not plan.conflicts:
                 return ordered, plan
             if asked.redo or not asked.cascade or "" in more or not more:
-                again = "what it found then is not there any more; do again first what it was based on"
+                again = "what it started from has changed since; first redo what it was based on"
                 remedy = again if asked.redo else _remedy(plan.conflicts, "undo that first, or all of it with --cascade")
                 raise _refusal(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}", plan.conflicts, sorted(more - {""}), remedy)
             if len(changes) + len(more) > (limit := UndoLimits.of(self._settings).missions):
@@ -339,7 +339,7 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
     own = next((number for writer in others if (number := changes.number_in(writer)) is not None), None)
     if own is not None:
         return f"that is a change that BAT OS made of itself: `batos changes undo {own}` first"
-    return "that is no mission's work, and stays; change it by hand"
+    return "no mission did that, so it stays; change it by hand"
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:

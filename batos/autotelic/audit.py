@@ -210,7 +210,11 @@ class Audits:
 
 def _measured(causes: Sequence[Cause]) -> str:
     """Describe an open finding in words."""
-    return f"What stands: {' '.join(cause.words for cause in causes)}" if causes else "No trigger stands: nothing calls for a change."
+    return (
+        f"Triggers in force: {' '.join(cause.words for cause in causes)}"
+        if causes
+        else "No trigger is in force: nothing calls for a change."
+    )
 
 
 def _causes(root: Any, mission: str) -> list[Cause]:

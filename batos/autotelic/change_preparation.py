@@ -230,7 +230,7 @@ def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
         return f"no expert writes methods here (methods.writer is {settings.methods.writer!r})"
     profile = profile or configured_profile(settings)
     if not profile.models[0].package:
-        return f"the base of the profile {profile.name!r} is no file that could be trained on"
+        return f"the base of the profile {profile.name!r} is not a GGUF file, so nothing can be trained on it"
     if lacking := [name for name in TRAINING_MODULES if importlib.util.find_spec(name) is None]:
         return f"the extra `training` is not installed: {', '.join(lacking)} missing (pip install 'batos[training]')"
     return ""
@@ -261,7 +261,7 @@ class TrainingPreparation:
         :raises ExpertRefused: for a training that failed, or whose expert cannot be built.
         """
         if (factory := self._factory()) is None:
-            raise NotYet("there is no Ollama that could build an expert")
+            raise NotYet("no Ollama is available to build an expert")
         if not held.get("model"):
             folder = self._staging / f"{EXPERT_NAME}-change-{number}"
             if not folder.exists():
@@ -384,7 +384,7 @@ class TrainingPreparation:
         if known is not None and known["state"] == model_registry.BUILT:
             return
         refusal = next((one for one in factory.report()["refused"] if one["folder"] == held["folder"]), None)
-        reason = (known or {}).get("reason") or (refusal or {}).get("reason") or "it is not built yet"
+        reason = (known or {}).get("reason") or (refusal or {}).get("reason") or "it is not yet built"
         if (refusal is None or refusal["waits"]) and (known is None or known["state"] == model_registry.INTENDED):
             raise NotYet(f"{held['model']}: {reason}")
         raise ExpertRefused(f"{held['model']} cannot be built: {reason}")

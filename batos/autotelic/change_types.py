@@ -70,7 +70,7 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
     attempt, root = current(), held._p_jar.root()
     if attempt.settings.autonomy.mode == "off":
         raise InvalidInput(
-            "nobody rehearses anything here: the setting autonomy.mode is off; `batos experts --voice PERSONA=MODEL` lets a voice speak"
+            "rehearsals are off (setting autonomy.mode); `batos experts --voice PERSONA=MODEL` puts a voice into use without one"
         )
     proposal = Proposal(VOICE, str(persona).lower(), str(model), "its user asks for it to be tried")
     check_voice(root, proposal, None)
@@ -103,7 +103,7 @@ class Ground(NamedTuple):
     """Returns the names of the available models."""
     curates: bool = False
     """True if there is a curator to run."""
-    trains: Callable[[], str] = lambda: "there is nothing here that trains"
+    trains: Callable[[], str] = lambda: "training is not available here"
     """Returns the reason why no expert can be trained now; empty if one can."""
 
     def known(self) -> set[str]:
@@ -132,7 +132,7 @@ def check(root: Any, proposal: Proposal, ground: Ground) -> None:
     :raises BatosError: saying why it does not.
     """
     if proposal.kind not in KINDS:
-        raise InvalidInput(f"there is no kind of change {proposal.kind!r}; there are: {', '.join(KINDS)}")
+        raise InvalidInput(f"{proposal.kind!r} is not a kind of change; allowed are {', '.join(KINDS)}")
     limit = ChangeLimits.of(ground.settings).chars
     if (size := len(json.dumps(proposal.content, ensure_ascii=False))) > limit:
         raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken")
@@ -161,14 +161,14 @@ def standing(root: Any, proposal: Proposal) -> str:
 def _check_facet(root: Any, proposal: Proposal, ground: Ground) -> None:
     persona, selector = _of_persona(root, proposal.target)
     if not _FACET.fullmatch(selector):
-        raise InvalidInput(f"{selector!r} is no name of a facet: lower-case words joined by '_' that end in '_facet_'")
+        raise InvalidInput(f"{selector!r} is not a valid name of a facet; write lower-case words joined by '_' that end in '_facet_'")
     intent = _text(proposal, LEAST_CHARS)
     names = [name for name, _ in facets(persona)]
     if selector in names and dict(facets(persona))[selector] == intent:
         raise InvalidInput(f"the facet {proposal.target!r} says just that already")
     most = ThinkingLimits.of(ground.settings).facets
     if selector not in names and sum(name in persona._slots for name in names) >= most:
-        raise InvalidInput(f"{persona.name} has {most} facets of its own already: another would never be asked")
+        raise InvalidInput(f"{persona.name} already has {most} facets, the most that are asked; retire one first")
 
 
 def _apply_facet(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -243,7 +243,7 @@ def method_at(root: Any, target: str) -> tuple[UvmObject, str, Method]:
     holder, selector = _parted(root, target)
     held = holder._slots.get(selector)
     if not isinstance(held, Method):
-        raise InvalidInput(f"{target!r} is no method that this object holds itself")
+        raise InvalidInput(f"{target!r} is not a method of this object itself; name one of its own methods")
     return holder, selector, held
 
 
@@ -278,7 +278,7 @@ def _check_intent(root: Any, proposal: Proposal, ground: Ground) -> None:
     if found is not None and found[1].text == text:
         raise InvalidInput(f"the intent of {proposal.target!r} is just that already")
     if taught_examples.examples_of(root, holder, selector)[1]:
-        raise InvalidInput(f"a user has said what {proposal.target!r} is for, and that goes first")
+        raise InvalidInput(f"a user has already said what {proposal.target!r} is for, and that takes precedence")
 
 
 def _apply_intent(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -311,7 +311,7 @@ def _apply_retire(root: Any, proposal: Proposal, ground: Ground, name: str) -> N
 
 def _check_curate(root: Any, proposal: Proposal, ground: Ground) -> None:
     if not ground.curates:
-        raise InvalidInput("there is no curator of the memory here")
+        raise InvalidInput("the curator of the memory does not run here")
 
 
 def _nothing(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -346,7 +346,7 @@ def _personas(root: Any) -> Mapping[str, UvmObject]:
 def _persona(root: Any, name: str) -> UvmObject:
     there = _personas(root)
     if name.lower() not in there:
-        raise InvalidInput(f"there is no persona {name!r}; there are: {', '.join(there)}")
+        raise InvalidInput(f"{name!r} is not a persona; there are: {', '.join(there)}")
     return there[name.lower()]
 
 
@@ -368,7 +368,7 @@ def _of_persona(root: Any, target: str) -> tuple[UvmObject, str]:
 def _state(root: Any, target: str) -> tuple[UvmObject, str]:
     name = target.removeprefix("psm.").removesuffix(".meta_prompt")
     if "meta_prompt" not in psm.STATES.get(name, ()):
-        raise InvalidInput(f"{target!r} is no state with a meta-prompt; there are: {', '.join(prompted())}")
+        raise InvalidInput(f"{target!r} is not a state with a meta-prompt; there are: {', '.join(prompted())}")
     return root["lobby"].psm._slots[name], name
 
 
@@ -411,7 +411,7 @@ KINDS: dict[str, ChangeKind] = {
         _check_method, _apply_method, _slot,
     ),
     "intent": ChangeKind(
-        "what a message is for that nobody could write a method for; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
+        "the purpose of a message that has no method; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
         _check_intent, _apply_intent, _slot,
     ),
     "retire": ChangeKind(

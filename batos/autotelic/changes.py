@@ -236,7 +236,7 @@ def take_back(root: Any, number: int, state: str, why: str, effect: Mapping[str,
     """
     record = record_of(root, number)
     if record.state not in STANDING:
-        raise InvalidInput(f"change {number} is {record.state}: nothing of it is in the image that could be undone")
+        raise InvalidInput(f"change {number} is {record.state}, so there is nothing to undo")
     _end(record, state, why, effect)
 
 

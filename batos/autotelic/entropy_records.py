@@ -273,7 +273,7 @@ async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
     """
     log = weights.log
     if not (isinstance(steps, int) and 1 <= steps <= len(log)):
-        raise InvalidInput(f"{len(log)} steps of learning are remembered; take back 1 to so many")
+        raise InvalidInput(f"the number of steps to take back must be 1 to {len(log)}, the steps that are remembered")
     weights.weights, weights.log = log[-steps][3], log[:-steps]
     return {"weights": list(weights.weights), "remembered": len(weights.log)}
 

@@ -76,7 +76,7 @@ def news_since(root: Any, last: AuditSeen | None, damaged: int) -> str:
         if now.fired > last.fired:
             found.append(f"triggers that fired: {now.fired - last.fired}")
         if now.decided > last.decided:
-            found.append("a change about one that stands was decided")
+            found.append("a change about a trigger in force was decided")
     if damaged > last.damaged:
         found.append(f"records found damaged: {damaged - last.damaged}")
     return f"{'; '.join(found)}." if found else ""

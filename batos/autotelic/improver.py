@@ -37,7 +37,7 @@ from batos.missions.mission_queue import AttemptLimits
 
 log = structlog.get_logger("batos.autotelic")
 
-OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of its own"
+OWN_WAY_BACK = "it changes no way of thinking, and has its own way back"
 """Reason why the loop does not watch a change that it does not rehearse."""
 AFTER = "after"
 """Key in a comparison: the number of the last earlier change."""

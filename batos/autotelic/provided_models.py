@@ -42,7 +42,7 @@ def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: in
     :param now: seconds since the epoch.
     """
     model, needs = str(record["model"]), Needs.parse(record["needs"])
-    evidence = {"words": f"mission {mission} needs a model that {needs.told()}, and what thinks here cannot.", "needs": needs.words()}
+    evidence = {"words": f"mission {mission} needs a model that {needs.told()}, and no model in use does.", "needs": needs.words()}
     proposal = Proposal(KIND, " ".join(needs.words()), model, str(record["why"]))
     number = changes.propose(root, proposal, evidence, mission, source=changes.MISSION, limit=limit)
     counted = int(record["bytes"]) if by == ITSELF else 0

@@ -60,7 +60,7 @@ def refusal_intents(root: Any) -> Iterator[Proposal]:
             return
         text = _taught(root, one, said[one])
         if text:
-            why = f"{times} missions FAILED because the guardian refused {one.selector} by the rule {one.rule}; so it is told before"
+            why = f"{times} missions FAILED because the guardian refused {one.selector} by the rule {one.rule}, so the prompt says it"
             yield Proposal("intent", f"{one.holder}.{one.selector}", text, why)
 
 

@@ -72,7 +72,7 @@ def check(root: Any, proposal: Proposal, why_not: str) -> None:
     if why_not:
         raise InvalidInput(why_not)
     if not model_registry.speaks_methods(root):
-        raise InvalidInput("there is no expert for methods that could be trained further")
+        raise InvalidInput("no expert for methods is in use, so none can be trained further")
 
 
 def apply(root: Any, proposal: Proposal) -> None:
@@ -81,7 +81,7 @@ def apply(root: Any, proposal: Proposal) -> None:
     :raises ExpertRefused: if it cannot.
     """
     if (model := model_of(proposal)) is None:
-        raise ExpertRefused("nothing was trained yet")
+        raise ExpertRefused("nothing is trained yet")
     model_registry.choose_writer(root, model)
 
 

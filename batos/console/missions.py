@@ -33,7 +33,7 @@ SAID = {
     "rated": "Thank you: your rating is kept with the mission.",
     "undone": "What the mission did is taken back.",
     "redone": "What the mission did is done again.",
-    "already": "It was so before; nothing had to be done.",
+    "already": "It was already so; nothing was changed.",
 }
 """Messages that a page shows after an action."""
 

@@ -85,7 +85,7 @@ def take_back(root: Any, mission: UvmObject) -> list[dict[str, Any]]:
         held = taught_examples.examples_with_missions(root, lesson.oid, lesson.selector)
         others = sorted({by for one, by in held if by and taught_examples.example_text(one.to_json()) in taught})
         more = f"; what it taught, {' and '.join(map(repr, others))} had brought: undo that" if others else ""
-        raise InvalidInput(f"mission {lesson.mission!r} FAILED, and no example that it brought is held: nothing could be undone{more}")
+        raise InvalidInput(f"mission {lesson.mission!r} FAILED, and none of its examples is kept, so there is nothing to undo{more}")
     return []
 
 
@@ -197,7 +197,7 @@ def check_name(selector: str) -> None:
     :raises InvalidInput: if not.
     """
     if not is_selector(selector):
-        raise InvalidInput(f"{selector!r} is no selector, so no method can be written for it; choose another. {A_SELECTOR}")
+        raise InvalidInput(f"{selector!r} is not a valid selector, so no method can be written for it; choose another. {A_SELECTOR}")
 
 
 _LOOKED_AT = 16  # greatest number of failures of a selector that are looked at, the newest

@@ -168,7 +168,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
     parents = {"state*": lobby.forge.IDLE, "parent*": lobby.traits.cycle}
     cycle = UvmObject(**parents, machine=lobby.forge, persona=_writer(lobby), target=obj, holder=holder, selector=selector)
     cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
-    cycle.why = "nobody understands the message"
+    cycle.why = "no object understands the message"
     cycle.tries, cycle.draws, cycle.refusals, cycle.edited, cycle.open, cycle.last = 0, 0, (), False, (), False
     return cycle
 
@@ -176,7 +176,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
 def _writer(lobby: UvmObject) -> UvmObject:
     writer = lobby._slots.get(lobby.forge.writer)
     if not isinstance(writer, UvmObject):
-        raise InvalidInput(f"the slot forge.writer names {lobby.forge.writer!r}, and no such persona is in the lobby")
+        raise InvalidInput(f"the slot forge.writer names {lobby.forge.writer!r}, which is not a persona in the lobby")
     return writer
 
 

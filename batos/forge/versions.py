@@ -31,7 +31,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     held = find(obj, selector)
     taught, intent = taught_examples.examples_of(root, obj, selector)
     if held is None and not taught:
-        raise InvalidInput(f"{called(obj)} has no slot {selector!r}, and nobody taught it what the message is for")
+        raise InvalidInput(f"{called(obj)} has no slot {selector!r}, and no user taught it what the message is for")
     value = None if held is None else held[1]
     told: dict[str, Any] = {
         "oid": oid_of(obj),
@@ -123,7 +123,7 @@ async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     attempt = current()
     taught, _ = taught_examples.examples_of(obj._p_jar.root(), obj, selector)
     if not taught:
-        raise InvalidInput(f"nobody taught {called(obj)} what {selector!r} answers; `batos teach` takes examples")
+        raise InvalidInput(f"{called(obj)} has no taught example of {selector!r}; `batos teach` takes examples")
     check(obj, selector)
     held, first = find(obj, selector), taught[0]
     making = attempt.making

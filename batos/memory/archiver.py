@@ -193,7 +193,7 @@ def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryCh
     library = library_of(root)
     node = library.archives.get(number)
     if node is None:
-        raise UnknownSource(f"there is no archive {number}; `batos memory archives` lists them")
+        raise UnknownSource(f"archive {number} does not exist; `batos memory archives` lists them")
     material = unpack_archive(blobs.read(node.blob))
     others = {document.number for document in node.of if only not in (None, document.number)}
     back, rest = (material.without(others), material.without([only])) if others and only is not None else (material, None)
@@ -248,7 +248,7 @@ def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
         return _made_again(connection, oid, slots)
     there = connection.get(oid)
     if not isinstance(there, UvmObject):
-        raise ImageDamaged(f"oid:{int.from_bytes(oid, 'big'):x} is no chunk any more; restore a backup (`batos restore`)")
+        raise ImageDamaged(f"oid:{int.from_bytes(oid, 'big'):x} is no longer a chunk; restore a backup (`batos restore`)")
     for name in [name for name in there._slots if name in OWN and name not in slots]:
         del there._slots[name]
     for name, value in slots.items():

@@ -287,7 +287,7 @@ def archives_of(root: Any, what: str) -> list[Part]:
         if int(what) in library.archives:
             return [(int(what), None)]
         if what not in library.by_source:
-            raise UnknownSource(f"there is no archive {what}; `batos memory archives` lists them")
+            raise UnknownSource(f"archive {what} does not exist; `batos memory archives` lists them")
     document = library.document(what)
     if document.archive is not None:
         return [(document.archive.number, None)]

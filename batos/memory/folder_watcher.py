@@ -154,7 +154,7 @@ def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) ->
 def _checked(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[str, tuple[int, int]]:
     path = os.path.normpath(folder)
     if not os.path.isabs(path):
-        raise Unreadable(f"{folder!r} is no absolute path; the daemon does not know which folder you are in")
+        raise Unreadable(f"{folder!r} is not an absolute path; write one that begins with /")
     if not os.path.isdir(path):
         raise Unreadable(f"it is {'no folder, but a file' if os.path.exists(path) else 'not there'}: only a folder can be watched")
     files_in(path, most, own, exclude=exclude)

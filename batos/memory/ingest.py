@@ -176,7 +176,7 @@ class Batches:
                 break
         segment = build(entry for each in shelved for entry in each.entries) if shelved else None
         if not self._now:
-            raise Unreadable("there is no text in it")
+            raise Unreadable("it has no text")
         kept = set(self._now)
         rest = [] if last else [number for number in self._old if number not in kept]
         return Batch(shelved, segment, self._now + rest, last)
@@ -288,7 +288,7 @@ class Ingest:
         skipped: dict[str, str] = {}
         for path in paths:
             if not os.path.isabs(path):
-                raise Unreadable(f"{path!r} is no absolute path; the daemon does not know which folder you are in")
+                raise Unreadable(f"{path!r} is not an absolute path; write one that begins with /")
         for path in dict.fromkeys(paths):
             try:
                 if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):

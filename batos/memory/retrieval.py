@@ -193,7 +193,7 @@ class Retrieval:
         """Return the vectors of a question, made by the embedder of the view's vectors; or the reason why there are none."""
 
         if not view.has.any():
-            return None, "no passage has its vector yet"
+            return None, "no passage has a vector yet"
         maker = view.maker
         if self._now() < self._away_until and maker.identity == self._away:
             return None, self._why
@@ -202,7 +202,7 @@ class Retrieval:
             async with asyncio.timeout(self._limit_s):
                 identity = await embedder.identity()
                 if str(identity) != maker.identity or identity.dimensions != view.matrix.shape[1]:
-                    return None, f"the vectors are from {maker.identity}, which is not to be had any more; they are made anew by {identity}"
+                    return None, f"the vectors are from {maker.identity}, which is no longer available; {identity} makes them anew"
                 # for a question of few words the two texts are equal
                 rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))
         except (TimeoutError, BatosError) as e:

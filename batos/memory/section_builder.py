@@ -274,7 +274,7 @@ def prepare_document(
     number = shelver.numbers.take()
     parts = list(bounded(draft.parts, section_chars))
     if not parts:
-        raise InvalidInput(f"there is nothing to remember of {source!r}: it has no words")
+        raise InvalidInput(f"{source!r} has no words, so there is nothing to remember")
     shelved = [shelver.shelve(part, document=number, kind=draft.kind, day=draft.day, about=about or about_of(of)) for part in parts]
     return PreparedDocument(draft, source, mission, number, shelved, of)
 
@@ -287,7 +287,7 @@ def store_document(root: Any, prepared: PreparedDocument, segment: Segment | Non
     """
     library, (draft, source, mission, number, shelved, of) = library_of(root), prepared
     if source in library.by_source:
-        raise InvalidInput(f"something from {source!r} is in the memory already; forget it first, or give this another source")
+        raise InvalidInput(f"the memory already has the source {source!r}; forget it first, or give another source")
     days = tuple(sorted({each.shelf.section.day for each in shelved} - {0}))
     facts = {
         "title": draft.title, "kind": draft.kind, "source": source, "sources": (source,), "tags": draft.tags, "mission": mission,

@@ -226,7 +226,7 @@ class Library(Persistent):
         number = self.by_source.get(source)
         if number is None:
             near = ", ".join(sorted(self.by_source, key=lambda known: _apart(known, source))[:3]) or "none yet"
-            raise UnknownSource(f"nothing in the memory is from {source!r}; `batos memory documents` lists what there is, such as: {near}")
+            raise UnknownSource(f"the memory has no source {source!r}; `batos memory documents` lists what there is, such as: {near}")
         return self.documents[number]  # type: ignore[no-any-return]
 
     def section_of(self, chunk: UvmObject) -> Section:
@@ -236,7 +236,7 @@ class Library(Persistent):
         :raises ImageDamaged: if it is in none.
         """
         if chunk.number not in self.chunks:
-            raise InvalidInput(f"{chunk!r} is not in the memory any more: it was forgotten, archived or cut anew; search for it again")
+            raise InvalidInput(f"{chunk!r} is no longer in the memory: it was forgotten, archived or cut anew; search for it again")
         try:
             found = self.section(self.starts[self.starts.maxKey(chunk.number)])
         except (ValueError, KeyError):

@@ -224,7 +224,7 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
     if (len(words) >= 24 and len(set(words)) * 8 < len(words)) or _repeats(text):
         return "it repeats a few words over and over"
     if _no_words(words):
-        return "much of it is no words"
+        return "much of it is not words"
     if prompt and _tells_back(words, prompt, brief):
         return "it tells the instructions back"
     if brief and _echoes(words, brief.lower().split()):

@@ -498,7 +498,7 @@ class Attempt:
                 raise PromptTooLong(told, e) from None
             raise
         if context.narrows and is_full(found, chosen) and prompts.narrower(told, self.room) is not None:
-            why = f"{model} had no room for its answer: {found.prompt_tokens} of {chosen['num_ctx']} tokens were read"
+            why = f"the prompt left {model} no room for an answer: it took {found.prompt_tokens} of {chosen['num_ctx']} tokens"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
         if schema is None and (why := why_no_answer(found)):
             raise QualityRefused(why)

@@ -119,9 +119,9 @@ def decide(brief: str, depths: Sequence[AskedApproach], flavours: Sequence[Asked
     if open_ is None and facts.follows_deep:
         open_, why = True, "it follows one that was"
     elif open_ is None and facts.speaks:
-        open_, why = True, "nothing in it says that one answer will do"
+        open_, why = True, "it does not show that one answer is enough"
     elif open_ is None:
-        open_, why = False, "it speaks for nobody"
+        open_, why = False, "it fits no persona"
     return Approach("facets" if open_ else "direct", why, flavour)
 
 

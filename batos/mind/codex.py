@@ -83,19 +83,19 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value, re.IGNORECASE)
     except re.error as e:
-        raise ValueError(f"is no regular expression: {e}") from None
+        raise ValueError(f"is not a valid regular expression: {e}") from None
     return value
 
 
 def _selector(value: str) -> str:
     if not value.isidentifier() or not value.endswith("_") or value.startswith("_"):
-        raise ValueError("is no keyword selector: a name that ends in '_', such as sage_facet_")
+        raise ValueError("is not a keyword selector: write a name that ends in '_', such as sage_facet_")
     return value
 
 
 def _name(value: str) -> str:
     if value in RESERVED:
-        raise ValueError(f"the image has something else under the name {value!r}; call the persona otherwise")
+        raise ValueError(f"the image already has another object named {value!r}; give the persona another name")
     return value
 
 
@@ -201,7 +201,7 @@ def load_codex(path: str | Path | None = None) -> Codex:
     except OSError as e:
         raise ConfigError(f"cannot read the codex {where}: {e.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ConfigError(f"the codex {where} is no valid TOML: {e}") from None
+        raise ConfigError(f"the codex {where} is not valid TOML: {e}") from None
     except ValidationError as e:
         faults = e.errors()
         more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -209,7 +209,7 @@ def load_codex(path: str | Path | None = None) -> Codex:
     for role in ("internal", "fallback"):
         named = getattr(codex.routing, role)
         if named and named not in codex.personas:
-            raise _wrong(where, text, ("routing", role), f"there is no persona {named!r}; there are: {', '.join(codex.personas)}")
+            raise _wrong(where, text, ("routing", role), f"{named!r} is not a persona; there are: {', '.join(codex.personas)}")
     return codex
 
 

@@ -132,7 +132,7 @@ class Evidence:
         :raises InvalidInput: if there is none.
         """
         if self._memory is None:
-            raise InvalidInput("there is no memory here")
+            raise InvalidInput("the memory is not available here")
         return self._memory
 
     @property

@@ -98,7 +98,7 @@ def _key(text: str) -> bytes:
 
 CHANGED = "changed in the image"
 DELETED = "deleted in the image"
-OWN = "the image has a slot of its own under this name"
+OWN = "the image already has another slot with this name"
 DROPPED = "no longer in the codex, but changed in the image"
 
 
@@ -200,7 +200,9 @@ class Incarnation:
                 lobby._slots[name] = _clone(lobby, name)
                 self.changes[name] = {}
             elif name not in known:
-                raise ConfigError(f"the codex has a persona {name!r}, but the image has something else under this name; call it otherwise")
+                raise ConfigError(
+                    f"the codex has a persona {name!r}, but the image already has another object with this name; rename the persona"
+                )
             elif not isinstance(lobby._slots[name], UvmObject):
                 continue  # the image has another object in its place
             said[name] = self._merge(name, lobby._slots[name], merge(said.get(name, {}), lobby._slots[name]._slots, slots_of(persona)))

@@ -91,12 +91,14 @@ async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = Fal
     held = find(obj, selector) if isinstance(selector, str) else None
     if held is None or not isinstance(held[1], Method):
         what = "an intent, and no method yet" if held is not None and isinstance(held[1], Intent) else "no generated method"
-        raise InvalidInput(f"{_called(obj)} has {what} under {selector!r}; `batos methods` lists what can be granted something")
+        raise InvalidInput(
+            f"{selector!r} of {_called(obj)} is {what}; only a generated method can be granted messages, `batos methods` lists them"
+        )
     method, names = held[1], [name for name, reach in Primitive.reaching().items() if reach.grantable]
     if message not in names:
         raise InvalidInput(f"no message {message!r} needs a grant{nearest(str(message), names)}; these do: {', '.join(names)}")
     if not method.intact():
-        raise ImageDamaged(f"the source of method {selector!r} of {_called(obj)} is not what was audited; nothing is granted to it")
+        raise ImageDamaged(f"the source of method {selector!r} of {_called(obj)} differs from the audited one, so it gets no grant")
     if revoke and not method.may_send(message):
         raise InvalidInput(f"version {method.version} of {selector!r} has no grant for {message!r}")
     others = tuple(one for one in method.grants if one[0] != message)
@@ -279,7 +281,7 @@ def _check_name(root: Any, obj: UvmObject, target: str, selector: str) -> None:
     if meant := similar_selectors(selector, known):
         names = ", ".join(map(repr, meant[:_NAMED]))
         raise InvalidInput(
-            f"{called(obj)} has no slot {selector!r}, but {names}; say that, or have a method written for {selector!r} all the same: "
+            f"{called(obj)} has no slot {selector!r}, but {names}; send that, or have a method written for {selector!r} anyway: "
             f"`batos send-to {target} {selector} --write` (on the wire `write`)"
         )
 

@@ -184,7 +184,7 @@ class Sight(NamedTuple):
         told = f"{', '.join(models[:_TOLD])}{' and more' if len(models) > _TOLD else ''}"
         if models and ask is not None and not lent:
             ask(f"{which} does not see images; here see: {told}. {_ASKED}Answer with its name.")
-        blind = f"this mission has images, and {which} is no model here that sees{nearest(lent, models)}"
+        blind = f"this mission has images, and {which} is not one of the models here that see{nearest(lent, models)}"
         if not lent:
             blind = f"this mission has images, and {which} does not see"
         if models:

@@ -154,7 +154,9 @@ def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any])
     for answer in answers:
         if isinstance(answer, BatosError):
             raise answer
-    heard = "no facet had anything to say" if not spoken else f"{len(spoken)} of {len(cycle.plan)} had something to say, too few"
+    heard = (
+        "no facet had anything to say" if not spoken else f"only {len(spoken)} of {len(cycle.plan)} facets answered, fewer than the quorum"
+    )
     raise QualityRefused(f"{heard}; try a larger model or another persona")
 
 
@@ -554,7 +556,7 @@ async def _run(cycle: UvmObject, attempt: Attempt) -> None:
                 return
             if following not in cycle.successors:
                 state = getattr(cycle, "state*").name
-                raise MissionFailed(f"state {state} answered {following!r}, which is none of its successors {cycle.successors}")
+                raise MissionFailed(f"state {state} answered {following!r}, which is not one of its successors {cycle.successors}")
         except Exception as e:
             _move(cycle, FAILED)
             _announce(cycle, attempt, error=as_error(e).to_wire())

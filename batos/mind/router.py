@@ -270,7 +270,7 @@ def _packed(vector: Sequence[float], model: str) -> bytes:
     # No BLAS, here and below: its threads wait for each other on a busy machine.
     length = math.sqrt(np.einsum("i,i->", row, row)) if row.ndim == 1 else 0.0
     if not math.isfinite(length) or length == 0:
-        raise InferenceFailed(f"{model} answered with what is no vector", cause="malformed", model=model)
+        raise InferenceFailed(f"{model} answered with an invalid vector", cause="malformed", model=model)
     return (row / length).astype(np.float16).tobytes()
 
 
@@ -476,7 +476,7 @@ class Router:
         best = max(scores, key=lambda name: scores[name]["score"])
         if not total and not alike:
             fallback = routing.fallback if routing.fallback in examples else best
-            return Route(fallback, "nothing in the brief speaks for another", scores, FALLBACK)
+            return Route(fallback, "the brief fits no other persona better", scores, FALLBACK)
         reasons = [says for _, says in signs[best]]
         if alike and best in alike:
             nearest = alike[best].nearest

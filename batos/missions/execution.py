@@ -142,9 +142,7 @@ class Endings:
                     return await self._image.system(function, *args, mission=id)
                 except OSError as e:
                     if storage.disk_full_error(e) is None:
-                        failed = ImageFailed(
-                            f"nothing can be recorded of mission {id!r}: {e}; look at the disk, then start the daemon again"
-                        )
+                        failed = ImageFailed(f"mission {id!r} cannot be recorded: {e}; check the disk, then start the daemon again")
                         self._on_signal(failed)
                         raise failed from e
                     if id not in self.waiting:
@@ -217,7 +215,7 @@ DRAFTS = "drafts"
 """Slot of a thought: holder, selector and method of each unvouched method that was moved out of its slot."""
 _NO_MODEL = ("rule", "handbook")  # who wrote it, where that is no model
 UNSURE = (
-    "nobody said what {selector} is for: it was written for this one answer, and is not kept; `batos rate {id} +1` keeps it, and "
+    "no user said what {selector} is for: it was written for this one answer, and is not kept; `batos rate {id} +1` keeps it, and "
     "`batos teach` with an example has one written that is held against it"
 )
 
@@ -417,7 +415,7 @@ class Attempts:
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
             raise UnknownPersona(
-                f"the persona {route.persona!r} of this mission is not in the image any more; submit its brief again for another persona"
+                f"the persona {route.persona!r} of this mission is no longer in the image; submit its brief again for another persona"
             )
         if (ruled := await attempt.ruled(unit.root, mission, persona)) is not None:
             return {"value": None, **ruled, "persona": persona.name, "why": route.why, "by_rule": True}, None
@@ -461,4 +459,4 @@ def _told(errand: Errand, mission: MissionRecord) -> dict[str, Any]:
     }
     if errand.kind in KNOWN:
         return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}
-    return {**facts, "why": "asks for what is done outside, and there is no way to do it", "cannot": errand.kind}
+    return {**facts, "why": "asks for something outside the system, which it cannot do", "cannot": errand.kind}

@@ -79,7 +79,7 @@ class JournalOnlySource:
                 "model": request.model,
                 "place": place,
             }
-        raise InferenceFailed(f"the journal has no such inference of {request.model}", cause="not_in_journal", retryable=False)
+        raise InferenceFailed(f"the journal does not have this inference of {request.model}", cause="not_in_journal", retryable=False)
 
     def unanswered(self, need: NeedAnswer) -> BaseException:
         """Return an error: a replay asks no user."""

@@ -180,7 +180,7 @@ class Cancellations:
             held_up.cancel()
         if work.done():
             return work.result()
-        why = f"nothing can be recorded of mission {id!r} now: {self._endings.trouble}"
+        why = f"mission {id!r} cannot be recorded now: {self._endings.trouble}"
         raise ImageError(f"{why}; if it has not ended by itself, it is cancelled as soon as there is room", cause="disk_full")
 
     async def _once_recorded(self, id: str) -> bool:

@@ -40,7 +40,7 @@ WORDS = {
     MODEL_NAME: (r"[A-Za-z0-9._:@/\[\]-]", "a model's name is 1 to 512 of the letters A-Z a-z, the digits 0-9 and . _ : @ / [ ] -"),
     SPEAKER: (r"[A-Za-z0-9._:@/\[\]=-]", "write the name of a model or profile, such as qwen3:8b, or robin=qwen3:8b for one persona"),
     _NEED: (r"[a-z0-9:]", "a need is vision, tools, thinking, context:TOKENS (such as context:32k), or auto"),
-    _PATH: (r"[^\x00]", "a path has no such character"),
+    _PATH: (r"[^\x00]", "a path cannot have this character"),
     _DIGEST: (r"[0-9a-f]", "a digest is SHA-256 as 64 of the digits 0-9 a-f"),
     _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
 }
@@ -54,7 +54,7 @@ def _day(text: str) -> str:
             return text
     except ValueError:
         pass
-    raise ValueError(f"{text[:32]!r} is no day: write 2026-05-31")
+    raise ValueError(f"{text[:32]!r} is not a valid day: write 2026-05-31")
 
 
 def unlike(pattern: str, text: str) -> str:

@@ -66,7 +66,7 @@ def test_the_reason_names_the_signs_the_strongest_first() -> None:
 def test_a_brief_that_speaks_for_nobody_goes_to_the_fallback_with_a_reason(brief: str) -> None:
     found = route(ROUTER, brief)
     assert (found.persona, found.by) == ("brick", "fallback")
-    assert "nothing in the brief" in found.why
+    assert "the brief fits no other" in found.why
     assert {score["score"] for score in found.scores.values()} == {0}
 
 
