@@ -85,7 +85,7 @@ class Queries:
         moments = [a, self._db.lastTransaction().hex() if b is None else b]
         oid = self._oid(target, [None, *moments])
         with looking_at(self._db, self._snapshot, moments[0]) as was, looking_at(self._db, self._snapshot, moments[1]) as now:
-            sides = [_there(root, oid) for root in (was, now)]
+            sides = [_object_or_none(root, oid) for root in (was, now)]
             told = [{"at": seconds_of(tid_of(self._db, m)), **self._revision(one)} for m, one in zip(moments, sides, strict=True)]
             return {"type": "diff", "target": target, "oid": oid, "a": told[0], "b": told[1], "changes": history.changes(*sides)}
 
@@ -169,14 +169,14 @@ class QueryRequests:
     @handles(schemas.ShowRequest)
     async def show(self, request: schemas.ShowRequest, client: Recipient) -> Reply:
         """Return an object."""
-        return await self._now_or_then(request.at, self._queries.show, request.target)
+        return await self._query_at(request.at, self._queries.show, request.target)
 
     @handles(schemas.LsRequest)
     async def ls(self, request: schemas.LsRequest, client: Recipient) -> Reply:
         """Return the entries of an object."""
-        return await self._now_or_then(request.at, self._queries.ls, request.target)
+        return await self._query_at(request.at, self._queries.ls, request.target)
 
-    async def _now_or_then(self, at: Moment | None, query: Callable[..., Reply], target: str | None) -> Reply:
+    async def _query_at(self, at: Moment | None, query: Callable[..., Reply], target: str | None) -> Reply:
         """Query the past in a thread, since none of it is loaded yet."""
         return query(target) if at is None else await answering(query, target, at)
 
@@ -241,7 +241,7 @@ def _uses(root: Any) -> dict[str, telemetry.MethodUse]:
     return {use.method: use for use in telemetry.used_methods(root)} if home is not None and "usage" in home._slots else {}
 
 
-def _there(root: Any, oid: str) -> Any:
+def _object_or_none(root: Any, oid: str) -> Any:
     try:
         return history.resolve(root, oid)
     except UnknownTarget:

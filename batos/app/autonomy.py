@@ -1,6 +1,6 @@
 """Part of the composition root for the autotelic loop: what the system does of its own accord.
 
-`Autonomy` measures and asks: senses, heartbeat, entropy, triggers, and the leash that takes back a change which did harm. `Improving`
+`Autonomy` measures and asks: senses, heartbeat, entropy, triggers, and the leash that takes back a change which did harm. `ImprovementLoop`
 changes the system: proposals, their rehearsal on stages of their own, their promotion.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from batos.app.inference import Substrate
+from batos.app.inference import ModelRuntime
 from batos.autotelic import change_preparation, entropy_records, telemetry, triggers, writer_evaluation
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
@@ -29,7 +29,7 @@ from batos.autotelic.improver import Improver, ImproverParts
 from batos.autotelic.rehearsal import Rehearsals, Stage
 from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
 from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
-from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.autotelic.trigger_missions import Spans, TriggerMonitor
 from batos.autotelic.triggers import TriggerLimits
 from batos.bridge.inference import Inference
 from batos.bridge.lora.staging import staging_folder
@@ -77,7 +77,7 @@ class Autonomy:
         self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
-        self.alarms: Alarms | None = None
+        self.alarms: TriggerMonitor | None = None
         self._ticked = asyncio.Event()
         self.senses: Senses | None = None
         if settings.autonomy.mode == "off":
@@ -147,7 +147,7 @@ class Autonomy:
             quiet=ready(),
         )
         life.background(heartbeat.run(), "heartbeat")
-        self.alarms = Alarms(
+        self.alarms = TriggerMonitor(
             self._image,
             _trigger_limits(settings),
             Spans(TriggerLimits.of(settings).recent_s, TriggerLimits.of(settings).window_s, SensesLimits.of(settings).keys),
@@ -158,14 +158,14 @@ class Autonomy:
         life.background(self._watching(self.alarms, ready()), "triggers")
         life.background(self._ticking(), "senses")
 
-    async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
+    async def _watching(self, alarms: TriggerMonitor, ready: Callable[[], Awaitable[None]]) -> None:
         """Check the triggers after each interval, when no mission needs the system and the loop has budget left."""
         while True:
             await self._ticked.wait()
             self._ticked.clear()
             try:
                 await ready()
-                await alarms.look()
+                await alarms.check()
             except (BatosError, OSError) as e:
                 log.warning("triggers_not_looked_at", error=str(e))
 
@@ -186,7 +186,7 @@ class Autonomy:
                 self._image.later(telemetry.note_method_use, bucket)
             self._ticked.set()
         if self.leash is not None:
-            await self.leash.look()
+            await self.leash.check()
 
     async def _sensed(self) -> str:
         """Return the recent tallies of the senses, and the state of the entropy metric, in words."""
@@ -304,7 +304,7 @@ TASKS_SEED = 1
 Curate = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
-class Improving:
+class ImprovementLoop:
     """Proposals and what they come to. With `autonomy.mode = "off"` there are none."""
 
     def __init__(
@@ -315,7 +315,7 @@ class Improving:
         codex: Codex,
         *,
         audit: Callable[[str, str], Any],
-        substrate: Substrate,
+        substrate: ModelRuntime,
         curate: Curate | None = None,
     ) -> None:
         """
@@ -359,7 +359,7 @@ class Improving:
 
         def hear(ended: MissionEnded) -> None:
             if ended.mission.startswith((AUDIT, IMPROVEMENT)):
-                improver.look()
+                improver.wake()
 
         bus.subscribe(MissionEnded, hear)
         life.background(improver.run(), "improver")

@@ -35,7 +35,7 @@ from batos.image.mission_record import MissionRecord
 from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
-from batos.mind.router import Foresight, recent_personas
+from batos.mind.router import PersonaForecast, recent_personas
 from batos.missions.mission_queue import Grouping
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ log = structlog.get_logger("batos")
 Record = dict[str, Any]
 
 
-class Substrate:
+class ModelRuntime:
     """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama, and another inference answers."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Substrate:
         """The same inference without waiting for a model and without fetching it. None where there is no Ollama."""
         self._settled = asyncio.Event()
         self._bases: dict[str, str] = {}  # base model by role, under the profile in force
-        self._foresight = Foresight()
+        self._foresight = PersonaForecast()
         self._of_user = ""  # address of the user's own Ollama
 
     # --- assembly
@@ -317,7 +317,7 @@ class Substrate:
 
     # --- needs of missions
 
-    async def met(self, needs: Needs) -> bool:
+    async def is_met(self, needs: Needs) -> bool:
         """Return whether all models with which personas speak meet needs, as they are loaded here.
 
         :raises InferenceFailed: where that cannot be found out.
@@ -393,7 +393,7 @@ class Substrate:
                 roles = self._image.read(model_registry.plain_models)
                 await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.inference.modelfiles)), self.profile)
             told = await self.models.ensure()
-        return {**told, "model": self.profile.base, "why": after.why, "before": _in_a_word(before.profile)}
+        return {**told, "model": self.profile.base, "why": after.why, "before": _profile_summary(before.profile)}
 
     def _chosen(self, name: str) -> Record:
         """Return the settings for the model that was asked for."""
@@ -488,7 +488,7 @@ class Substrate:
         return self.factory.report()
 
 
-def _in_a_word(profile: Profile) -> str:
+def _profile_summary(profile: Profile) -> str:
     """Return the name by which `use` would have the profile back."""
     return profile.base if profile.name == selection.OWN else profile.name
 

@@ -44,7 +44,7 @@ log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
 
 
-class Recollection:
+class MemoryRuntime:
     """The memory of a running daemon. Made by `open`; all methods are called on the loop's thread."""
 
     collection: Collection
@@ -123,11 +123,11 @@ class Recollection:
         :param life: ends the storing.
         """
         from batos.memory.chunking import ChunkLimits
-        from batos.missions.memory_writer import Remembering, RememberLimits  # imported late, like everything that needs numpy
+        from batos.missions.memory_writer import MemoryWriter, RememberLimits  # imported late, like everything that needs numpy
 
         settings = self._settings
         if settings.memory.remember == "on":
-            work = Remembering(
+            work = MemoryWriter(
                 self._image,
                 shelver=self.shelver,
                 stored=self.stored,

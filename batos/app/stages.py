@@ -26,11 +26,11 @@ from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.uploads import UploadLimits, Uploads
-from batos.app.autonomy import Autonomy, Improving, measured
-from batos.app.inference import Substrate
-from batos.app.memory import Recollection
-from batos.app.model_provision import Providing
-from batos.app.undo import Undoing
+from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.inference import ModelRuntime
+from batos.app.memory import MemoryRuntime
+from batos.app.model_provision import ModelProvisioning
+from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
 from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
@@ -186,7 +186,7 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
 class InferenceStage:
     """The models, and the parts that count what they do."""
 
-    substrate: Substrate
+    substrate: ModelRuntime
     inference: Inference
     metrics: Metrics
     loop: Autonomy
@@ -202,7 +202,7 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
-        substrate = Substrate(settings.now, storage.image, storage.codex, on_choice=settings.choose)
+        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose)
         loop = Autonomy(settings.now, storage.image, storage.bus, substrate.residency, life=life)
         inference = given or await substrate.connect(life)
         metrics = Metrics(storage.bus)
@@ -235,7 +235,7 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
             costs,
             upkeep_plan(settings),
             backups=settings.backups,
-            free=memory_primitives.lived_through if settings.memory.remember == "on" else retention.everything,
+            free=memory_primitives.remembered_until if settings.memory.remember == "on" else retention.everything,
         )
         life.push_async_callback(keeping.stop)
         life.background(keeping.run(), "upkeep")
@@ -273,7 +273,7 @@ class MemoryStage:
 
     likeness: Likeness
     router: Router
-    memory: Recollection
+    memory: MemoryRuntime
 
 
 @contextlib.asynccontextmanager
@@ -298,7 +298,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         now = image.kept(exemplars)
         router = Router(storage.codex, now, likeness, chars=RoutingLimits.of(settings).chars)
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
-        recollection = Recollection(image, settings, storage.bus)
+        recollection = MemoryRuntime(image, settings, storage.bus)
         await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only)
         yield MemoryStage(likeness, router, recollection)
 
@@ -310,11 +310,11 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
 class MissionStage:
     """The missions: their methods, their undo, and the scheduler, which has taken up what an earlier daemon left."""
 
-    undoing: Undoing
-    providing: Providing | None
+    undoing: UndoRunner
+    providing: ModelProvisioning | None
     """Provides models for missions. None where there is no Ollama."""
     methods: MethodRuntime
-    improving: Improving
+    improving: ImprovementLoop
     scheduler: Scheduler
     attempt_services: AttemptServices
     replays: Replays
@@ -329,8 +329,8 @@ async def build_missions(
     """Recover the missions that an earlier daemon left. None is thought about before `start_work`."""
     image, substrate, fixed = storage.image, models.substrate, settings.now
     async with Lifetime() as life:
-        providing = Providing(fixed, image, substrate, models.loop.budget) if substrate.places else None
-        undoing = Undoing(image, mind.memory, fixed, models.loop, None if providing is None else providing.withdrawn)
+        providing = ModelProvisioning(fixed, image, substrate, models.loop.budget) if substrate.places else None
+        undoing = UndoRunner(image, mind.memory, fixed, models.loop, None if providing is None else providing.withdraw)
         life.push_async_callback(undoing.stop)
         methods = MethodRuntime(
             image,
@@ -342,7 +342,7 @@ async def build_missions(
         )
         life.push_async_callback(methods.close)
         curate = functools.partial(mind.memory.curator.round, "it was proposed") if fixed.memory.curate == "on" else None
-        improving = Improving(fixed, image, models.inference, storage.codex, audit=methods.audit, substrate=substrate, curate=curate)
+        improving = ImprovementLoop(fixed, image, models.inference, storage.codex, audit=methods.audit, substrate=substrate, curate=curate)
 
         def terms() -> AttemptTerms:
             """Return the settings and models in force now."""

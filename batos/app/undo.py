@@ -40,7 +40,7 @@ from batos.objects import UvmObject
 from batos.wire.admin_schemas import UndoRequest
 
 if TYPE_CHECKING:
-    from batos.app.memory import Recollection
+    from batos.app.memory import MemoryRuntime
     from batos.memory.archiver import UndoneMemory
 
 log = structlog.get_logger("batos")
@@ -57,7 +57,7 @@ class UndoLimits(Limits):
     """Most missions that one undo takes back, with all that depends on the undone mission."""
 
 
-class Learning(Protocol):
+class UndoObserver(Protocol):
     """Learns from what becomes of missions."""
 
     async def settled(self) -> None:
@@ -69,15 +69,15 @@ class Learning(Protocol):
         """
 
 
-class Undoing:
+class UndoRunner:
     """Undoes missions, one after the other. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         image: LivingImage,
-        memory: Recollection,
+        memory: MemoryRuntime,
         settings: Settings,
-        learning: Learning | None = None,
+        learning: UndoObserver | None = None,
         withdraw: Callable[[int], Awaitable[list[str]]] | None = None,
     ) -> None:
         """
@@ -100,7 +100,7 @@ class Undoing:
         if self._learning is not None:
             await self._learning.settled()
         kind = transaction_undo.REDO if asked.redo else transaction_undo.UNDO
-        reply = await self._begun(
+        reply = await self._start(
             _Job(asked.id, kind + asked.id, kind.rstrip(":").upper(), asked.dry, lambda unit: self._done(unit, asked))
         )
         return {"id": asked.id, "redo": asked.redo, "dry": asked.dry, **reply}
@@ -120,8 +120,8 @@ class Undoing:
         :raises HistoryGone: if the changes are older than the last pack.
         """
         name = changes.name_of(number)
-        job = _Job(name, transaction_undo.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state, effect))
-        done = await self._begun(job)
+        job = _Job(name, transaction_undo.UNDO + name, "UNDO", dry, lambda unit: self._reverse_change(unit, number, why, state, effect))
+        done = await self._start(job)
         if (
             not dry
             and self._withdraw is not None
@@ -134,7 +134,7 @@ class Undoing:
                 done["waits"] = f"what was pulled and made for it goes when its Ollama answers: {e.message}"
         return {"number": number, "dry": dry, **done}
 
-    async def _begun(self, job: _Job) -> Reply:
+    async def _start(self, job: _Job) -> Reply:
         if self._stopping:
             raise Busy("the daemon is stopping")
         return await self._background.run(self._retried(job), f"undo {job.name}")
@@ -148,12 +148,12 @@ class Undoing:
         async with self._lock, self._image.reach:
             for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
                 try:
-                    return await self._once(job)
+                    return await self._undo_once(job)
                 except TransientError as e:
                     log.info("undo_conflict", of=job.name, error=str(e)[:200])
         raise Conflicted(f"the undo of {job.name!r} met conflicts with missions under way too often; try again when they have ended")
 
-    async def _once(self, job: _Job) -> Reply:
+    async def _undo_once(self, job: _Job) -> Reply:
         async with self._image.unit() as unit:
             try:
                 done = await in_helper(job.work, unit)
@@ -194,13 +194,13 @@ class Undoing:
             found, more = self._by_layer(unit.root, change, asked.redo)
             trees += found + self._examples(unit.root, change.mission, asked.redo)
             moved.append(more)
-        told = self._told(unit.root, plan, lot, moved, trees)
+        told = self._reply_of(unit.root, plan, lot, moved, trees)
         for id in lot:
             self._mark(unit.root, id, asked, lot)
             execution.settle_unvouched_again(ledger.mission_of(unit.root, id), redo=asked.redo)
         return _Done(lot, moved, told)
 
-    def _unmade(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:
+    def _reverse_change(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:
         from batos.memory.archiver import managed_slots
 
         root, record = unit.root, changes.record_of(unit.root, number)
@@ -284,7 +284,9 @@ class Undoing:
 
             remember_again(root, mission)
 
-    def _told(self, root: Any, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]) -> Reply:
+    def _reply_of(
+        self, root: Any, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]
+    ) -> Reply:
         missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
         return {
             "missions": [{"id": one.id, "brief": history.in_list(one.brief), "finished": one.finished} for one in missions],

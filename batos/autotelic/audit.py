@@ -29,7 +29,7 @@ from batos.image.mission_record import MissionRecord
 from batos.mind import plans
 from batos.mind.attempt import current
 from batos.mind.incarnation import facets, system_message
-from batos.mind.psm import by
+from batos.mind.psm import asker_of
 from batos.objects import Method, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
@@ -167,7 +167,13 @@ class Audits:
         for left in range(REPAIRS, -1, -1):
             try:
                 found = await attempt.structured(
-                    attempt.voice_of(speaker), system_message(speaker), prompt, Proposed, part="proposal", by=by(cycle), temperature=0.3
+                    attempt.voice_of(speaker),
+                    system_message(speaker),
+                    prompt,
+                    Proposed,
+                    part="proposal",
+                    by=asker_of(cycle),
+                    temperature=0.3,
                 )
             except InferenceFailed as e:
                 if not e.context.get("raw"):  # the service failed; the form of the answers is not the reason

@@ -93,7 +93,7 @@ class Improver:
         self._came = asyncio.Event()
         self._came.set()
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Look at the proposals soon: a mission of the loop's own has ended."""
         self._came.set()
 

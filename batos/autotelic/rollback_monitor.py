@@ -204,7 +204,7 @@ WatchedChange = dict[str, Any]
 
 
 class ChangeReversal(Protocol):
-    """Takes a change back and records that, in one transaction: see `batos.app.undo.Undoing.undo_change`."""
+    """Takes a change back and records that, in one transaction: see `batos.app.undo.UndoRunner.undo_change`."""
 
     def __call__(self, number: int, why: str, *, state: str, effect: WatchedChange) -> Awaitable[Any]:
         """
@@ -255,7 +255,7 @@ class Leash:
         except (BatosError, OSError) as e:
             log.warning("end_not_noted", error=str(e))
 
-    async def look(self) -> str | None:
+    async def check(self) -> str | None:
         """Check the change under watch. Return its outcome; None if that is open or there is none."""
         change = self._image.read(changes.watched)
         if change is None:

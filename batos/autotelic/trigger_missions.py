@@ -48,7 +48,7 @@ class Spans(NamedTuple):
     keys: int
 
 
-class Alarms:
+class TriggerMonitor:
     """Looks at the measurements and fires. All methods are called on the loop's thread."""
 
     def __init__(
@@ -70,15 +70,15 @@ class Alarms:
         self._submit, self._since, self._entropy, self.now = submit, since, entropy, now
         self._looking = asyncio.Lock()  # two concurrent looks would both see triggers that are not quiet yet
 
-    async def look(self) -> Fired | None:
+    async def check(self) -> Fired | None:
         """Forget recovered triggers, and fire the most urgent one that is not quiet. Return the fired trigger.
 
         :raises BatosError: if its mission could not be accepted; it is enqueued at the next look.
         """
         async with self._looking:
-            return await self._look()
+            return await self._check()
 
-    async def _look(self) -> Fired | None:
+    async def _check(self) -> Fired | None:
         for one in self._image.read(_fired):
             if not self._image.read(schema.is_known_mission, one.mission):
                 await self._enqueue(one)

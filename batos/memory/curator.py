@@ -91,7 +91,7 @@ class Gist(NamedTuple):
 
 
 class CuratorHearer(Protocol):
-    """Listener for committed changes (`batos.app.memory.Recollection`)."""
+    """Listener for committed changes (`batos.app.memory.MemoryRuntime`)."""
 
     collection: Collection
 

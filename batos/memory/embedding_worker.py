@@ -266,7 +266,7 @@ MERGES = 8  # greatest number of merges of parts of one log in such a clean-up
 
 
 class VectorsHearer(Protocol):
-    """Listener that learns of each commit (`batos.app.memory.Recollection`)."""
+    """Listener that learns of each commit (`batos.app.memory.MemoryRuntime`)."""
 
     collection: Collection
 

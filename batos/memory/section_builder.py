@@ -301,7 +301,7 @@ def remember_document(
 ) -> Segment:
     """Prepare a document and put it into the memory; see `prepare` and `keep`.
 
-    :returns: the index entries of its chunks, for `Recollection.stored` after the commit.
+    :returns: the index entries of its chunks, for `MemoryRuntime.stored` after the commit.
     """
     prepared = prepare_document(draft, shelver, source=source, mission=mission, section_chars=section_chars, of=of)
     segment = build(prepared.entries)

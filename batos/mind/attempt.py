@@ -27,7 +27,7 @@ from batos.image import journal, model_registry
 from batos.image.mission_record import MissionRecord
 from batos.methods.runtime import Making
 from batos.mind import answer_schema, prompts
-from batos.mind.answer_checks import not_told
+from batos.mind.answer_checks import no_similarity
 from batos.mind.attempt_services import LIVE, AttemptPolicy, AttemptServices
 from batos.mind.brief_analysis import AUTO, DEPTHS, FLAVOURS, Approach, AskedApproach, BriefFacts, Errand, decide, errand_of, has_read
 from batos.mind.decisions import Decisions
@@ -187,7 +187,7 @@ class Attempt:
 
         :param drafts: the methods that are tried (see `Scope.drafts`).
         """
-        return scope.enter(trial=self.tally.aside(), drafts=drafts)
+        return scope.enter(trial=self.tally.copy(), drafts=drafts)
 
     # --- models with the abilities that the mission needs
 
@@ -198,7 +198,7 @@ class Attempt:
         """
         if self.services.provider is None or self.mission.origin == "system":
             return
-        if self.provision and not await self.services.provider.stands(self.provision):
+        if self.provision and not await self.services.provider.is_installed(self.provision):
             lost, self.provision = self.provision, Provision()
             raise NeedModel(lost.needs)
         await self.require(needs_named(self.mission))
@@ -215,7 +215,7 @@ class Attempt:
         """
         if self.services.provider is None or not needs or self.provision.needs.covers(needs):
             return
-        if self.provision or not await self.services.provider.met(needs):
+        if self.provision or not await self.services.provider.is_met(needs):
             raise NeedModel(needs | self.provision.needs, may_do_without=may_do_without)
 
     async def provide(self, need: NeedModel) -> None:
@@ -266,7 +266,7 @@ class Attempt:
         assert self.routed is not None
         return self.routed
 
-    async def look(self) -> None:
+    async def check_sight(self) -> None:
         """Check that the persona's model sees the mission's own pictures. Pictures of earlier missions are shown only if it does.
 
         :raises ModelBlind: where it does not, with what follows.
@@ -276,7 +276,7 @@ class Attempt:
         if self.routed is None or not self.mission.has_own_pictures or self.provision.needs.vision:
             return
         try:
-            await self.services.sight.look(self.routed.persona, self._lent, self.ask if self.mission.may_ask else None)
+            await self.services.sight.check(self.routed.persona, self._lent, self.ask if self.mission.may_ask else None)
         except ModelBlind as e:
             if e.context["models"] or self.services.provider is None:
                 raise
@@ -353,7 +353,7 @@ class Attempt:
         """
         mark = journal.mark_of("\0".join((text, *others)))
         if not self.decisions.has_nearness(mark) and not self.gated:
-            nearest = self.services.nearness if self.policy.compares else not_told
+            nearest = self.services.nearness if self.policy.compares else no_similarity
             self.decisions.take_nearness(mark, await nearest(text, others))
         return self.decisions.nearness(mark)
 

@@ -82,7 +82,7 @@ class RecalledPassage(NamedTuple):
 
 
 class RecallsMemory(Protocol):
-    """The memory as missions need it; `batos.app.memory.Recollection` is it."""
+    """The memory as missions need it; `batos.app.memory.MemoryRuntime` is it."""
 
     @property
     def shelver(self) -> Shelver:

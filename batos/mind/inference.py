@@ -141,7 +141,7 @@ class AttemptTally:
         self.forged: list[UvmObject] = []
         """Cycles that wrote methods."""
 
-    def aside(self) -> AttemptTally:
+    def copy(self) -> AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)

@@ -89,10 +89,10 @@ class Provision:
 class Provider(Protocol):
     """Provides missions with models."""
 
-    async def met(self, needs: Needs) -> bool:
+    async def is_met(self, needs: Needs) -> bool:
         """Return True if the usual models meet the needs."""
 
-    async def stands(self, provision: Provision) -> bool:
+    async def is_installed(self, provision: Provision) -> bool:
         """Return True if a mission's provision is still installed. Parts that can be rebuilt are rebuilt."""
 
     async def provide(self, attempt: Any, needs: Needs, *, may_do_without: bool) -> Provision:
@@ -164,7 +164,7 @@ class Sight(NamedTuple):
         found = [name for name, model in models.items() if self.known(model) is not False]
         return found if 0 < len(found) < len(names) else None
 
-    async def look(self, persona: str, lent: str, ask: Callable[[str], str] | None) -> None:
+    async def check(self, persona: str, lent: str, ask: Callable[[str], str] | None) -> None:
         """Check that the model which will think about pictures sees them.
 
         :param lent: model that the user named for it; "" if none.

@@ -161,7 +161,7 @@ def narrower(told: int, room: int | None) -> int | None:
     return less if less >= LEAST else None
 
 
-class Told(NamedTuple):
+class PromptParts(NamedTuple):
     """Parts of a cycle's prompts beside the state's own words."""
 
     brief: str
@@ -176,13 +176,13 @@ class Told(NamedTuple):
 
 def fitted_to_window(
     brief: str, before: str, turns: Sequence[tuple[str, str]], passages: Sequence[RecalledPassage], room: int | None
-) -> Told:
+) -> PromptParts:
     """Return the parts that fit.
 
     :param room: limit in characters; None: no limit.
     """
     if room is None:
-        return Told(brief, before, tuple(turns), tuple(passages), ())
+        return PromptParts(brief, before, tuple(turns), tuple(passages), ())
     shown = _without_middle(brief, room)
     kept = _first(passages, room := room - len(shown))
     said = _last(turns, room := room - _length(passages[:kept]))
@@ -194,7 +194,7 @@ def fitted_to_window(
         "request": len(brief) - len(shown),
     }
     told = tuple((name, count) for name, count in left.items() if count)
-    return Told(shown, lines, tuple(told_turns), tuple(passages[:kept]), told)
+    return PromptParts(shown, lines, tuple(told_turns), tuple(passages[:kept]), told)
 
 
 def voices_within(voices: Sequence[tuple[str, str]], room: int | None) -> tuple[tuple[str, str], ...]:

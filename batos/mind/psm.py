@@ -164,8 +164,8 @@ async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
     held = find(cycle.persona, name)
     if held is not None and isinstance(held[1], Method):
         return str(await send(cycle.persona, name, query + _recalled(cycle, await _evidence(cycle)))).strip()
-    reply = await _ask(cycle, await _prompt(cycle, cycle.meta_prompt, intent=intent, query=query), part=name, warmth=_warmth(0.7))
-    return answer_checks.whole(reply.text.strip(), cut=reply.done_reason == "length")
+    reply = await _ask(cycle, await _prompt(cycle, cycle.meta_prompt, intent=intent, query=query), part=name, warmth=_temperature(0.7))
+    return answer_checks.without_partial_end(reply.text.strip(), cut=reply.done_reason == "length")
 
 
 async def _other(persona: UvmObject, part: str) -> str:
@@ -184,7 +184,7 @@ async def synthesize(cycle: UvmObject) -> str:
         return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
     found = told.passages
     schema = current().mission.schema if depth_of(cycle) == 1 else None
-    keeps = _keeper(cycle, found) if not schema and not current().shown else None  # passages do not contain what a picture shows
+    keeps = _memory_test(cycle, found) if not schema and not current().shown else None  # passages do not contain what a picture shows
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=plans.voices(prompts.voices_within(voices, current().room)))
     if schema:
@@ -195,8 +195,8 @@ async def synthesize(cycle: UvmObject) -> str:
     for again in (False, True):
         more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
         if fault:
-            current().revised(by(cycle), fault)
-        warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
+            current().revised(asker_of(cycle), fault)
+        warmth = _temperature(0.9, COLD) if again else _temperature(0.5)
         try:
             reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
         except InferenceFailed as e:
@@ -207,7 +207,7 @@ async def synthesize(cycle: UvmObject) -> str:
         text = reply.text.strip()
         if not schema:
             cycle.cut = reply.done_reason == "length"
-            text = evidence.without_false_marks(plans.without_labels(answer_checks.whole(text, cut=cycle.cut), voices), found)
+            text = evidence.without_false_marks(plans.without_labels(answer_checks.without_partial_end(text, cut=cycle.cut), voices), found)
             text = evidence.without_claims(text, found, str(cycle.brief))
         fault = await _fault_of(cycle, text, schema)
         if fault is None and keeps and not keeps(text):
@@ -232,7 +232,7 @@ async def synthesize(cycle: UvmObject) -> str:
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
 
 
-def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
+def _memory_test(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
     """Return the test that an answer keeps to memory; None if it need not: no passage fits the brief, or the brief asks for no fact.
 
     A persona that is `grounded` keeps to it closely, any other is free in its words.
@@ -245,11 +245,11 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Ca
     if cycle.persona.grounded and rule_answers.can_quote(brief, found):
         return lambda text: evidence.keeps_to(text, found, brief)
     if not current().earlier and rule_answers.asks_for_fact(brief, found):
-        return lambda text: not rule_answers.leaves(text, brief, found)
+        return lambda text: not rule_answers.departs_from(text, brief, found)
     return None
 
 
-def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
+def _quoted(cycle: UvmObject, voices: Any, told: prompts.PromptParts) -> str:
     """Answer with the words of the memory. Return the next state."""
     from batos.mind import rule_answers  # late import, as above
 
@@ -262,14 +262,14 @@ def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
     return "COMPLETE"
 
 
-def _warmth(earlier: float, now: float | None = None) -> float | None:
+def _temperature(earlier: float, now: float | None = None) -> float | None:
     """Return the temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and
     where that is None the model's own, by its Modelfile.
     """
     return earlier if current().earlier else now
 
 
-def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.Told, *, whole: bool) -> str:
+def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.PromptParts, *, whole: bool) -> str:
     """Store an answer with its sources. Return the next state.
 
     :param whole: True if it is one value of a schema, whose sentences have no source.
@@ -346,7 +346,7 @@ def depth_of(cycle: UvmObject) -> int:
     return str(cycle.number).count(".") + 1
 
 
-def by(cycle: UvmObject) -> InferenceAsker:
+def asker_of(cycle: UvmObject) -> InferenceAsker:
     """Return the cycle as the events and the journal name it."""
     return InferenceAsker(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
 
@@ -363,7 +363,7 @@ async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
     return prompts.filled(own, brief, cycle.evidence_prompt, told.passages, earlier=current().earlier, **values)
 
 
-async def _within(cycle: UvmObject) -> prompts.Told:
+async def _within(cycle: UvmObject) -> prompts.PromptParts:
     """Return the parts of the brief, the conversation and the passages from memory that fit."""
     attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
     found = await attempt.evidence.about(brief, gated=attempt.gated)
@@ -392,7 +392,7 @@ def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool 
 
 def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Return what all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
-    return {"by": by(cycle), "context": PromptContext(turns, narrows=True, pictured=True)}
+    return {"by": asker_of(cycle), "context": PromptContext(turns, narrows=True, pictured=True)}
 
 
 async def _ask(
@@ -484,7 +484,7 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
     if not (isinstance(guidance, str) and isinstance(question, str)):
         raise InvalidInput("think_ takes a guidance and a question: two texts")
     attempt, cycle = current(), scope.current().cycle
-    asker = by(cycle) if cycle is not None else None
+    asker = asker_of(cycle) if cycle is not None else None
     reply = await attempt.chat(
         attempt.voice_of(persona),
         system_message(persona),
@@ -572,7 +572,7 @@ def _move(cycle: UvmObject, state: str) -> None:
 
 
 def _announce(cycle: UvmObject, attempt: Attempt, **facts: object) -> None:
-    asker = by(cycle)
+    asker = asker_of(cycle)
     if depth_of(cycle) == 1:
         attempt.state = asker.state
         if attempt.state != FAILED:

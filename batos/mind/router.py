@@ -99,7 +99,7 @@ class RoutingLimits(Limits):
     """Greatest number of briefs that a persona learns from users who chose it; 0: none."""
 
 
-class Foresight:
+class PersonaForecast:
     """Counts transitions between personas."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Foresight:
 
 
 def recent_personas(root: Any) -> list[str]:
-    """Return the personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
+    """Return the personas of the last missions, oldest first: what `PersonaForecast` is filled with at the start."""
     missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
     named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]
     return [str(name).lower() for name in reversed(named) if name]
@@ -136,7 +136,7 @@ Texts = Mapping[str, tuple[str, ...]]
 """Persona -> its exemplars."""
 
 
-class Alike(NamedTuple):
+class ExemplarSimilarity(NamedTuple):
     """Similarity of a brief to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
 
     mean: float
@@ -154,7 +154,7 @@ class _Matrix(NamedTuple):
 
 
 class Likeness:
-    """Compares briefs with exemplars. All methods are called on the loop's thread."""
+    """SimilarityIndex briefs with exemplars. All methods are called on the loop's thread."""
 
     def __init__(
         self,
@@ -181,13 +181,13 @@ class Likeness:
         self._builds: SingleFlight[_Matrix] = SingleFlight("embedding of exemplars")
         self._one_build = asyncio.Lock()
 
-    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
+    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, ExemplarSimilarity] | None:
         """Return the similarity of `text` to each persona's exemplars; None if it cannot be computed now.
 
         :param nearest: number of a persona's exemplars that count, the most similar first.
         """
 
-        async def compared() -> dict[str, Alike]:
+        async def compared() -> dict[str, ExemplarSimilarity]:
             matrix = await self._ready(exemplars)
             (vector,) = await self._embed([text], self._limit_s)
             return _compared(matrix, _packed(vector, self.model), nearest, self.model)
@@ -291,7 +291,7 @@ def _stacked(rows: dict[str, list[bytes]], model: str) -> tuple[np.ndarray[Any, 
     return together.reshape(ends[-1] if ends else 0, -1) if len(together) else together.reshape(0, 0), parts
 
 
-def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, Alike]:
+def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, ExemplarSimilarity]:
     import numpy as np
 
     row = _unpacked(vector)
@@ -304,7 +304,7 @@ def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[
     for name, (begin, end) in matrix.parts.items():
         own = cosines[begin:end]
         most = sorted(own)[-nearest:]
-        found[name] = Alike(round(sum(most) / len(most), 4), matrix.texts[name][own.index(most[-1])], round(most[-1], 4))
+        found[name] = ExemplarSimilarity(round(sum(most) / len(most), 4), matrix.texts[name][own.index(most[-1])], round(most[-1], 4))
     return found
 
 
@@ -354,10 +354,10 @@ class Route:
         return told if self.preferred is None else {**told, "preferred": self.preferred}
 
 
-class Compares(Protocol):
+class SimilarityIndex(Protocol):
     """`likeness.Likeness`, as the router needs it."""
 
-    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
+    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, ExemplarSimilarity] | None:
         """Return the similarity of the text to each persona's exemplars; None if it cannot be computed."""
         ...
 
@@ -369,7 +369,7 @@ class Router:
         self,
         codex: Codex,
         examples: Callable[[], Mapping[str, Exemplars]] | None = None,
-        likeness: Compares | None = None,
+        likeness: SimilarityIndex | None = None,
         *,
         chars: int = 2000,
     ) -> None:
@@ -454,7 +454,7 @@ class Router:
             self._texts = examples, {name: own.texts for name, own in examples.items()}
         return self._texts[1]
 
-    def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, Alike] | None = None) -> Route:
+    def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, ExemplarSimilarity] | None = None) -> Route:
         """Return the persona for a text.
 
         :param alike: similarity of the text to each persona's exemplars; None if it is not known.

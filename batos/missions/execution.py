@@ -292,7 +292,7 @@ class Attempts:
         if not attempt.mission.message and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
-            await attempt.look()
+            await attempt.check_sight()
         try:
             return await self._until_committed(attempt)
         finally:

@@ -188,7 +188,7 @@ def _answer(
     mark = zlib.crc32(user).to_bytes(4, "big")
     if not any(entry.parts[4 * _USER : 4 * _USER + 4] == mark for entry in asked):
         return ""
-    return answer_checks.whole(asked[-1].text.strip(), cut=asked[-1].done_reason == "length")
+    return answer_checks.without_partial_end(asked[-1].text.strip(), cut=asked[-1].done_reason == "length")
 
 
 RATE, BATCH, PASSES = 3e-4, 4, 3

@@ -275,8 +275,8 @@ async def test_prompts_of_an_image_are_brought_up_to_date_unless_they_were_chang
     ],
 )
 def test_an_answer_that_was_cut_ends_whole(text: str, kept: str) -> None:
-    assert answer_checks.whole(text, cut=True) == kept
-    assert answer_checks.whole(text, cut=False) == text
+    assert answer_checks.without_partial_end(text, cut=True) == kept
+    assert answer_checks.without_partial_end(text, cut=False) == text
 
 
 @pytest.mark.parametrize(

@@ -554,7 +554,7 @@ async def test_whatever_is_raised_while_a_model_is_brought_about_fails_the_attem
         raise raised
 
     assert kernel.providing is not None
-    kernel.providing._had = had  # type: ignore[method-assign]
+    kernel.providing._choice_for = had  # type: ignore[method-assign]
     await submit(kernel, "m1", "vision")
     error = await failed(kernel, "m1")
     assert error["code"] == code
